@@ -1,0 +1,116 @@
+"""The contract between scheduler, model runner and sampler: the plain arrays of one step.
+
+The runner and the sampler know nothing of requests; the scheduler knows nothing of tensors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Int32Array = npt.NDArray[np.int32]
+Int64Array = npt.NDArray[np.int64]
+UInt64Array = npt.NDArray[np.uint64]
+Float32Array = npt.NDArray[np.float32]
+
+
+@dataclass(slots=True)
+class SamplingRows:
+    """Per-row sampling arrays, S rows: row s picks a token from ``logits[s]``.
+
+    ``masks`` holds packed token bitmasks, int32[M, ceil(vocab_size / 32)]; bit i of word j allows
+    token 32*j+i. ``mask_rows[s]`` is a row of ``masks``, or -1 for none. Sparse per-row data is in
+    compressed rows: row s owns entries ``starts[s]:starts[s+1]``.
+    """
+
+    temperature: Float32Array  # [S]; 0 is greedy
+    top_p: Float32Array  # [S]
+    top_k: Int32Array  # [S]; 0 keeps all
+    min_p: Float32Array  # [S]
+    presence_penalty: Float32Array  # [S]
+    frequency_penalty: Float32Array  # [S]
+    repetition_penalty: Float32Array  # [S]
+    seeds: UInt64Array  # [S]
+    positions: Int64Array  # [S]; position of the token to draw, the generator's counter
+    mask_rows: Int32Array  # [S]
+    masks: Int32Array  # [M, W]
+    num_logprobs: Int32Array  # [S]; -1: none, k: the chosen token's and the k likeliest
+    bias_starts: Int32Array  # [S + 1]
+    bias_token_ids: Int32Array
+    bias_values: Float32Array
+    seen_starts: Int32Array  # [S + 1]; tokens with penalties
+    seen_token_ids: Int32Array
+    seen_output_counts: Int32Array  # times generated; 0: only the prompt has it
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.temperature)
+
+
+@dataclass(slots=True)
+class Batch:
+    """One step: T tokens over R rows, one row a sequence; L logits are wanted.
+
+    Row r owns tokens ``row_starts[r]:row_starts[r+1]`` and, once the step is done, has keys and
+    values for ``context_lens[r]`` tokens, in the pages that ``page_tables[r]`` names in order.
+    Rows are sorted so that those with common leading pages are neighbours. Decode, chunked prefill
+    and verification rows mix freely.
+    """
+
+    token_ids: Int32Array  # [T]
+    positions: Int32Array  # [T]
+    row_starts: Int32Array  # [R + 1]
+    context_lens: Int32Array  # [R]
+    page_tables: Int32Array  # [R, P]; -1 after a row's last page
+    page_copies: Int32Array  # [C, 3]: source page, destination page, tokens; before all else
+    logit_tokens: Int32Array  # [L]; ascending indices into token_ids
+    sampling: SamplingRows  # L rows, in the order of logit_tokens
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.token_ids)
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.context_lens)
+
+
+@dataclass(slots=True)
+class StepResult:
+    """What the sampler chose, a row a wanted logit.
+
+    ``top_token_ids`` and ``top_logprobs`` have K columns, K the largest ``num_logprobs`` of the
+    batch (0 when none is wanted), likeliest first, -1 and -inf after a row's own number.
+    """
+
+    token_ids: Int32Array  # [L]; -1: the row's mask allows no token
+    logprobs: Float32Array  # [L]; of the chosen token, before temperature and filters, after masks
+    top_token_ids: Int32Array  # [L, K]
+    top_logprobs: Float32Array  # [L, K]
+
+
+class ModelRunner(Protocol):
+    """Runs a model over one batch. The page storage is the runner's own."""
+
+    @property
+    def vocab_size(self) -> int: ...
+
+    @property
+    def max_context_len(self) -> int: ...
+
+    @property
+    def page_size(self) -> int: ...
+
+    @property
+    def num_pages(self) -> int: ...
+
+    def run(self, batch: Batch) -> Float32Array:
+        """Does the batch's page copies, writes keys and values, returns logits [L, vocab_size]."""
+        ...
+
+    def close(self) -> None:
+        """Ends the runner's threads and frees its storage."""
+        ...

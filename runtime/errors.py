@@ -1,0 +1,183 @@
+"""Every error that a caller of the runtime can meet, as one tree.
+
+::
+
+    RametError                      500  an error with an HTTP status and the OpenAI error shape
+    ├── InvalidRequestError         400  the request is wrong: say what to change
+    │   ├── InvalidParameterError   400  one parameter is wrong or unknown
+    │   ├── InvalidConstraintError  400  a grammar can't be honoured exactly
+    │   ├── EmptyPromptError        400
+    │   ├── ContextLengthError      400  the prompt, or prompt plus output, is too long
+    │   └── ChatTemplateError       400  the model's chat template refuses the messages
+    ├── AuthenticationError         401
+    ├── PermissionDeniedError       403
+    ├── NotFoundError               404  an unknown model, response or path
+    ├── RequestTooLargeError        413
+    ├── QueueFullError              429  try again after ``retry_after_s``
+    ├── RequestAbortedError         499  the caller, or a disconnect, ended it
+    ├── DeadlineExceededError       504
+    ├── OutOfPagesError             503  the last running request outgrew the page pool
+    ├── EngineDeadError             503
+    ├── ModelLoadError              500  a model file can't be used
+    │   └── UnsupportedModelError   500  a sound file of a kind that Ramet doesn't run
+    └── InvariantError              500  ``check()`` found a broken invariant: a bug
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class RametError(Exception):
+    """The root. ``param`` names the field at fault, ``code`` is a stable machine-readable word."""
+
+    status: ClassVar[int] = 500
+    type: ClassVar[str] = "server_error"
+    default_code: ClassVar[str | None] = None
+
+    def __init__(self, message: str, *, param: str | None = None, code: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+        self.code = code or self.default_code
+
+    def body(self) -> dict[str, Any]:
+        """The OpenAI error object: ``{"error": {message, type, param, code}}``."""
+        return {
+            "error": {
+                "message": self.message,
+                "type": self.type,
+                "param": self.param,
+                "code": self.code,
+            }
+        }
+
+
+class InvalidRequestError(RametError):
+    """The request is wrong in itself; the same request will fail again."""
+
+    status = 400
+    type = "invalid_request_error"
+
+
+class InvalidParameterError(InvalidRequestError):
+    """One parameter has a wrong value, or no such parameter exists."""
+
+    default_code = "invalid_parameter"
+
+
+class InvalidConstraintError(InvalidRequestError):
+    """A constraint can't be honoured exactly; the message names the schema path and keyword."""
+
+    default_code = "invalid_grammar"
+
+
+class EmptyPromptError(InvalidRequestError):
+    """The prompt has no tokens and the tokenizer has no beginning-of-text token to stand for it."""
+
+    default_code = "empty_prompt"
+
+
+class ContextLengthError(InvalidRequestError):
+    """More tokens than the model's context or the page pool can ever hold."""
+
+    default_code = "context_length_exceeded"
+
+
+class ChatTemplateError(InvalidRequestError):
+    """The model's chat template refuses the messages, or fails on them."""
+
+    default_code = "chat_template_error"
+
+
+class AuthenticationError(RametError):
+    """No API key, or an unknown one."""
+
+    status = 401
+    type = "authentication_error"
+    default_code = "invalid_api_key"
+
+
+class PermissionDeniedError(RametError):
+    """The key is known, and may not do this."""
+
+    status = 403
+    type = "permission_error"
+
+
+class NotFoundError(RametError):
+    """An unknown model, path or stored object."""
+
+    status = 404
+    type = "invalid_request_error"
+    default_code = "not_found"
+
+
+class RequestTooLargeError(RametError):
+    """The body, or one of its parts, is over a limit."""
+
+    status = 413
+    type = "invalid_request_error"
+    default_code = "request_too_large"
+
+
+class QueueFullError(RametError):
+    """The queue is full or a tenant is at its limit; ``retry_after_s`` says when to come back."""
+
+    status = 429
+    type = "rate_limit_error"
+    default_code = "queue_full"
+
+    def __init__(self, message: str, *, retry_after_s: float, param: str | None = None) -> None:
+        super().__init__(message, param=param)
+        self.retry_after_s = retry_after_s
+
+
+class RequestAbortedError(RametError):
+    """The caller, or its disconnect, ended the request."""
+
+    status = 499
+    type = "aborted"
+    default_code = "aborted"
+
+
+class DeadlineExceededError(RametError):
+    """The request's own deadline passed before it ended."""
+
+    status = 504
+    type = "timeout_error"
+    default_code = "deadline_exceeded"
+
+
+class OutOfPagesError(RametError):
+    """The only running request needs more pages than the pool has."""
+
+    status = 503
+    type = "capacity_error"
+    default_code = "out_of_pages"
+
+
+class EngineDeadError(RametError):
+    """The engine has stopped; no request can be served until it is started again."""
+
+    status = 503
+    type = "server_error"
+    default_code = "engine_dead"
+
+
+class ModelLoadError(RametError):
+    """A model path that doesn't exist, or a file that can't be read as a model."""
+
+    default_code = "model_load_error"
+
+
+class UnsupportedModelError(ModelLoadError):
+    """A sound model file of an architecture, tokenizer or tensor type that Ramet doesn't run."""
+
+    default_code = "unsupported_model"
+
+
+class InvariantError(RametError):
+    """A broken invariant of the scheduler or the cache: a bug in Ramet."""
+
+    default_code = "invariant_broken"

@@ -1,0 +1,61 @@
+"""One call to the engine."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+
+from ramet.grammars.constraints import Constraint
+from ramet.runtime.params import SamplingParams
+
+_request_numbers = itertools.count()
+
+
+def next_request_id() -> str:
+    """A process-wide unique request id."""
+    return f"req-{next(_request_numbers)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramHint:
+    """What the program that sent a request knows of the future.
+
+    Attributes:
+        program_id: the run that the request belongs to.
+        node_id: the request's node in that run's RequestGraph.
+        steps_to_next_use: how many calls of the program run before one extends this call's
+            prompt and output again; None: unknown; 0: the very next.
+        remaining_uses: how many later calls extend this prefix; None: unknown; 0: none, so it
+            may be dropped at once.
+        critical_path_weight: the share of the program's remaining work that waits for this call,
+            in [0, 1].
+    """
+
+    program_id: str
+    node_id: str = ""
+    steps_to_next_use: int | None = None
+    remaining_uses: int | None = None
+    critical_path_weight: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """Prompt token ids, and everything that decides how they are continued.
+
+    Attributes:
+        prompt_token_ids: at least one id.
+        params: sampling parameters.
+        constraint: what the output must match, or None.
+        cache_salt: prefixes are shared only between requests with the same salt.
+        priority: larger runs earlier.
+        hint: what the program knows, if a program sent it.
+        request_id: unique; what ``Engine.abort`` takes.
+    """
+
+    prompt_token_ids: tuple[int, ...]
+    params: SamplingParams = field(default_factory=SamplingParams)
+    constraint: Constraint | None = None
+    cache_salt: str = ""
+    priority: int = 0
+    hint: ProgramHint | None = None
+    request_id: str = field(default_factory=next_request_id)

@@ -1,0 +1,1 @@
+"""Ramet: structured generation and agent serving."""
