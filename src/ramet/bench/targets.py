@@ -1,0 +1,159 @@
+"""What a workload is sent to: an engine in this process, or a URL that speaks OpenAI's API."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import httpx
+
+from ramet.bench.workloads import Job
+from ramet.grammars.constraints import JsonSchema
+from ramet.runtime.engine import Engine
+from ramet.runtime.events import Failed, Finished, PromptLogprobs
+from ramet.runtime.params import SamplingParams
+from ramet.runtime.request import Request
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of one job. Times are seconds since it was sent."""
+
+    ttft_s: float = 0.0
+    total_s: float = 0.0
+    gaps_s: list[float] = field(default_factory=list)
+    num_prompt_tokens: int = 0
+    num_output_tokens: int = 0
+    num_cached_tokens: int = 0
+    output_token_ids: tuple[int, ...] = ()
+    error: str | None = None
+
+
+class Target(Protocol):
+    """Something that can run a job."""
+
+    name: str
+
+    async def send(self, job: Job, prompt: tuple[int, ...]) -> Outcome: ...
+
+    async def close(self) -> None: ...
+
+
+class _Clock:
+    """Notes the arrival of each piece of output."""
+
+    def __init__(self) -> None:
+        self.start = self.last = time.perf_counter()
+        self.outcome = Outcome()
+
+    def piece(self) -> None:
+        now = time.perf_counter()
+        if self.last == self.start:
+            self.outcome.ttft_s = now - self.start
+        else:
+            self.outcome.gaps_s.append(now - self.last)
+        self.last = now
+
+    def end(self) -> Outcome:
+        self.outcome.total_s = time.perf_counter() - self.start
+        return self.outcome
+
+
+class EngineTarget:
+    """An engine in this process."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.name = "engine"
+        self.engine = engine
+
+    async def send(self, job: Job, prompt: tuple[int, ...]) -> Outcome:
+        exact = job.schema is None
+        request = Request(
+            prompt_token_ids=prompt,
+            params=SamplingParams(
+                temperature=0.0,
+                max_tokens=job.num_output_tokens,
+                min_tokens=job.num_output_tokens if exact else 0,
+                ignore_eos=exact,
+            ),
+            constraint=None if job.schema is None else JsonSchema(job.schema),
+        )
+        clock = _Clock()
+        ids: list[int] = []
+        async for event in self.engine.submit(request):
+            match event:
+                case Finished(usage=usage):
+                    clock.outcome.num_prompt_tokens = usage.prompt_tokens
+                    clock.outcome.num_output_tokens = usage.completion_tokens
+                    clock.outcome.num_cached_tokens = usage.cached_tokens
+                case Failed(error=error):
+                    clock.outcome.error = error.message
+                case PromptLogprobs():
+                    pass
+                case delta:
+                    ids += [token.token_id for token in delta.tokens]
+                    clock.piece()
+        clock.outcome.output_token_ids = tuple(ids)
+        return clock.end()
+
+    async def close(self) -> None:
+        pass
+
+
+class UrlTarget:
+    """A server that speaks OpenAI's completions API."""
+
+    def __init__(self, url: str, model: str, *, timeout_s: float = 600.0) -> None:
+        self.name = url
+        self.model = model
+        limits = httpx.Limits(max_connections=1024)
+        self.client = httpx.AsyncClient(
+            base_url=url, timeout=timeout_s, limits=limits, trust_env=False
+        )
+
+    async def send(self, job: Job, prompt: tuple[int, ...]) -> Outcome:
+        body: dict[str, Any] = {
+            "model": self.model,
+            "prompt": list(prompt),
+            "max_tokens": job.num_output_tokens,
+            "temperature": 0,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        if job.schema is None:
+            body |= {"min_tokens": job.num_output_tokens, "ignore_eos": True}
+        else:
+            body["response_format"] = {
+                "type": "json_schema",
+                "json_schema": {"name": "bench", "strict": True, "schema": job.schema},
+            }
+        clock = _Clock()
+        try:
+            async with self.client.stream("POST", "/v1/completions", json=body) as response:
+                if response.status_code != 200:
+                    text = (await response.aread()).decode("utf-8", "replace")
+                    clock.outcome.error = f"{response.status_code} {text[:300]}"
+                    return clock.end()
+                async for line in response.aiter_lines():
+                    if line.startswith("data:") and line != "data: [DONE]":
+                        self._note(json.loads(line[5:]), clock)
+        except httpx.HTTPError as error:
+            clock.outcome.error = f"{type(error).__name__}: {error}"
+        return clock.end()
+
+    @staticmethod
+    def _note(chunk: dict[str, Any], clock: _Clock) -> None:
+        if "error" in chunk:
+            clock.outcome.error = str(chunk["error"])[:300]
+        if usage := chunk.get("usage"):
+            details = usage.get("prompt_tokens_details") or {}
+            clock.outcome.num_prompt_tokens = usage["prompt_tokens"]
+            clock.outcome.num_output_tokens = usage["completion_tokens"]
+            clock.outcome.num_cached_tokens = details.get("cached_tokens") or 0
+        if chunk.get("choices"):
+            clock.piece()
+
+    async def close(self) -> None:
+        await self.client.aclose()
