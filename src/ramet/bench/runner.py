@@ -56,26 +56,25 @@ async def run_workload(workload: Workload, target: Target) -> Summary:
     """Sends every job at its time, within the workload's concurrency, and waits for all."""
     slots = asyncio.Semaphore(workload.concurrency)
     tasks: list[asyncio.Task[tuple[tuple[int, ...], Outcome]]] = []
+    continued = {job.after for job in workload.jobs}
 
-    async def one(job: Job, at: float) -> tuple[tuple[int, ...], Outcome]:
+    async def one(index: int, job: Job, at: float) -> tuple[tuple[int, ...], Outcome]:
         prompt = job.prompt
         if job.after is not None:
             said, outcome = await tasks[job.after]
             prompt = said + outcome.output_token_ids + job.prompt
         await asyncio.sleep(max(0.0, start + at - time.perf_counter()))
         async with slots:
-            return prompt, await target.send(job, prompt)
+            return prompt, await target.send(job, prompt, want_token_ids=index in continued)
 
     start = time.perf_counter()
-    for job, at in zip(workload.jobs, workload.arrivals(), strict=True):
-        tasks.append(asyncio.create_task(one(job, at)))
+    for index, (job, at) in enumerate(zip(workload.jobs, workload.arrivals(), strict=True)):
+        tasks.append(asyncio.create_task(one(index, job, at)))
     outcomes = [outcome for _, outcome in await asyncio.gather(*tasks)]
     return summarise(workload, target.name, outcomes, time.perf_counter() - start)
 
 
-def summarise(
-    workload: Workload, target: str, outcomes: list[Outcome], wall_s: float
-) -> Summary:
+def summarise(workload: Workload, target: str, outcomes: list[Outcome], wall_s: float) -> Summary:
     good = [outcome for outcome in outcomes if outcome.error is None]
     ttft = [outcome.ttft_s for outcome in good]
     total = [outcome.total_s for outcome in good]

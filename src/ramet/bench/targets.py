@@ -36,7 +36,7 @@ class Target(Protocol):
 
     name: str
 
-    async def send(self, job: Job, prompt: tuple[int, ...]) -> Outcome: ...
+    async def send(self, job: Job, prompt: tuple[int, ...], *, want_token_ids: bool) -> Outcome: ...
 
     async def close(self) -> None: ...
 
@@ -68,7 +68,8 @@ class EngineTarget:
         self.name = "engine"
         self.engine = engine
 
-    async def send(self, job: Job, prompt: tuple[int, ...]) -> Outcome:
+    async def send(self, job: Job, prompt: tuple[int, ...], *, want_token_ids: bool) -> Outcome:
+        del want_token_ids  # they come anyway
         exact = job.schema is None
         request = Request(
             prompt_token_ids=prompt,
@@ -113,7 +114,7 @@ class UrlTarget:
             base_url=url, timeout=timeout_s, limits=limits, trust_env=False
         )
 
-    async def send(self, job: Job, prompt: tuple[int, ...]) -> Outcome:
+    async def send(self, job: Job, prompt: tuple[int, ...], *, want_token_ids: bool) -> Outcome:
         body: dict[str, Any] = {
             "model": self.model,
             "prompt": list(prompt),
@@ -129,6 +130,8 @@ class UrlTarget:
                 "type": "json_schema",
                 "json_schema": {"name": "bench", "strict": True, "schema": job.schema},
             }
+        if want_token_ids:
+            body["return_token_ids"] = True
         clock = _Clock()
         try:
             async with self.client.stream("POST", "/v1/completions", json=body) as response:
@@ -141,6 +144,8 @@ class UrlTarget:
                         self._note(json.loads(line[5:]), clock)
         except httpx.HTTPError as error:
             clock.outcome.error = f"{type(error).__name__}: {error}"
+        if want_token_ids and not clock.outcome.output_token_ids:
+            clock.outcome.error = clock.outcome.error or "the server returned no token ids"
         return clock.end()
 
     @staticmethod
@@ -152,7 +157,8 @@ class UrlTarget:
             clock.outcome.num_prompt_tokens = usage["prompt_tokens"]
             clock.outcome.num_output_tokens = usage["completion_tokens"]
             clock.outcome.num_cached_tokens = details.get("cached_tokens") or 0
-        if chunk.get("choices"):
+        for choice in chunk.get("choices") or ():
+            clock.outcome.output_token_ids += tuple(choice.get("token_ids") or ())
             clock.piece()
 
     async def close(self) -> None:

@@ -50,8 +50,8 @@ class Workload:
     seed: str = "0"
 
     def num_distinct_prompt_tokens(self) -> int:
-        """Tokens of all first-turn prompts, common prefixes counted once: what an unlimited
-        prefix cache has to compute."""
+        """Tokens of all prompts, common prefixes counted once: what an unlimited prefix cache
+        has to compute."""
         total = 0
         previous: tuple[int, ...] = ()
         for prompt in sorted(job.prompt for job in self.jobs if job.after is None):
@@ -62,7 +62,8 @@ class Workload:
                 common += 1
             total += len(prompt) - common
             previous = prompt
-        return total + sum(len(job.prompt) for job in self.jobs if job.after is not None)
+        # a later turn adds its own tokens and the last output token, which was never run
+        return total + sum(len(job.prompt) + 1 for job in self.jobs if job.after is not None)
 
     def arrivals(self) -> Iterator[float]:
         """Seconds after the start at which each job may be sent."""
