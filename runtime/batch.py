@@ -35,6 +35,7 @@ class SamplingRows:
     repetition_penalty: Float32Array  # [S]
     seeds: UInt64Array  # [S]
     positions: Int64Array  # [S]; position of the token to draw, the generator's counter
+    targets: Int32Array  # [S]; -1: draw; else take this token, only its log-probability is wanted
     mask_rows: Int32Array  # [S]
     masks: Int32Array  # [M, W]
     num_logprobs: Int32Array  # [S]; -1: none, k: the chosen token's and the k likeliest

@@ -20,7 +20,8 @@ class SamplingParams:
     """Sampling parameters of one request. Names and meanings are those of the OpenAI API and vLLM.
 
     Attributes:
-        max_tokens: most tokens to generate; None: what is left of the context.
+        max_tokens: most tokens to generate; None: what is left of the context; 0: none, which
+            only makes sense with ``prompt_logprobs``.
         min_tokens: end-of-text and stop conditions are ignored before this many tokens.
         temperature: 0 is greedy.
         top_p: nucleus sampling (Holtzman et al. 2019), in (0, 1].
@@ -64,7 +65,12 @@ class SamplingParams:
     bad_words: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        self._check_range("max_tokens", self.max_tokens, 1, math.inf, optional=True)
+        self._check_range("max_tokens", self.max_tokens, 0, math.inf, optional=True)
+        if self.max_tokens == 0 and self.prompt_logprobs is None:
+            raise InvalidParameterError(
+                "max_tokens may be 0 only to score a prompt (with prompt_logprobs)",
+                param="max_tokens",
+            )
         self._check_range("min_tokens", self.min_tokens, 0, math.inf)
         self._check_range("temperature", self.temperature, 0, 1e3)
         if not 0 < self.top_p <= 1:

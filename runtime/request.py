@@ -49,6 +49,12 @@ class Request:
         cache_salt: prefixes are shared only between requests with the same salt.
         priority: larger runs earlier.
         hint: what the program knows, if a program sent it.
+        tenant: whose fair share pays for it.
+        deadline_s: seconds after submission when the request fails if it has not ended.
+        ttft_target_s: wanted seconds to the first token; a metric (goodput), not a limit.
+        tpot_target_s: wanted mean seconds a token after the first; likewise.
+        score_from: with ``params.prompt_logprobs``, the first prompt token whose log-probability
+            is wanted; the cached prefix before it is reused. None: all but the first token.
         request_id: unique; what ``Engine.abort`` takes.
     """
 
@@ -58,4 +64,9 @@ class Request:
     cache_salt: str = ""
     priority: int = 0
     hint: ProgramHint | None = None
+    tenant: str = ""
+    deadline_s: float | None = None
+    ttft_target_s: float | None = None
+    tpot_target_s: float | None = None
+    score_from: int | None = None
     request_id: str = field(default_factory=next_request_id)
