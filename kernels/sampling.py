@@ -167,7 +167,7 @@ def sample_reference(
 
 def _kept_weights(y: Float64Array, top_k: int, top_p: float, min_p: float) -> Float64Array:
     """Unnormalised probabilities of scaled logits ``y`` [V] after the filters; 0: dropped."""
-    weights = np.exp(y - y.max())
+    weights: Float64Array = np.exp(y - y.max())
     if 0 < top_k < len(y):
         weights[weights < np.partition(weights, -top_k)[-top_k]] = 0
     if top_p < 1:
