@@ -1,0 +1,1 @@
+"""Model files, their configuration, and the runners that compute with them."""

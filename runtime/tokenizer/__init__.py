@@ -1,0 +1,6 @@
+"""Text to tokens and back, and the chat template of a model file."""
+
+from ramet.runtime.tokenizer.chat_template import ChatTemplate
+from ramet.runtime.tokenizer.tokenizer import PromptPiece, Tokenizer, TokenKind
+
+__all__ = ["ChatTemplate", "PromptPiece", "TokenKind", "Tokenizer"]

@@ -1,0 +1,185 @@
+"""The chat template of a model file: Jinja, in a sandbox, with Hugging Face's conventions."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
+
+import jinja2
+import jinja2.ext
+import jinja2.nodes
+import jinja2.parser
+import jinja2.sandbox
+
+from ramet.runtime.errors import ChatTemplateError, InvalidParameterError, ModelLoadError
+from ramet.runtime.tokenizer.messages import Message, normalise_messages
+from ramet.runtime.tokenizer.protection import Protection
+from ramet.runtime.tokenizer.tokenizer import PromptPiece, Tokenizer
+
+_OWN_VARIABLES = frozenset({"messages", "tools", "add_generation_prompt", "bos_token", "eos_token"})
+
+
+class ChatTemplate:
+    """Prints messages as a prompt, as the model was trained to see them.
+
+    Args:
+        source: the Jinja template.
+        tokenizer: its control tokens are what users' text can't make.
+        now: what ``strftime_now`` in a template asks; local time by default.
+
+    Raises ``ModelLoadError`` for a template that isn't valid Jinja.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        tokenizer: Tokenizer,
+        *,
+        now: Callable[[], datetime.datetime] = datetime.datetime.now,
+    ) -> None:
+        self.source = source
+        self._tokenizer = tokenizer
+        environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
+            trim_blocks=True,
+            lstrip_blocks=True,
+            extensions=[jinja2.ext.loopcontrols, _GenerationBlock],
+        )
+        environment.filters["tojson"] = _to_json
+        environment.globals["raise_exception"] = _raise_exception
+        environment.globals["strftime_now"] = lambda form: now().strftime(form)
+        try:
+            self._template = environment.from_string(source)
+        except jinja2.TemplateSyntaxError as error:
+            raise ModelLoadError(
+                f"the chat template is no valid Jinja: {error.message} (line {error.lineno})"
+            ) from None
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer) -> ChatTemplate:
+        """The tokenizer's own template; ``ChatTemplateError`` if its model file has none."""
+        if tokenizer.chat_template is None:
+            raise ChatTemplateError(
+                "this model has no chat template: send a plain prompt to the completions API, or "
+                "start the engine with a chat template",
+                code="no_chat_template",
+            )
+        return cls(tokenizer.chat_template, tokenizer)
+
+    @property
+    def prints_tools(self) -> bool:
+        """Whether the template looks at ``tools``."""
+        return "tools" in self.source
+
+    def render(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        **variables: Any,
+    ) -> list[PromptPiece]:
+        """The prompt, in pieces for ``Tokenizer.encode_pieces``.
+
+        Args:
+            messages: see ``normalise_messages``; all their strings are plain text to the model.
+            tools: the tools, in the OpenAI shape, for templates that print them.
+            add_generation_prompt: end with the start of the assistant's turn.
+            continue_final_message: end inside the last message, right behind its content, so
+                that the output continues it; excludes ``add_generation_prompt``.
+            variables: further template variables, such as ``enable_thinking``.
+
+        Raises ``ChatTemplateError`` when the template refuses the messages.
+        """
+        for name in variables:
+            if name in _OWN_VARIABLES:
+                raise InvalidParameterError(
+                    f"{name!r} can't be set as a template variable", param="chat_template_kwargs"
+                )
+        plain = normalise_messages(messages)
+        if continue_final_message and add_generation_prompt:
+            raise InvalidParameterError(
+                "continue_final_message and add_generation_prompt exclude each other",
+                param="continue_final_message",
+            )
+        guard = Protection(
+            self._tokenizer.control_texts, plain, tools or (), variables, self.source
+        )
+        protected = guard.protect(plain)
+        if continue_final_message:
+            protected[-1]["content"] += guard.end_mark
+        printed = self._print(
+            messages=protected,
+            tools=guard.protect(tools) if tools else None,
+            add_generation_prompt=add_generation_prompt,
+            bos_token=self._text_of(self._tokenizer.bos_id),
+            eos_token=self._text_of(self._tokenizer.eos_id),
+            **guard.protect(variables),
+        )
+        if continue_final_message:
+            head, end_mark, _ = printed.rpartition(guard.end_mark)
+            if not end_mark:
+                raise ChatTemplateError(
+                    "the chat template doesn't print the last message's content, so it can't be "
+                    "continued",
+                    param="continue_final_message",
+                )
+            printed = head
+        return guard.split(printed)
+
+    def encode(self, messages: Sequence[Message], **options: Any) -> list[int]:
+        """The prompt's token ids; ``options`` are those of ``render``."""
+        return self._tokenizer.encode_pieces(self.render(messages, **options))
+
+    def _print(self, **variables: Any) -> str:
+        try:
+            return self._template.render(**variables)
+        except _TemplateRefusal as error:
+            raise ChatTemplateError(
+                f"the model's chat template refuses the messages: {error}", param="messages"
+            ) from None
+        except Exception as error:  # A template can fail in any way that Python code can.
+            raise ChatTemplateError(
+                f"the model's chat template fails on the messages: {error}", param="messages"
+            ) from error
+
+    def _text_of(self, token_id: int | None) -> str:
+        return "" if token_id is None else self._tokenizer.token_bytes(token_id).decode()
+
+
+class _TemplateRefusal(Exception):
+    """A template called ``raise_exception``."""
+
+
+def _raise_exception(message: str) -> NoReturn:
+    raise _TemplateRefusal(message)
+
+
+def _to_json(
+    value: Any,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+    ensure_ascii: bool = False,
+) -> str:
+    """JSON as the models saw it: no HTML escapes, which Jinja's own filter adds."""
+    return json.dumps(
+        value,
+        indent=indent,
+        separators=separators,
+        sort_keys=sort_keys,
+        ensure_ascii=ensure_ascii,
+    )
+
+
+class _GenerationBlock(jinja2.ext.Extension):
+    """``{% generation %}``, which marks training targets in some templates, prints its body."""
+
+    tags = frozenset({"generation"})  # type: ignore[assignment]
+
+    def parse(self, parser: jinja2.parser.Parser) -> jinja2.nodes.Node:
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return jinja2.nodes.Scope(body, lineno=line)
