@@ -1,0 +1,555 @@
+"""Compiled loops over automata: subset construction, products, minimisation.
+
+Tables are int32[num_states, num_classes], where a class is a set of bytes that no state tells
+apart; -1 is dead. All loops count their work, so limits are the same on every machine.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+OK = 0
+TOO_MANY_STATES = 1
+TOO_MUCH_WORK = 2
+
+
+@njit(cache=True, nogil=True)
+def _grown_1d(array, size):
+    bigger = np.empty(max(size, 2 * array.shape[0]), array.dtype)
+    bigger[: array.shape[0]] = array
+    return bigger
+
+
+@njit(cache=True, nogil=True)
+def _grown_2d(array, size):
+    bigger = np.empty((max(size, 2 * array.shape[0]), array.shape[1]), array.dtype)
+    bigger[: array.shape[0]] = array
+    return bigger
+
+
+@njit(cache=True, nogil=True)
+def _sort_prefix(values, length):
+    """Sort ``values[:length]`` in place."""
+    if length <= 24:
+        for i in range(1, length):
+            value = values[i]
+            j = i - 1
+            while j >= 0 and values[j] > value:
+                values[j + 1] = values[j]
+                j -= 1
+            values[j + 1] = value
+    else:
+        values[:length] = np.sort(values[:length])
+
+
+@njit(cache=True, nogil=True)
+def determinise(
+    edge_start, edge_lo, edge_hi, edge_dst, eps_start, eps_dst, final, start, num_classes,
+    max_states, max_work,
+):  # fmt: skip
+    """Subset construction (Rabin and Scott, 1959) of an NFA in compressed-row form.
+
+    State s has the edges ``edge_start[s]:edge_start[s + 1]``, each on the classes lo to hi
+    inclusive, and the empty moves ``eps_dst[eps_start[s]:eps_start[s + 1]]``.
+
+    Returns:
+        status, table, accepting. State 0 is the start; every state is reachable.
+    """
+    num_nfa = final.shape[0]
+    stamp = np.zeros(num_nfa, np.int64)
+    stack = np.empty(num_nfa + 1, np.int32)
+    members = np.empty(num_nfa + 1, np.int32)
+    head = np.full(num_classes, -1, np.int32)
+    pool_dst = np.empty(256, np.int32)
+    pool_next = np.empty(256, np.int32)
+    set_data = np.empty(1024, np.int32)
+    set_start = np.zeros(65, np.int64)
+    set_hash = np.empty(64, np.uint64)
+    table = np.empty((64, num_classes), np.int32)
+    accepting = np.zeros(64, np.bool_)
+    slots = np.full(256, -1, np.int32)
+    num_states = 0
+    work = 0
+    generation = 0
+    # The first set is the start's closure: a pool of one entry stands for it.
+    pool_dst[0] = start
+    pool_next[0] = -1
+    current = -1
+    while current < num_states:
+        if current >= 0:
+            pool_len = 0
+            head[:] = -1
+            for i in range(set_start[current], set_start[current + 1]):
+                state = set_data[i]
+                for e in range(edge_start[state], edge_start[state + 1]):
+                    lo, hi = edge_lo[e], edge_hi[e]
+                    if pool_len + hi - lo + 1 > pool_dst.shape[0]:
+                        pool_dst = _grown_1d(pool_dst, pool_len + hi - lo + 1)
+                        pool_next = _grown_1d(pool_next, pool_len + hi - lo + 1)
+                    for c in range(lo, hi + 1):
+                        pool_dst[pool_len] = edge_dst[e]
+                        pool_next[pool_len] = head[c]
+                        head[c] = pool_len
+                        pool_len += 1
+            work += pool_len + 1
+        for c in range(num_classes if current >= 0 else 1):
+            first = head[c] if current >= 0 else 0
+            if first < 0:
+                table[current, c] = -1
+                continue
+            if current >= 0 and c > 0:
+                # A neighbouring class often leads to the same places: then to the same state.
+                left, right = head[c - 1], first
+                while left >= 0 and right >= 0 and pool_dst[left] == pool_dst[right]:
+                    left = pool_next[left]
+                    right = pool_next[right]
+                if left < 0 and right < 0:
+                    table[current, c] = table[current, c - 1]
+                    continue
+            generation += 1
+            num_members = 0
+            depth = 0
+            is_final = False
+            entry = first
+            while entry >= 0:
+                state = pool_dst[entry]
+                entry = pool_next[entry]
+                if stamp[state] != generation:
+                    stamp[state] = generation
+                    stack[depth] = state
+                    depth += 1
+                while depth > 0:
+                    depth -= 1
+                    state = stack[depth]
+                    work += 1
+                    if final[state]:
+                        is_final = True
+                    if final[state] or edge_start[state] < edge_start[state + 1]:
+                        members[num_members] = state
+                        num_members += 1
+                    for e in range(eps_start[state], eps_start[state + 1]):
+                        target = eps_dst[e]
+                        if stamp[target] != generation:
+                            stamp[target] = generation
+                            stack[depth] = target
+                            depth += 1
+            if work > max_work:
+                return TOO_MUCH_WORK, table[:0], accepting[:0]
+            if num_members == 0 and current >= 0:
+                table[current, c] = -1
+                continue
+            _sort_prefix(members, num_members)
+            value = np.uint64(1469598103934665603)
+            for i in range(num_members):
+                value = (value ^ np.uint64(members[i])) * np.uint64(1099511628211)
+            value ^= value >> np.uint64(29)
+            mask = np.uint64(slots.shape[0] - 1)
+            slot = value & mask
+            found = -1
+            while slots[slot] >= 0:
+                candidate = slots[slot]
+                begin = set_start[candidate]
+                if set_hash[candidate] == value and set_start[candidate + 1] - begin == num_members:
+                    same = True
+                    for i in range(num_members):
+                        if set_data[begin + i] != members[i]:
+                            same = False
+                            break
+                    if same:
+                        found = candidate
+                        break
+                slot = (slot + np.uint64(1)) & mask
+            if found < 0:
+                if num_states >= max_states:
+                    return TOO_MANY_STATES, table[:0], accepting[:0]
+                found = num_states
+                begin = set_start[found]
+                if begin + num_members > set_data.shape[0]:
+                    set_data = _grown_1d(set_data, begin + num_members)
+                set_data[begin : begin + num_members] = members[:num_members]
+                if found + 2 > set_start.shape[0]:
+                    set_start = _grown_1d(set_start, found + 2)
+                if found + 1 > table.shape[0]:
+                    table = _grown_2d(table, found + 1)
+                    accepting = _grown_1d(accepting, found + 1)
+                    set_hash = _grown_1d(set_hash, found + 1)
+                set_start[found + 1] = begin + num_members
+                set_hash[found] = value
+                accepting[found] = is_final
+                slots[slot] = found
+                num_states += 1
+                if num_states * 2 > slots.shape[0]:
+                    slots = np.full(slots.shape[0] * 4, -1, np.int32)
+                    mask = np.uint64(slots.shape[0] - 1)
+                    for s in range(num_states):
+                        place = set_hash[s] & mask
+                        while slots[place] >= 0:
+                            place = (place + np.uint64(1)) & mask
+                        slots[place] = s
+            if current >= 0:
+                table[current, c] = found
+        current += 1
+    return OK, table[:num_states].copy(), accepting[:num_states].copy()
+
+
+@njit(cache=True, nogil=True)
+def product(
+    table_a, accept_a, start_a, table_b, accept_b, start_b, classes_a, classes_b, truth, max_states
+):  # fmt: skip
+    """The reachable product of two automata on joint classes.
+
+    Joint class j is class ``classes_a[j]`` of a and ``classes_b[j]`` of b. Bit 2 * x + y of
+    ``truth`` says whether a pair accepts whose parts accept as x and y.
+
+    Returns:
+        status, table, accepting. State 0 is the start.
+    """
+    num_classes = classes_a.shape[0]
+    num_b = table_b.shape[0] + 1
+    only_a = (truth >> 2) & 1
+    only_b = (truth >> 1) & 1
+    slots = np.full(256, -1, np.int32)
+    keys = np.empty(64, np.int64)
+    table = np.empty((64, num_classes), np.int32)
+    accepting = np.zeros(64, np.bool_)
+    num_states = 0
+    current = -1
+    while current < num_states:
+        for j in range(num_classes if current >= 0 else 1):
+            if current < 0:
+                a, b = start_a, start_b
+            else:
+                a = np.int64(keys[current] // num_b) - 1
+                b = np.int64(keys[current] % num_b) - 1
+                a = np.int64(table_a[a, classes_a[j]]) if a >= 0 else np.int64(-1)
+                b = np.int64(table_b[b, classes_b[j]]) if b >= 0 else np.int64(-1)
+                if (a < 0 and (b < 0 or not only_b)) or (b < 0 and not only_a):
+                    table[current, j] = -1
+                    continue
+            key = np.int64(a + 1) * num_b + b + 1
+            mask = slots.shape[0] - 1
+            slot = (key * 0x9E3779B97F4A7C1 >> 17) & mask
+            while slots[slot] >= 0 and keys[slots[slot]] != key:
+                slot = (slot + 1) & mask
+            found = slots[slot]
+            if found < 0:
+                if num_states >= max_states:
+                    return TOO_MANY_STATES, table[:0], accepting[:0]
+                found = num_states
+                if found + 1 > table.shape[0]:
+                    table = _grown_2d(table, found + 1)
+                    accepting = _grown_1d(accepting, found + 1)
+                    keys = _grown_1d(keys, found + 1)
+                keys[found] = key
+                x = 1 if a >= 0 and accept_a[a] else 0
+                y = 1 if b >= 0 and accept_b[b] else 0
+                accepting[found] = (truth >> (2 * x + y)) & 1 == 1
+                slots[slot] = found
+                num_states += 1
+                if num_states * 2 > slots.shape[0]:
+                    slots = np.full(slots.shape[0] * 4, -1, np.int32)
+                    mask = slots.shape[0] - 1
+                    for s in range(num_states):
+                        place = (keys[s] * 0x9E3779B97F4A7C1 >> 17) & mask
+                        while slots[place] >= 0:
+                            place = (place + 1) & mask
+                        slots[place] = s
+            if current >= 0:
+                table[current, j] = found
+        current += 1
+    return OK, table[:num_states].copy(), accepting[:num_states].copy()
+
+
+@njit(cache=True, nogil=True)
+def transduce(table, accepting, start, modes, outputs, accept_mode, classes, max_states):
+    """The language that a byte transducer decodes into an automaton's language.
+
+    ``modes[m, j]`` is the mode after joint class j in mode m, or -1; ``outputs[m, j]`` is the
+    byte that it emits, or -1 for none. ``classes[byte]`` is the automaton's class of a byte.
+
+    Returns:
+        status, table, accepting. State 0 is the start.
+    """
+    num_modes, num_classes = modes.shape
+    known = np.full((table.shape[0], num_modes), -1, np.int32)
+    order = np.empty(64, np.int64)
+    out = np.empty((64, num_classes), np.int32)
+    final = np.zeros(64, np.bool_)
+    order[0] = start * num_modes
+    known[start, 0] = 0
+    final[0] = accepting[start] and accept_mode[0]
+    num_states = 1
+    current = 0
+    while current < num_states:
+        state, mode = order[current] // num_modes, order[current] % num_modes
+        for j in range(num_classes):
+            next_mode = modes[mode, j]
+            target = np.int32(state)
+            if next_mode >= 0 and outputs[mode, j] >= 0:
+                target = table[state, classes[outputs[mode, j]]]
+            if next_mode < 0 or target < 0:
+                out[current, j] = -1
+                continue
+            if known[target, next_mode] < 0:
+                if num_states >= max_states:
+                    return TOO_MANY_STATES, out[:0], final[:0]
+                if num_states + 1 > out.shape[0]:
+                    out = _grown_2d(out, num_states + 1)
+                    final = _grown_1d(final, num_states + 1)
+                    order = _grown_1d(order, num_states + 1)
+                known[target, next_mode] = num_states
+                order[num_states] = np.int64(target) * num_modes + next_mode
+                final[num_states] = accepting[target] and accept_mode[next_mode]
+                num_states += 1
+            out[current, j] = known[target, next_mode]
+        current += 1
+    return OK, out[:num_states].copy(), final[:num_states].copy()
+
+
+@njit(cache=True, nogil=True)
+def _mark(element, elements, place, block, first, marked, touched, num_touched):
+    own = block[element]
+    here, there = place[element], first[own] + marked[own]
+    if here < there:
+        return num_touched
+    other = elements[there]
+    elements[here] = other
+    place[other] = here
+    elements[there] = element
+    place[element] = there
+    if marked[own] == 0:
+        touched[num_touched] = own
+        num_touched += 1
+    marked[own] += 1
+    return num_touched
+
+
+@njit(cache=True, nogil=True)
+def _split(elements, block, first, past, marked, touched, num_touched, num_blocks):
+    while num_touched > 0:
+        num_touched -= 1
+        own = touched[num_touched]
+        middle = first[own] + marked[own]
+        if middle == past[own]:
+            marked[own] = 0
+            continue
+        if marked[own] <= past[own] - middle:
+            first[num_blocks], past[num_blocks] = first[own], middle
+            first[own] = middle
+        else:
+            first[num_blocks], past[num_blocks] = middle, past[own]
+            past[own] = middle
+        for i in range(first[num_blocks], past[num_blocks]):
+            block[elements[i]] = num_blocks
+        marked[own] = 0
+        marked[num_blocks] = 0
+        num_blocks += 1
+    return num_blocks
+
+
+@njit(cache=True, nogil=True)
+def minimise(table, accepting, start):
+    """The minimal trimmed automaton, its states numbered breadth first from the start.
+
+    Partition refinement on transitions (Valmari and Lehtinen, STACS 2008), O(m log n) for m
+    live transitions. The states must be reachable from ``start``; those that reach no accepting
+    state are dropped.
+
+    Returns:
+        table, accepting, and for each class the first class with the same column. No states for
+        the empty language; state 0 is the start.
+    """
+    num_states, num_classes = table.shape
+    same_as = np.arange(num_classes).astype(np.int32)
+    # Incoming moves of each state, counted and filled.
+    in_start = np.zeros(num_states + 1, np.int64)
+    for s in range(num_states):
+        for c in range(num_classes):
+            if table[s, c] >= 0:
+                in_start[table[s, c] + 1] += 1
+    for s in range(num_states):
+        in_start[s + 1] += in_start[s]
+    in_src = np.empty(in_start[num_states], np.int32)
+    fill = in_start[:-1].copy()
+    for s in range(num_states):
+        for c in range(num_classes):
+            t = table[s, c]
+            if t >= 0:
+                in_src[fill[t]] = s
+                fill[t] += 1
+    live = np.zeros(num_states, np.bool_)
+    queue = np.empty(num_states, np.int32)
+    length = 0
+    for s in range(num_states):
+        if accepting[s]:
+            live[s] = True
+            queue[length] = s
+            length += 1
+    at = 0
+    while at < length:
+        s = queue[at]
+        at += 1
+        for i in range(in_start[s], in_start[s + 1]):
+            if not live[in_src[i]]:
+                live[in_src[i]] = True
+                queue[length] = in_src[i]
+                length += 1
+    if num_states == 0 or not live[start]:
+        return np.empty((0, num_classes), np.int32), np.empty(0, np.bool_), same_as
+    num_live = length
+    # States: one block of live ones, split by acceptance.
+    elements = np.empty(num_live, np.int32)
+    place = np.empty(num_states, np.int32)
+    block = np.zeros(num_states, np.int32)
+    first = np.zeros(num_live + 1, np.int32)
+    past = np.zeros(num_live + 1, np.int32)
+    marked = np.zeros(num_live + 1, np.int32)
+    touched = np.empty(num_live + 1, np.int32)
+    i = 0
+    for s in range(num_states):
+        if live[s]:
+            elements[i] = s
+            place[s] = i
+            i += 1
+    past[0] = num_live
+    num_blocks = 1
+    num_touched = 0
+    for s in range(num_states):
+        if live[s] and accepting[s]:
+            num_touched = _mark(s, elements, place, block, first, marked, touched, num_touched)
+    num_blocks = _split(elements, block, first, past, marked, touched, num_touched, num_blocks)
+    # Moves, in the order of their classes: one block a class.
+    total = 0
+    for s in range(num_states):
+        if live[s]:
+            for c in range(num_classes):
+                if table[s, c] >= 0 and live[table[s, c]]:
+                    total += 1
+    move_src = np.empty(total, np.int32)
+    move_dst = np.empty(total, np.int32)
+    moves = np.arange(total).astype(np.int32)
+    move_place = moves.copy()
+    move_block = np.zeros(total, np.int32)
+    size = total + num_classes + 1
+    move_first = np.zeros(size, np.int32)
+    move_past = np.zeros(size, np.int32)
+    move_marked = np.zeros(size, np.int32)
+    move_touched = np.empty(size, np.int32)
+    num_move_blocks = 0
+    m = 0
+    for c in range(num_classes):
+        begin = m
+        for i in range(num_live):
+            s = queue[i]
+            t = table[s, c]
+            if t >= 0 and live[t]:
+                move_src[m] = s
+                move_dst[m] = t
+                move_block[m] = num_move_blocks
+                m += 1
+        if m > begin:
+            move_first[num_move_blocks] = begin
+            move_past[num_move_blocks] = m
+            num_move_blocks += 1
+    in_start[:] = 0
+    for m in range(total):
+        in_start[move_dst[m] + 1] += 1
+    for s in range(num_states):
+        in_start[s + 1] += in_start[s]
+    into = np.empty(total, np.int32)
+    fill = in_start[:-1].copy()
+    for m in range(total):
+        into[fill[move_dst[m]]] = m
+        fill[move_dst[m]] += 1
+    next_block, next_move_block = 1, 0
+    while next_move_block < num_move_blocks:
+        num_touched = 0
+        for i in range(move_first[next_move_block], move_past[next_move_block]):
+            num_touched = _mark(
+                move_src[moves[i]], elements, place, block, first, marked, touched, num_touched
+            )
+        num_blocks = _split(elements, block, first, past, marked, touched, num_touched, num_blocks)
+        next_move_block += 1
+        while next_block < num_blocks:
+            num_touched = 0
+            for i in range(first[next_block], past[next_block]):
+                s = elements[i]
+                for k in range(in_start[s], in_start[s + 1]):
+                    num_touched = _mark(
+                        into[k], moves, move_place, move_block, move_first, move_marked,
+                        move_touched, num_touched,
+                    )  # fmt: skip
+            num_move_blocks = _split(
+                moves, move_block, move_first, move_past, move_marked, move_touched,
+                num_touched, num_move_blocks,
+            )  # fmt: skip
+            next_block += 1
+    # Number the blocks breadth first.
+    number = np.full(num_blocks, -1, np.int32)
+    order = np.empty(num_blocks, np.int32)
+    number[block[start]] = 0
+    order[0] = block[start]
+    count = 1
+    at = 0
+    out = np.empty((num_blocks, num_classes), np.int32)
+    final = np.empty(num_blocks, np.bool_)
+    while at < count:
+        s = elements[first[order[at]]]
+        final[at] = accepting[s]
+        for c in range(num_classes):
+            t = table[s, c]
+            if t < 0 or not live[t]:
+                out[at, c] = -1
+                continue
+            b = block[t]
+            if number[b] < 0:
+                number[b] = count
+                order[count] = b
+                count += 1
+            out[at, c] = number[b]
+        at += 1
+    # Columns that no state tells apart any more.
+    hashes = np.zeros(num_classes, np.uint64)
+    for s in range(count):
+        for c in range(num_classes):
+            hashes[c] = (hashes[c] ^ np.uint64(out[s, c] + 1)) * np.uint64(
+                1099511628211
+            ) + np.uint64(7)
+    for c in range(num_classes):
+        for d in range(c):
+            if same_as[d] == d and hashes[c] == hashes[d]:
+                equal = True
+                for s in range(count):
+                    if out[s, c] != out[s, d]:
+                        equal = False
+                        break
+                if equal:
+                    same_as[c] = d
+                    break
+    return out[:count].copy(), final[:count].copy(), same_as
+
+
+@njit(cache=True, nogil=True)
+def trie(data, starts, class_of, num_classes, max_states):
+    """The tree of sorted, distinct texts ``data[starts[i]:starts[i + 1]]``, as an automaton."""
+    table = np.full((64, num_classes), -1, np.int32)
+    accepting = np.zeros(64, np.bool_)
+    num_states = 1
+    for i in range(starts.shape[0] - 1):
+        state = 0
+        for at in range(starts[i], starts[i + 1]):
+            c = class_of[data[at]]
+            if table[state, c] < 0:
+                if num_states >= max_states:
+                    return TOO_MANY_STATES, table[:0], accepting[:0]
+                if num_states == table.shape[0]:
+                    table = _grown_2d(table, num_states + 1)
+                    accepting = _grown_1d(accepting, num_states + 1)
+                table[num_states] = -1
+                accepting[num_states] = False
+                table[state, c] = num_states
+                num_states += 1
+            state = table[state, c]
+        accepting[state] = True
+    return OK, table[:num_states].copy(), accepting[:num_states].copy()
