@@ -1,0 +1,18 @@
+"""Text from bytes that may be cut anywhere, inside characters too."""
+
+from __future__ import annotations
+
+import codecs
+
+_new_decoder = codecs.getincrementaldecoder("utf-8")
+
+
+class Utf8Assembler:
+    """Holds back an incomplete character; bytes that can't become one turn into U+FFFD."""
+
+    def __init__(self) -> None:
+        self._decoder = _new_decoder("replace")
+
+    def feed(self, piece: bytes, *, final: bool = False) -> str:
+        """The text that is complete now. With ``final``, a cut character is one U+FFFD."""
+        return self._decoder.decode(piece, final)
