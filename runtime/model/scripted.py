@@ -23,7 +23,7 @@ from ramet.runtime.errors import InvariantError
 from ramet.runtime.tokenizer.tokenizer import Tokenizer
 
 _FORCED_LOGIT = 60.0
-_SPECIAL_LOGIT = -20.0
+_NOISE_SPAN = 8.0
 _NUM_NOISE_ROWS = 16
 _MAX_REMEMBERED = 1 << 16
 _EMPTY = -1
@@ -69,13 +69,11 @@ class ScriptedModel:
     A prompt is answered by the first script whose ``when`` it contains. Scripts without ``when``
     answer the prompts that are left, in the order in which their logits are first asked for, the
     last one all the rest. One prompt gets one answer, however often it comes. What no script
-    answers is continued by pseudo-random text that depends on every token of the context.
+    answers is continued by pseudo-random readable text that depends on every token of the context.
 
     The forced token's logit is far above all others. Those are all different and depend on the
-    context, so where a mask forbids the token there is still one definite best choice.
-
-    A row that wants several logits at once and continues nothing known is a prompt being scored:
-    only its last position begins an answer.
+    context, so where a mask forbids the token there is still one definite best choice: a readable
+    token before parts of characters, control tokens last.
 
     Args:
         tokenizer: gives the vocabulary and the end-of-text token.
@@ -106,8 +104,8 @@ class ScriptedModel:
         self._unkeyed = [each for each in answers if not each.when]
         self._num_answered = 0
         self._end_id = tokenizer.eos_id if tokenizer.eos_id is not None else 0
-        self._special_ids = np.array(sorted(tokenizer.special_ids), np.int64)
         self._noise = _noise(tokenizer.vocab_size)
+        self._handicap = _handicap(tokenizer)
         self._max_context_len = max_context_len
         self._tokens: Int32Array = np.full((num_pages, page_size), _EMPTY, np.int32)
         self._positions: Int32Array = np.full((num_pages, page_size), _EMPTY, np.int32)
@@ -149,16 +147,14 @@ class ScriptedModel:
         rows = np.searchsorted(batch.row_starts, batch.logit_tokens, side="right") - 1
         for row in range(batch.num_rows):
             context = self._context(batch, row)
-            wanted = np.flatnonzero(rows == row)
-            for order, index in enumerate(wanted):
+            for index in np.flatnonzero(rows == row):
                 length = int(batch.positions[batch.logit_tokens[index]]) + 1
                 steered = bool(
                     batch.sampling.mask_rows[index] >= 0
                     or batch.sampling.bias_starts[index] < batch.sampling.bias_starts[index + 1]
                 )
-                place = self._find_place(
-                    context[:length], steered=steered, scored=order + 1 < len(wanted)
-                )
+                scored = bool(batch.sampling.targets[index] >= 0)
+                place = self._find_place(context[:length], steered=steered, scored=scored)
                 self._fill_logits(logits[index], context[:length], place)
         return logits
 
@@ -258,7 +254,7 @@ class ScriptedModel:
         shift = code // _NUM_NOISE_ROWS % len(noise)
         row[: len(noise) - shift] = noise[shift:]
         row[len(noise) - shift :] = noise[:shift]
-        row[self._special_ids] = _SPECIAL_LOGIT
+        row += self._handicap
         forced = self._forced(place)
         if forced is not None:
             row[forced] = _FORCED_LOGIT
@@ -283,10 +279,28 @@ def _resolve(scripts: Iterable[Script], tokenizer: Tokenizer) -> list[_Answer]:
 
 def _noise(vocab_size: int) -> Float32Array:
     """Rows of the same different values in fixed random orders."""
-    values = np.linspace(-8.0, 8.0, vocab_size, dtype=np.float32)
+    values = np.linspace(-_NOISE_SPAN, _NOISE_SPAN, vocab_size, dtype=np.float32)
     rows = np.tile(values, (_NUM_NOISE_ROWS, 1))
     shuffled: npt.NDArray[np.float32] = np.random.default_rng(0).permuted(rows, axis=1)
     return shuffled
+
+
+def _handicap(tokenizer: Tokenizer) -> Float32Array:
+    """Added to the noise: puts unreadable tokens below readable ones, control tokens lowest."""
+    handicap = np.zeros(tokenizer.vocab_size, np.float32)
+    for token_id, token in enumerate(tokenizer.vocabulary):
+        if token is None:
+            handicap[token_id] = -4.5 * _NOISE_SPAN
+        elif not _is_readable(token):
+            handicap[token_id] = -2.25 * _NOISE_SPAN
+    return handicap
+
+
+def _is_readable(token: bytes) -> bool:
+    try:
+        return token.decode().isprintable()
+    except UnicodeDecodeError:
+        return False
 
 
 def _key(context: Int32Array) -> bytes:
