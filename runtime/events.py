@@ -61,9 +61,10 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class PromptLogprobs:
-    """Log-probabilities of the prompt's tokens; the first has none."""
+    """Log-probabilities of the prompt's tokens from index ``start``; the prompt's first has none."""
 
     tokens: tuple[TokenInfo, ...]
+    start: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,8 @@
+"""Continuous batching over the page pool: sequences, order, pages, batches, output."""
+
+from ramet.runtime.scheduler.config import SchedulerConfig
+from ramet.runtime.scheduler.output import End
+from ramet.runtime.scheduler.scheduler import Scheduler, Step
+from ramet.runtime.scheduler.sequence import Sequence, SequenceState
+
+__all__ = ["End", "Scheduler", "SchedulerConfig", "Sequence", "SequenceState", "Step"]

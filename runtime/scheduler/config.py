@@ -1,0 +1,48 @@
+"""What bounds a step, and in which order requests are served."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ramet.runtime.errors import InvalidParameterError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerConfig:
+    """Limits and policy of a scheduler.
+
+    Attributes:
+        max_num_seqs: most sequences that run at once.
+        max_tokens_per_step: most tokens that one step computes, decode and prefill together; a
+            long prompt delays the others' next token by at most one such step.
+        max_logits_per_step: most rows of logits that one step asks for.
+        max_waiting: most requests that wait; more are refused with QueueFullError.
+        policy: name of the order among equals: see ``policy.POLICIES``.
+        max_wait_s: who has waited longer goes first, whatever the policy says.
+        tenant_weights: shares of the tenants, 1 where not named.
+        forced_tokens: append what a grammar forces without a step of its own.
+    """
+
+    max_num_seqs: int = 64
+    max_tokens_per_step: int = 512
+    max_logits_per_step: int = 256
+    max_waiting: int = 4096
+    policy: str = "fcfs"
+    max_wait_s: float = 30.0
+    tenant_weights: Mapping[str, float] = field(default_factory=dict)
+    forced_tokens: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("max_num_seqs", "max_tokens_per_step", "max_logits_per_step", "max_waiting"):
+            if getattr(self, name) < 1:
+                raise InvalidParameterError(f"{name} must be at least 1", param=name)
+        for name in ("max_tokens_per_step", "max_logits_per_step"):
+            if getattr(self, name) < self.max_num_seqs:
+                raise InvalidParameterError(
+                    f"{name} ({getattr(self, name)}) must be at least max_num_seqs "
+                    f"({self.max_num_seqs}): each running sequence needs one a step",
+                    param=name,
+                )
+        if any(weight <= 0 for weight in self.tenant_weights.values()):
+            raise InvalidParameterError("tenant weights must be above 0", param="tenant_weights")

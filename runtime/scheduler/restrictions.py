@@ -1,0 +1,119 @@
+"""Which tokens a sequence may draw next, as packed bitmask rows.
+
+Bit i of word j of a row stands for token ``32 * j + i``.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from ramet.runtime.params import SamplingParams
+
+Row = npt.NDArray[np.int32]
+
+
+def pack(token_ids: Iterable[int], vocab_size: int) -> Row:
+    """A mask row with the bits of these tokens set."""
+    bits = np.zeros(-(-vocab_size // 32) * 32, np.bool_)
+    bits[np.fromiter(token_ids, np.int64)] = True
+    return np.packbits(bits, bitorder="little").view("<i4").astype(np.int32, copy=False)
+
+
+class TokenTexts:
+    """Every token's bytes, with look-ups by prefix and by content."""
+
+    def __init__(self, texts: Sequence[bytes | None], vocab_size: int) -> None:
+        self.vocab_size = vocab_size
+        self._texts = texts
+        self._sorted: list[tuple[bytes, int]] = []
+
+    def starting_with(self, prefix: bytes) -> list[int]:
+        """Tokens whose bytes begin with ``prefix``."""
+        if not self._sorted:
+            self._sorted = sorted((text, i) for i, text in enumerate(self._texts) if text)
+        start = bisect_left(self._sorted, (prefix, -1))
+        found: list[int] = []
+        for text, token_id in self._sorted[start:]:
+            if not text.startswith(prefix):
+                break
+            found.append(token_id)
+        return found
+
+    def containing(self, part: bytes) -> list[int]:
+        """Tokens whose bytes contain ``part``."""
+        return [i for i, text in enumerate(self._texts) if text and part in text]
+
+
+class BadWords:
+    """Forbids every token that would complete one of some strings in the output's bytes.
+
+    A token may complete a word that it contains, or one whose head the output ends in. So no
+    tokenisation of a word gets through.
+    """
+
+    def __init__(self, words: Iterable[str], texts: TokenTexts) -> None:
+        self._words = [word.encode() for word in words if word]
+        self._texts = texts
+        self._tail_len = max((len(word) for word in self._words), default=1) - 1
+        self._tail = b""
+        whole = {i for word in self._words for i in texts.containing(word)}
+        self._whole = pack(whole, texts.vocab_size)
+        self._by_tail: dict[bytes, Row] = {}
+
+    def feed(self, text: bytes) -> None:
+        """Takes in a generated token's bytes."""
+        if self._tail_len:
+            self._tail = (self._tail + text)[-self._tail_len :]
+
+    def banned(self) -> Row:
+        """The tokens that may not come next, as a row of set bits."""
+        heads = [
+            (word, size)
+            for word in self._words
+            for size in range(1, min(len(word) - 1, len(self._tail)) + 1)
+            if self._tail.endswith(word[:size])
+        ]
+        if not heads:
+            return self._whole
+        key = b"\0".join(word[size:] for word, size in heads)
+        row = self._by_tail.get(key)
+        if row is None:
+            rest = {i for word, size in heads for i in self._texts.starting_with(word[size:])}
+            row = self._by_tail[key] = self._whole | pack(rest, self._texts.vocab_size)
+        return row
+
+
+class Restrictions:
+    """What a request's parameters allow, apart from its grammar.
+
+    End-of-text and stop tokens are banned before ``min_tokens``.
+    """
+
+    def __init__(self, params: SamplingParams, eos_ids: Iterable[int], texts: TokenTexts) -> None:
+        size = texts.vocab_size
+        self.min_tokens = params.min_tokens
+        self._allowed: Row | None = None
+        if params.allowed_token_ids is not None:
+            self._allowed = pack(params.allowed_token_ids, size)
+        self._not_yet: Row | None = None
+        if params.min_tokens:
+            self._not_yet = ~pack({*eos_ids, *params.stop_token_ids}, size)
+        self.bad_words = BadWords(params.bad_words, texts) if params.bad_words else None
+
+    def active(self, num_output: int) -> bool:
+        """Whether the next token, after ``num_output``, is restricted at all."""
+        early = self._not_yet is not None and num_output < self.min_tokens
+        return early or self._allowed is not None or self.bad_words is not None
+
+    def apply(self, row: Row, num_output: int) -> None:
+        """Clears the bits of the tokens that may not come next."""
+        if self._allowed is not None:
+            row &= self._allowed
+        if self._not_yet is not None and num_output < self.min_tokens:
+            row &= self._not_yet
+        if self.bad_words is not None:
+            row &= ~self.bad_words.banned()

@@ -1,0 +1,413 @@
+"""Continuous batching: which tokens the next step computes, and what its result does.
+
+A step is ``step = schedule()``, logits by the runner, tokens by the sampler, ``commit(step,
+result)``. Decode, chunks of prompts, forced tokens and the recomputation of preempted sequences
+are one thing here: a sequence has known tokens that the model has yet to read, and draws a new one
+when it has read them all.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ramet.runtime.batch import Batch, StepResult
+from ramet.runtime.cache import RadixCache
+from ramet.runtime.errors import (
+    DeadlineExceededError,
+    InvariantError,
+    OutOfPagesError,
+    QueueFullError,
+    RametError,
+)
+from ramet.runtime.events import Failed, Finished, TokenInfo
+from ramet.runtime.scheduler.batch_builder import BatchBuilder, Row
+from ramet.runtime.scheduler.config import SchedulerConfig
+from ramet.runtime.scheduler.hints import HintKeeper
+from ramet.runtime.scheduler.output import End, OutputTokenizer, OutputWriter
+from ramet.runtime.scheduler.pages import Blocked, PageTables
+from ramet.runtime.scheduler.policy import Ranking, TenantShares, make_policy
+from ramet.runtime.scheduler.sequence import Sequence, SequenceState
+from ramet.runtime.scheduler.slots import Slots
+from ramet.runtime.scheduler.stats import SchedulerStats
+
+SHORT_LEN = 16
+"""Sequences with at most this many tokens to read go before longer ones: they are decoding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The rows that a step computes, and their batch."""
+
+    rows: tuple[Row, ...]
+    batch: Batch
+
+
+@dataclass(slots=True)
+class _Budget:
+    tokens: int
+    logits: int
+    preempted: bool = False
+
+
+class Scheduler:
+    """Runs sequences over one page pool and one prefix cache. Not thread-safe.
+
+    Args:
+        cache: prefix cache and page pool.
+        tokenizer: end-of-text ids, and tokens' bytes.
+        vocab_size: columns of the runner's logits.
+        max_len: most tokens a sequence may have, prompt and output.
+        clock: seconds; a simulated one in tests.
+    """
+
+    def __init__(
+        self,
+        cache: RadixCache,
+        tokenizer: OutputTokenizer,
+        *,
+        vocab_size: int,
+        max_len: int,
+        config: SchedulerConfig | None = None,
+        clock: Callable[[], float],
+    ) -> None:
+        self.config = config = config or SchedulerConfig()
+        self.cache = cache
+        self.clock = clock
+        self.stats = SchedulerStats()
+        max_pages = -(-max_len // cache.page_size)
+        self._slots = Slots(config.max_num_seqs, max_pages)
+        self._pages = PageTables(cache, self._slots)
+        self._builder = BatchBuilder(
+            self._slots, cache.page_size, config.max_logits_per_step, vocab_size
+        )
+        self._output = OutputWriter(tokenizer, forced_tokens=config.forced_tokens)
+        self._ranking = Ranking(
+            make_policy(config.policy, cache),
+            TenantShares(config.tenant_weights),
+            config.max_wait_s,
+        )
+        self._hints = HintKeeper(cache)
+        self._waiting: dict[Sequence, None] = {}
+        self._running: dict[Sequence, None] = {}
+        self._arrivals = itertools.count()
+
+    # -- arrivals and ends ---------------------------------------------------------------------
+
+    @property
+    def num_waiting(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def num_running(self) -> int:
+        return len(self._running)
+
+    @property
+    def idle(self) -> bool:
+        return not self._waiting and not self._running
+
+    def add(self, sequence: Sequence) -> None:
+        """Queues a sequence; QueueFullError when too many wait already."""
+        if len(self._waiting) >= self.config.max_waiting:
+            excess = len(self._waiting) - self.config.max_waiting + 1
+            raise QueueFullError(
+                f"{len(self._waiting)} requests are waiting, and that is the limit",
+                retry_after_s=self.stats.expected_wait_s(excess),
+            )
+        sequence.arrival = next(self._arrivals)
+        self._ranking.shares.arrive(sequence.request.tenant)
+        self._waiting[sequence] = None
+        self._hints.arrive(sequence)
+        if sequence.params.prompt_logprobs is not None and not sequence.scoring:
+            self._output.send_prompt_logprobs(sequence)
+        if sequence.num_pending <= 0:
+            self.release(sequence, End("length"))
+
+    def release(self, sequence: Sequence, reason: End | RametError) -> None:
+        """Every sequence's only way out, in whatever state it is; a second call does nothing.
+
+        Its pages go to the cache or are freed, and its caller gets the one terminal event.
+        """
+        if sequence.state is SequenceState.FINISHED:
+            return
+        now = self.clock()
+        handle = None
+        if sequence.state is SequenceState.RUNNING:
+            handle = self._pages.give_back(sequence)
+            del self._running[sequence]
+        else:
+            del self._waiting[sequence]
+        sequence.state = SequenceState.FINISHED
+        sequence.matcher = None
+        self._ranking.finish(sequence)
+        self._hints.leave(sequence, handle)
+        self._output.flush(sequence, final=True)
+        self.stats.note_end(sequence, reason, now)
+        if isinstance(reason, End):
+            event = Finished(
+                reason.reason, sequence.usage(), sequence.timings(now), reason.matched_stop
+            )
+            sequence.emit(event)
+        else:
+            sequence.emit(Failed(reason, sequence.usage()))
+
+    def release_all(self, error: RametError) -> None:
+        """Ends every sequence with one error."""
+        for sequence in [*self._running, *self._waiting]:
+            self.release(sequence, error)
+
+    # -- a step --------------------------------------------------------------------------------
+
+    def schedule(self) -> Step | None:
+        """Picks the next step's work; None when there is none.
+
+        First every decoding sequence gets its token, so that a long prompt delays it by no more
+        than one step; then prompts, running before waiting, get what the budget has left.
+        """
+        now = self.clock()
+        self._expire(now)
+        budget = _Budget(self.config.max_tokens_per_step, self.config.max_logits_per_step)
+        ranks = {sequence: self._ranking.rank(sequence, now) for sequence in self._running}
+        order = sorted(self._running, key=ranks.__getitem__)
+        short = [sequence for sequence in order if sequence.num_pending <= SHORT_LEN]
+        rows: list[Row] = []
+        for index, sequence in enumerate(short):
+            reserved = len(short) - index - 1
+            self._continue(sequence, rows, budget, order, reserved)
+        for sequence in order:
+            if sequence.num_pending > SHORT_LEN:
+                self._continue(sequence, rows, budget, order, 0)
+        rows = [row for row in rows if row.sequence.state is SequenceState.RUNNING]
+        if not budget.preempted:
+            self._admit(rows, budget, now)
+        return self._make_step(rows)
+
+    def split(self, step: Step) -> list[Step]:
+        """A step for each row alone, to find which of them a runner fails on."""
+        steps = [self._make_step([row]) for row in step.rows]
+        return [step for step in steps if step is not None]
+
+    def commit(self, step: Step, result: StepResult) -> None:
+        """Takes a step's tokens: advances its sequences, shares their pages, ends who is done."""
+        self.stats.note_step(step.batch.num_tokens, len(step.rows))
+        token_ids, logprobs = result.token_ids.tolist(), result.logprobs.tolist()
+        num_logprobs = step.batch.sampling.num_logprobs.tolist()
+        for row in step.rows:
+            row.sequence.num_computed += row.num_new
+            self._pages.publish(row.sequence)
+        index = 0
+        for row in step.rows:
+            sequence = row.sequence
+            try:
+                end = None
+                for offset in range(row.num_logits):
+                    i = index + offset
+                    wanted = num_logprobs[i]
+                    top = () if wanted <= 0 else _top(result, i, wanted)
+                    token = self._output.token_info(
+                        token_ids[i], None if wanted < 0 else logprobs[i], top
+                    )
+                    end = self._take(sequence, token, scored=offset < row.num_scores)
+                self._after_tokens(sequence, end)
+            except RametError as error:
+                self.release(sequence, error)
+            except Exception as error:  # a fault of one request's own matcher or stream
+                self.release(sequence, _internal(error))
+            index += row.num_logits
+
+    def fail(self, step: Step, error: Exception) -> None:
+        """Ends the sequences of a step that could not be computed."""
+        for row in step.rows:
+            reason = error if isinstance(error, RametError) else _internal(error)
+            self.release(row.sequence, reason)
+
+    # -- inside a step -------------------------------------------------------------------------
+
+    def _expire(self, now: float) -> None:
+        late = [
+            sequence
+            for sequence in itertools.chain(self._running, self._waiting)
+            if sequence.deadline is not None and now >= sequence.deadline
+        ]
+        for sequence in late:
+            self.release(sequence, DeadlineExceededError("the request's deadline has passed"))
+
+    def _continue(
+        self,
+        sequence: Sequence,
+        rows: list[Row],
+        budget: _Budget,
+        order: list[Sequence],
+        reserved: int,
+    ) -> None:
+        """Gives a running sequence a row, preempting from the order's end if pages run out."""
+        if sequence.state is not SequenceState.RUNNING:
+            return
+        count = min(sequence.num_pending, budget.tokens - reserved)
+        if count < 1:
+            return
+        while not self._pages.grow(sequence, sequence.num_computed + count):
+            victim = next(s for s in reversed(order) if s.state is SequenceState.RUNNING)
+            if victim is sequence and len(self._running) == 1:
+                self.release(sequence, OutOfPagesError("the page pool is too small to go on"))
+                return
+            self._preempt(victim)
+            budget.preempted = True
+            if victim is sequence:
+                return
+        self._add_row(sequence, count, rows, budget)
+
+    def _add_row(self, sequence: Sequence, count: int, rows: list[Row], budget: _Budget) -> None:
+        row = Row(sequence, count)
+        until = sequence.num_computed + count
+        if sequence.scoring:
+            first = sequence.num_scored - 1
+            until = min(until, first + budget.logits)
+            row.num_new = until - sequence.num_computed
+            row.num_scores = max(0, min(until, sequence.num_prompt - 1) - first)
+        row.draws = until == sequence.num_tokens
+        if row.num_logits > budget.logits:
+            row.draws, row.num_new = False, row.num_new - 1
+        if row.num_new < 1:
+            return
+        budget.tokens -= row.num_new
+        budget.logits -= row.num_logits
+        rows.append(row)
+
+    def _preempt(self, victim: Sequence) -> None:
+        """Puts a running sequence back among the waiting; its prefix stays cached while it can."""
+        self._pages.give_back(victim)
+        del self._running[victim]
+        victim.state = SequenceState.WAITING
+        victim.num_preemptions += 1
+        self._waiting[victim] = None
+        self.stats.num_preemptions += 1
+
+    def _admit(self, rows: list[Row], budget: _Budget, now: float) -> None:
+        """Starts waiting sequences while slots, budget and pages last."""
+        self._ranking.recall()
+        if not self._waiting or not self._slots.num_free or budget.tokens < 1:
+            return
+        ranks = {sequence: self._ranking.rank(sequence, now) for sequence in self._waiting}
+        for sequence in sorted(self._waiting, key=ranks.__getitem__):
+            if not self._slots.num_free or budget.tokens < 1 or budget.logits < 1:
+                return
+            blocked = self._still_blocked(sequence)
+            start = blocked or self._pages.find_start(sequence, self._running)
+            if isinstance(start, Blocked):
+                sequence.blocked_on = start
+                self._ranking.lend(ranks[sequence], start.by)
+                continue
+            sequence.blocked_on = None
+            if not self._pages.take(sequence, start, headroom=len(self._running)):
+                if not self._running:
+                    self.release(
+                        sequence, OutOfPagesError("the page pool is too small for the request")
+                    )
+                    continue
+                return
+            self._start(sequence, now)
+            self._add_row(sequence, min(sequence.num_pending, budget.tokens), rows, budget)
+
+    @staticmethod
+    def _still_blocked(sequence: Sequence) -> Blocked | None:
+        blocked = sequence.blocked_on
+        if blocked is None or blocked.by.state is not SequenceState.RUNNING:
+            return None
+        return blocked if blocked.by.num_computed < blocked.until_len else None
+
+    def _start(self, sequence: Sequence, now: float) -> None:
+        del self._waiting[sequence]
+        self._running[sequence] = None
+        sequence.state = SequenceState.RUNNING
+        self.stats.num_cached_tokens += sequence.num_computed
+        if sequence.scheduled_time is None:
+            sequence.scheduled_time = now
+            sequence.cached_len = sequence.num_computed
+
+    def _make_step(self, rows: list[Row]) -> Step | None:
+        """Writes masks and builds the batch; a sequence whose matcher fails drops out."""
+        ready: list[Row] = []
+        masked: list[int] = []
+        num_masks = 0
+        for row in sorted(rows, key=lambda row: self._pages.page_key(row.sequence)):
+            try:
+                used = row.draws and self._write_mask(row.sequence, num_masks)
+            except Exception as error:  # a fault of one request's own matcher
+                self.release(row.sequence, _internal(error))
+                continue
+            ready.append(row)
+            masked.append(num_masks if used else -1)
+            num_masks += used
+        for row in ready:
+            self._ranking.charge(row.sequence, row.num_new)
+        if not ready:
+            return None
+        return Step(tuple(ready), self._builder.build(ready, masked))
+
+    def _write_mask(self, sequence: Sequence, index: int) -> bool:
+        """Writes row ``index`` of the masks; False if the sequence needs none."""
+        restricted = sequence.restrictions.active(sequence.num_output)
+        if sequence.matcher is None and not restricted:
+            return False
+        mask = self._builder.mask_buffer[index]
+        if sequence.matcher is None:
+            mask.fill(-1)
+        else:
+            sequence.matcher.fill_mask(mask)
+        if restricted:
+            sequence.restrictions.apply(mask, sequence.num_output)
+        return True
+
+    def _take(self, sequence: Sequence, token: TokenInfo, *, scored: bool) -> End | None:
+        if not scored:
+            return self._output.advance(sequence, token)
+        sequence.prompt_logprobs.append(token)
+        sequence.num_scored += 1
+        if not sequence.scoring:
+            self._output.send_prompt_logprobs(sequence)
+        return None
+
+    def _after_tokens(self, sequence: Sequence, end: End | None) -> None:
+        self._slots.note_tokens(sequence)
+        if sequence.num_output and sequence.first_token_time is None:
+            sequence.first_token_time = self.clock()
+        if end is None and sequence.num_pending <= 0:
+            end = End("length")  # a prompt that was only to be scored
+        if end is None:
+            self._output.flush(sequence)
+        else:
+            self.release(sequence, end)
+
+    # -- invariants ----------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raises InvariantError unless pages, slots and states are consistent."""
+        owned: list[int] = []
+        for sequence in self._running:
+            if sequence.state is not SequenceState.RUNNING or sequence.held is None:
+                raise InvariantError("a running sequence holds no prefix")
+            if sequence.num_pending < 1:
+                raise InvariantError("a running sequence has nothing to compute")
+            owned.extend(self._pages.owned(sequence))
+        for sequence in self._waiting:
+            if sequence.state is not SequenceState.WAITING or sequence.held is not None:
+                raise InvariantError("a waiting sequence holds pages")
+        if self._slots.num_free != self.config.max_num_seqs - len(self._running):
+            raise InvariantError("a slot was lost")
+        self.cache.check(owned)
+        if not self._running and self.cache.num_locked:
+            raise InvariantError("pages are held and nothing runs")
+
+
+def _top(result: StepResult, row: int, count: int) -> tuple[tuple[int, float], ...]:
+    ids, values = result.top_token_ids[row, :count], result.top_logprobs[row, :count]
+    pairs = zip(ids.tolist(), values.tolist(), strict=True)
+    return tuple((token_id, value) for token_id, value in pairs if token_id >= 0)
+
+
+def _internal(error: Exception) -> RametError:
+    wrapped = RametError(f"the request failed inside the engine: {type(error).__name__}: {error}")
+    wrapped.__cause__ = error
+    return wrapped

@@ -1,0 +1,175 @@
+"""Per-sequence numbers of the running sequences, as arrays that a step gathers rows from.
+
+Building a batch from 64 Python objects, a dozen attributes each, would cost more than some of the
+kernels do. A sequence's parameters are written once, to its slot, when it is admitted; a step
+takes rows of whole arrays.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ramet.runtime.batch import SamplingRows
+from ramet.runtime.scheduler.sequence import Sequence
+
+_EMPTY_I32 = np.empty(0, np.int32)
+_EMPTY_F32 = np.empty(0, np.float32)
+
+
+class Slots:
+    """Sampling parameters and page tables by slot.
+
+    ``page_tables`` is int32[num_slots, max_pages]; a running sequence's row holds its
+    ``num_pages`` pages in order, then -1.
+    """
+
+    def __init__(self, num_slots: int, max_pages: int) -> None:
+        self.page_tables = np.full((num_slots, max_pages), -1, np.int32)
+        self._free = list(range(num_slots - 1, -1, -1))
+        self._temperature = np.zeros(num_slots, np.float32)
+        self._top_p = np.ones(num_slots, np.float32)
+        self._top_k = np.zeros(num_slots, np.int32)
+        self._min_p = np.zeros(num_slots, np.float32)
+        self._presence_penalty = np.zeros(num_slots, np.float32)
+        self._frequency_penalty = np.zeros(num_slots, np.float32)
+        self._repetition_penalty = np.ones(num_slots, np.float32)
+        self._seeds = np.zeros(num_slots, np.uint64)
+        self._num_logprobs = np.full(num_slots, -1, np.int32)
+        self._num_prompt_logprobs = np.full(num_slots, -1, np.int32)
+        self._biases: dict[int, tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]] = {}
+        self._seen: dict[int, SeenTokens] = {}
+
+    @property
+    def num_free(self) -> int:
+        return len(self._free)
+
+    def assign(self, sequence: Sequence) -> None:
+        """Gives a sequence a slot and writes its parameters there."""
+        slot, params = self._free.pop(), sequence.params
+        sequence.slot = slot
+        self._temperature[slot] = params.temperature
+        self._top_p[slot] = params.top_p
+        self._top_k[slot] = max(params.top_k, 0)
+        self._min_p[slot] = params.min_p
+        self._presence_penalty[slot] = params.presence_penalty
+        self._frequency_penalty[slot] = params.frequency_penalty
+        self._repetition_penalty[slot] = params.repetition_penalty
+        self._seeds[slot] = sequence.seed
+        self._num_logprobs[slot] = -1 if params.logprobs is None else params.logprobs
+        wanted = params.prompt_logprobs
+        self._num_prompt_logprobs[slot] = -1 if wanted is None else wanted
+        if params.logit_bias:
+            ids = np.fromiter(params.logit_bias.keys(), np.int32)
+            self._biases[slot] = ids, np.fromiter(params.logit_bias.values(), np.float32)
+        if params.presence_penalty or params.frequency_penalty or params.repetition_penalty != 1:
+            self._seen[slot] = SeenTokens(sequence)
+
+    def release(self, sequence: Sequence) -> None:
+        """Takes a slot back; its page table must have been emptied."""
+        slot = sequence.slot
+        self._biases.pop(slot, None)
+        self._seen.pop(slot, None)
+        self._free.append(slot)
+
+    def note_tokens(self, sequence: Sequence) -> None:
+        """Counts the tokens that a sequence has got since the last call, if penalties need it."""
+        seen = self._seen.get(sequence.slot)
+        if seen is not None:
+            seen.update(sequence)
+
+    def gather(
+        self,
+        slots: npt.NDArray[np.intp],
+        positions: npt.NDArray[np.int64],
+        targets: npt.NDArray[np.int32],
+        mask_rows: npt.NDArray[np.int32],
+        masks: npt.NDArray[np.int32],
+    ) -> SamplingRows:
+        """The sampling rows of a step, one a wanted logit."""
+        scored = targets >= 0
+        rows = SamplingRows(
+            temperature=self._temperature[slots],
+            top_p=self._top_p[slots],
+            top_k=self._top_k[slots],
+            min_p=self._min_p[slots],
+            presence_penalty=self._presence_penalty[slots],
+            frequency_penalty=self._frequency_penalty[slots],
+            repetition_penalty=self._repetition_penalty[slots],
+            seeds=self._seeds[slots],
+            positions=positions,
+            targets=targets,
+            mask_rows=mask_rows,
+            masks=masks,
+            num_logprobs=np.where(
+                scored, self._num_prompt_logprobs[slots], self._num_logprobs[slots]
+            ),
+            bias_starts=np.zeros(len(slots) + 1, np.int32),
+            bias_token_ids=_EMPTY_I32,
+            bias_values=_EMPTY_F32,
+            seen_starts=np.zeros(len(slots) + 1, np.int32),
+            seen_token_ids=_EMPTY_I32,
+            seen_output_counts=_EMPTY_I32,
+        )
+        if scored.any():
+            # A prompt's log-probabilities are the model's own.
+            rows.presence_penalty[scored] = rows.frequency_penalty[scored] = 0
+            rows.repetition_penalty[scored] = 1
+        if self._biases:
+            self._gather_biases(slots, scored, rows)
+        if self._seen:
+            self._gather_seen(slots, scored, rows)
+        return rows
+
+    def _gather_biases(
+        self, slots: npt.NDArray[np.intp], scored: npt.NDArray[np.bool_], rows: SamplingRows
+    ) -> None:
+        none = (_EMPTY_I32, _EMPTY_F32)
+        parts = [
+            none if is_scored else self._biases.get(slot, none)
+            for slot, is_scored in zip(slots.tolist(), scored.tolist(), strict=True)
+        ]
+        np.cumsum([len(ids) for ids, _ in parts], out=rows.bias_starts[1:])
+        rows.bias_token_ids = np.concatenate([ids for ids, _ in parts])
+        rows.bias_values = np.concatenate([values for _, values in parts])
+
+    def _gather_seen(
+        self, slots: npt.NDArray[np.intp], scored: npt.NDArray[np.bool_], rows: SamplingRows
+    ) -> None:
+        none = (_EMPTY_I32, _EMPTY_I32)
+        parts = [
+            self._seen[slot].arrays() if slot in self._seen and not is_scored else none
+            for slot, is_scored in zip(slots.tolist(), scored.tolist(), strict=True)
+        ]
+        np.cumsum([len(ids) for ids, _ in parts], out=rows.seen_starts[1:])
+        rows.seen_token_ids = np.concatenate([ids for ids, _ in parts])
+        rows.seen_output_counts = np.concatenate([counts for _, counts in parts])
+
+
+class SeenTokens:
+    """The distinct tokens of a sequence with how often each was generated, kept up to date."""
+
+    def __init__(self, sequence: Sequence) -> None:
+        prompt = np.unique(sequence.token_ids[: sequence.num_prompt])
+        self._index = {token_id: i for i, token_id in enumerate(prompt.tolist())}
+        self._ids = np.empty(len(prompt) + 64, np.int32)
+        self._ids[: len(prompt)] = prompt
+        self._counts = np.zeros(len(prompt) + 64, np.int32)
+        self._num_counted = sequence.num_prompt
+        self.update(sequence)
+
+    def update(self, sequence: Sequence) -> None:
+        """Counts the tokens generated since the last call."""
+        for token_id in sequence.token_ids[self._num_counted : sequence.num_tokens].tolist():
+            index = self._index.setdefault(token_id, len(self._index))
+            if index == len(self._ids):
+                self._ids = np.concatenate([self._ids, np.empty_like(self._ids)])
+                self._counts = np.concatenate([self._counts, np.zeros_like(self._counts)])
+            self._ids[index] = token_id
+            self._counts[index] += 1
+        self._num_counted = sequence.num_tokens
+
+    def arrays(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """Token ids, and times generated (0: only the prompt has it)."""
+        size = len(self._index)
+        return self._ids[:size], self._counts[:size]
