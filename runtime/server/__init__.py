@@ -1,0 +1,7 @@
+"""The HTTP server: OpenAI's APIs and Ramet's own over one engine."""
+
+from ramet.runtime.server.app import create_app
+from ramet.runtime.server.config import ServerConfig
+from ramet.runtime.server.main import serve
+
+__all__ = ["ServerConfig", "create_app", "serve"]

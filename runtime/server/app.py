@@ -1,0 +1,55 @@
+"""The server as an ASGI application over a running engine."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+from starlette.middleware.cors import CORSMiddleware
+
+from ramet.runtime.server.config import ServerConfig
+from ramet.runtime.server.context import ServerContext
+from ramet.runtime.server.engine_api import EngineApi
+from ramet.runtime.server.http import install_error_handlers
+from ramet.runtime.server.lifecycle import Lifecycle
+from ramet.runtime.server.middleware import RequestLog
+from ramet.runtime.server.openapi import install_openapi
+from ramet.runtime.server.prompts import PromptEncoder
+from ramet.runtime.server.protocol.chat import ChatCompletionRequest
+from ramet.runtime.server.protocol.completions import CompletionRequest
+from ramet.runtime.server.routes.chat import chat_router
+from ramet.runtime.server.routes.completions import completions_router
+from ramet.runtime.server.routes.operations import AbortRequest, operations_router
+from ramet.runtime.server.telemetry import Telemetry
+
+_BODIES = (ChatCompletionRequest, CompletionRequest, AbortRequest)
+
+
+def create_app(
+    engine: EngineApi, config: ServerConfig | None = None, lifecycle: Lifecycle | None = None
+) -> FastAPI:
+    """The application. It borrows the engine: who made it closes it.
+
+    ``lifecycle`` is given by who wants to drain the server; see ``serve``.
+    """
+    config = config or ServerConfig()
+    context = ServerContext(
+        engine=engine,
+        config=config,
+        prompts=PromptEncoder(engine.tokenizer, engine.chat_template),
+        telemetry=Telemetry(engine.model_name),
+        lifecycle=lifecycle or Lifecycle(),
+        model_names=config.served_model_names or (engine.model_name,),
+    )
+    app = FastAPI(title="Ramet", version="1", redirect_slashes=False)
+    install_error_handlers(app)
+    install_openapi(app, _BODIES)
+    for router in (chat_router, completions_router, operations_router):
+        app.include_router(router(context))
+    if config.cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(config.cors_origins),
+            allow_methods=["GET", "POST"],
+            allow_headers=["*"],
+        )
+    app.add_middleware(RequestLog, telemetry=context.telemetry, log=config.access_log)
+    return app

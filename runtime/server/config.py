@@ -1,0 +1,37 @@
+"""What an operator may set about the server itself; the engine has its own configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConfig:
+    """Configuration of the HTTP server.
+
+    Attributes:
+        host, port: where it listens; port 0 takes a free one.
+        served_model_names: names that requests may use for the model; empty: the engine's own.
+        max_body_bytes: larger bodies are refused with 413.
+        max_choices: most choices (n times prompts) of one call.
+        max_tools: most tools of one call.
+        api_keys_file: a JSON file of tenants and their keys; None: no key is needed.
+        cors_origins: origins that browsers may call from; empty: none.
+        grace_period_s: on SIGTERM, seconds that running requests get to finish.
+        tool_format, reasoning_format: override what the chat template suggests.
+        access_log: one structured log line a request; prompts are never in it.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    served_model_names: tuple[str, ...] = ()
+    max_body_bytes: int = 32 * 2**20
+    max_choices: int = 128
+    max_tools: int = 512
+    api_keys_file: Path | None = None
+    cors_origins: tuple[str, ...] = ()
+    grace_period_s: float = 30.0
+    tool_format: str | None = None
+    reasoning_format: str | None = None
+    access_log: bool = True

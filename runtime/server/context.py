@@ -1,0 +1,98 @@
+"""What every route works with, made once for a server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from fastapi import Request as HttpRequest
+from pydantic import BaseModel
+
+from ramet.runtime.errors import InvalidParameterError, NotFoundError
+from ramet.runtime.request import Request
+from ramet.runtime.server.config import ServerConfig
+from ramet.runtime.server.engine_api import EngineApi
+from ramet.runtime.server.generation import Generation
+from ramet.runtime.server.http import read_body
+from ramet.runtime.server.lifecycle import Lifecycle
+from ramet.runtime.server.prompts import PromptEncoder
+from ramet.runtime.server.sse import watch_disconnect
+from ramet.runtime.server.telemetry import Telemetry
+
+Body = TypeVar("Body", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerContext:
+    """The parts that routes share. ``model_names`` has at least one; the first is shown."""
+
+    engine: EngineApi
+    config: ServerConfig
+    prompts: PromptEncoder
+    telemetry: Telemetry
+    lifecycle: Lifecycle
+    model_names: tuple[str, ...]
+
+    def check_model(self, name: str | None) -> str:
+        """The served name; ``NotFoundError`` for another model's."""
+        if name is not None and name not in self.model_names:
+            raise NotFoundError(
+                f"the model {name!r} is not served here; there is {', '.join(self.model_names)}",
+                param="model",
+                code="model_not_found",
+            )
+        return name or self.model_names[0]
+
+    async def body(self, request: HttpRequest, model: type[Body]) -> Body:
+        """The request's body as ``model``."""
+        return await read_body(request, model, self.config.max_body_bytes)
+
+    def check_choices(self, num_choices: int, num_prompts: int = 1) -> None:
+        """Refuses fewer than one choice, and more in all than the configuration allows."""
+        limit = self.config.max_choices
+        if not 1 <= num_choices <= limit:
+            raise InvalidParameterError(f"n must be from 1 to {limit}", param="n")
+        if num_choices * num_prompts > limit:
+            raise InvalidParameterError(
+                f"{num_prompts} prompts with {num_choices} choices each are more than the "
+                f"limit of {limit} in one call",
+                param="prompt",
+            )
+
+    async def begin(
+        self, call_id: str, requests: Sequence[Request], http_request: HttpRequest
+    ) -> Generation:
+        """Submits a call's requests and waits until the first has something to say.
+
+        A failure up to here is raised, so that it becomes a plain error response. If the client
+        leaves, the requests are aborted.
+        """
+        generation = Generation(
+            on_end=self.telemetry.end,
+            on_close=lambda: self.lifecycle.leave(call_id),
+        )
+        self.lifecycle.enter(call_id, generation.abort)
+        try:
+            for request in requests:
+                generation.add(self.engine.submit(request))
+            async with abort_on_disconnect(http_request, generation):
+                await generation.begin()
+        except BaseException:
+            generation.close()
+            raise
+        return generation
+
+
+@contextlib.asynccontextmanager
+async def abort_on_disconnect(
+    http_request: HttpRequest, generation: Generation
+) -> AsyncIterator[None]:
+    """While the block runs, a client that leaves takes its requests with it."""
+    watcher = asyncio.create_task(watch_disconnect(http_request.receive, generation.abort))
+    try:
+        yield
+    finally:
+        watcher.cancel()

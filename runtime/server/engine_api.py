@@ -1,0 +1,34 @@
+"""What the server needs of an engine: ``Engine`` is one, and so is a client of one elsewhere."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ramet.runtime.request import Request
+from ramet.runtime.server.generation import EventSource
+from ramet.runtime.tokenizer import ChatTemplate, Tokenizer
+
+
+class EngineApi(Protocol):
+    """A running engine."""
+
+    @property
+    def model_name(self) -> str: ...
+
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+
+    @property
+    def chat_template(self) -> ChatTemplate | None: ...
+
+    @property
+    def max_context_len(self) -> int: ...
+
+    @property
+    def error(self) -> BaseException | None:
+        """What the engine has died of; None while it lives."""
+        ...
+
+    def submit(self, request: Request) -> EventSource:
+        """Queues a request, or raises why it can't be served."""
+        ...

@@ -1,0 +1,84 @@
+"""Runs the server until a signal ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from types import FrameType
+
+import uvicorn
+
+from ramet.runtime.server.app import create_app
+from ramet.runtime.server.config import ServerConfig
+from ramet.runtime.server.engine_api import EngineApi
+from ramet.runtime.server.lifecycle import Lifecycle
+
+logger = logging.getLogger("ramet.server")
+
+
+class HttpServer(uvicorn.Server):
+    """uvicorn, ended gracefully.
+
+    On the first SIGTERM or SIGINT: ``/ready`` turns false and new requests are refused; running
+    ones get the grace period, then a clean error; the listening socket closes last. The process
+    ends with exit code 0. A second signal ends the grace period at once.
+    """
+
+    def __init__(self, engine: EngineApi, config: ServerConfig) -> None:
+        self._lifecycle = Lifecycle()
+        self._grace_s = config.grace_period_s
+        self._drain: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        app = create_app(engine, config, self._lifecycle)
+        super().__init__(
+            uvicorn.Config(
+                app,
+                host=config.host,
+                port=config.port,
+                loop="uvloop",
+                http="httptools",
+                access_log=False,
+                log_level="warning",
+                server_header=False,
+                timeout_graceful_shutdown=5,
+                backlog=4096,
+            )
+        )
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
+        await super().startup(sockets)
+
+    @property
+    def port(self) -> int:
+        """Where it listens, once it has started."""
+        return int(self.servers[0].sockets[0].getsockname()[1])
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begins to drain; called in the main thread, between two bytecodes of anything."""
+        del sig, frame
+        if self._loop is None:
+            self.should_exit = True
+            return
+        self._loop.call_soon_threadsafe(self._begin_drain)
+
+    def stop(self) -> None:
+        """What a signal does, from any thread."""
+        self.handle_exit(0, None)
+
+    def _begin_drain(self) -> None:
+        if self._drain is not None:
+            self._lifecycle.abort_all()
+            return
+        self._drain = asyncio.create_task(self._drain_then_exit())
+
+    async def _drain_then_exit(self) -> None:
+        logger.info("shutting down: %d calls are running", self._lifecycle.num_calls)
+        await self._lifecycle.drain(self._grace_s)
+        self.should_exit = True
+
+
+def serve(engine: EngineApi, config: ServerConfig | None = None) -> None:
+    """Serves ``engine`` over HTTP until a signal; returns after a graceful end."""
+    HttpServer(engine, config or ServerConfig()).run()

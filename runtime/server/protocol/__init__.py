@@ -1,0 +1,1 @@
+"""The bodies of each API as pydantic models, a file an API."""

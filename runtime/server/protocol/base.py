@@ -1,0 +1,113 @@
+"""What every request body shares: no field is accepted and ignored.
+
+A body's field is one of four kinds: a field of the model, which is honoured; one of
+``NO_EFFECT``, which by its nature changes nothing here; one of ``UNSUPPORTED``, which is refused
+by name unless its value says "off"; or unknown, which is refused with the nearest right name.
+A null is the same as leaving the field out, as in the OpenAI API.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
+
+from ramet.runtime.errors import InvalidParameterError, InvalidRequestError
+
+UNKNOWN = "unknown_parameter"
+UNSUPPORTED = "unsupported_parameter"
+
+
+def _integral(value: Any) -> Any:
+    """JSON has one number type: 16.0 is 16. Everything else is left to the strict check."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Int = Annotated[int, BeforeValidator(_integral)]
+"""A JSON number without a fraction."""
+
+
+class ApiModel(BaseModel):
+    """A JSON object of a request. Types are strict: ``"5"`` and ``true`` are no numbers."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, protected_namespaces=())
+
+    NO_EFFECT: ClassVar[frozenset[str]] = frozenset()
+    """Fields that change nothing here by their nature; listed in the documentation."""
+
+    UNSUPPORTED: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
+    """Fields of the API that are refused by name, each with the values that mean "off"."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _screen(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        fields = cls.model_fields
+        kept = {}
+        for name, value in data.items():
+            if name in fields:
+                if value is not None or fields[name].is_required():
+                    kept[name] = value
+            elif name in cls.NO_EFFECT:
+                continue
+            elif name in cls.UNSUPPORTED:
+                if value is not None and value not in cls.UNSUPPORTED[name]:
+                    raise PydanticCustomError(
+                        UNSUPPORTED, "{name} is not supported by this server", {"name": name}
+                    )
+            else:
+                raise PydanticCustomError(
+                    UNKNOWN,
+                    "unknown parameter {name}{hint}",
+                    {"name": name, "hint": cls._near(name)},
+                )
+        return kept
+
+    @classmethod
+    def _near(cls, name: str) -> str:
+        known = [*cls.model_fields, *cls.NO_EFFECT, *cls.UNSUPPORTED]
+        close = difflib.get_close_matches(name, known, n=1)
+        return f"; did you mean {close[0]}?" if close else ""
+
+
+def join_path(parts: tuple[int | str, ...]) -> str:
+    """``("messages", 0, "content")`` as ``messages[0].content``.
+
+    Parts that pydantic adds for the arms of a union (``str``, ``list[...]``) are left out.
+    """
+    path = ""
+    for part in parts:
+        if isinstance(part, int):
+            path += f"[{part}]"
+        elif part.isidentifier() and part not in _UNION_ARMS and not part[0].isupper():
+            path += f".{part}" if path else part
+    return path
+
+
+_UNION_ARMS = frozenset({"str", "int", "float", "bool", "none", "dict", "list"})
+
+
+def invalid_body(error: ValidationError) -> InvalidRequestError:
+    """The first fault of a body as an OpenAI-shaped error that names the field."""
+    first = error.errors(include_url=False)[0]
+    kind, context = first["type"], first.get("ctx", {})
+    path = join_path(first["loc"])
+    if kind in (UNKNOWN, UNSUPPORTED):
+        param = f"{path}.{context['name']}" if path else str(context["name"])
+        where = f" (in {path})" if path else ""
+        return InvalidParameterError(first["msg"] + where, param=param, code=kind)
+    if kind == "json_invalid":
+        return InvalidRequestError(
+            f"the body is not valid JSON: {context.get('error', first['msg'])}", code="invalid_json"
+        )
+    if kind == "missing":
+        return InvalidParameterError(
+            f"{path} is required", param=path or None, code="missing_required_parameter"
+        )
+    if not path:
+        return InvalidRequestError(f"the body is wrong: {first['msg']}", code="invalid_body")
+    return InvalidParameterError(f"{path}: {first['msg']}", param=path)

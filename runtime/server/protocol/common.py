@@ -1,0 +1,114 @@
+"""What the bodies of chat and completions share."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field, WithJsonSchema
+
+from ramet.runtime.errors import InvalidParameterError
+from ramet.runtime.request import ProgramHint
+from ramet.runtime.server.protocol.base import ApiModel, Int
+from ramet.runtime.server.protocol.constraints import ConstraintFields
+from ramet.runtime.server.protocol.sampling import SamplingFields
+
+NO_EFFECT = frozenset(
+    {
+        "metadata",
+        "prompt_cache_key",
+        "prompt_cache_options",
+        "prompt_cache_retention",
+        "safety_identifier",
+        "store",
+        "user",
+    }
+)
+"""OpenAI's fields that label or keep a request for its sender, or advise a cache that is always
+on here, and so change nothing in the answer."""
+
+
+class StreamOptions(ApiModel):
+    """``stream_options``: a usage chunk at the end, or usage so far on every chunk."""
+
+    include_usage: bool = False
+    continuous_usage_stats: bool = False
+
+    # Padding against traffic analysis: there is none to turn off.
+    UNSUPPORTED: ClassVar = {"include_obfuscation": (False,)}
+
+
+class HintFields(ApiModel):
+    """The ``ramet`` object: what the program that sends the request knows of the future."""
+
+    program_id: str
+    node_id: str | None = None
+    steps_to_next_use: Int | None = None
+    remaining_uses: Int | None = None
+    critical_path_weight: float | None = None
+
+    def hint(self) -> ProgramHint:
+        return ProgramHint(**self.model_dump(exclude_none=True))
+
+
+class GenerationRequest(SamplingFields, ConstraintFields):
+    """What chat and completions share: who answers, how the answer travels, and how the engine
+    treats the request, besides sampling and constraints."""
+
+    model: str | None = None
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    return_token_ids: bool = False
+    cache_salt: str | None = None
+    priority: Int = 0
+    request_id: str | None = Field(default=None, pattern=r"^[A-Za-z0-9._-]{1,128}$")
+    ramet: HintFields | None = None
+
+    def usage_wanted(self) -> StreamOptions:
+        """The stream options in force; they are refused where nothing is streamed."""
+        if self.stream_options is None:
+            return StreamOptions()
+        if not self.stream:
+            raise InvalidParameterError(
+                "stream_options is only allowed with stream: true", param="stream_options"
+            )
+        return self.stream_options
+
+
+AnyPrompt = Annotated[
+    Any,
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string"},
+                {"type": "array", "items": {"type": "string"}},
+                {"type": "array", "items": {"type": "integer"}},
+                {"type": "array", "items": {"type": "array", "items": {"type": "integer"}}},
+            ]
+        }
+    ),
+]
+"""Text, a list of texts, token ids, or a list of token-id lists; texts and id lists may mix."""
+
+
+def split_prompts(prompt: Any) -> list[str | list[int]]:
+    """The prompts of one completions body, in order.
+
+    Raises:
+        InvalidParameterError: ``prompt`` is none of the shapes of ``AnyPrompt``.
+    """
+    if isinstance(prompt, str):
+        return [prompt]
+    if isinstance(prompt, list) and prompt:
+        if all(type(item) is int for item in prompt):
+            return [prompt]
+        for index, item in enumerate(prompt):
+            ids = isinstance(item, list) and all(type(token_id) is int for token_id in item)
+            if not isinstance(item, str) and not ids:
+                raise InvalidParameterError(
+                    f"prompt[{index}] is neither text nor a list of token ids",
+                    param=f"prompt[{index}]",
+                )
+        return prompt
+    raise InvalidParameterError(
+        "prompt must be text, token ids, or a list with at least one of either", param="prompt"
+    )

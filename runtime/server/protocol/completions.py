@@ -1,0 +1,40 @@
+"""``POST /v1/completions``: OpenAI's body with vLLM's extensions and Ramet's."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from ramet.runtime.errors import InvalidParameterError
+from ramet.runtime.server.protocol.base import Int
+from ramet.runtime.server.protocol.common import NO_EFFECT, AnyPrompt, GenerationRequest
+
+
+class CompletionRequest(GenerationRequest):
+    """The body. ``max_tokens`` left out means what is left of the context."""
+
+    prompt: AnyPrompt
+    echo: bool = False
+    logprobs: Int | None = None
+    add_special_tokens: bool = True
+
+    NO_EFFECT: ClassVar = NO_EFFECT
+    UNSUPPORTED: ClassVar = {
+        "best_of": (1,),
+        "suffix": ("",),
+        "use_beam_search": (False,),
+        "length_penalty": (1.0,),
+        "guided_decoding_backend": (),
+        "guided_whitespace_pattern": (),
+    }
+
+    def sampling_values(self) -> dict[str, Any]:
+        values = super().sampling_values()
+        if self.echo and self.logprobs is not None:
+            if self.prompt_logprobs is not None and self.prompt_logprobs < self.logprobs:
+                raise InvalidParameterError(
+                    "echo with logprobs needs as many prompt_logprobs", param="prompt_logprobs"
+                )
+            values.setdefault("prompt_logprobs", self.logprobs)
+        if self.echo and self.max_tokens == 0:
+            values.setdefault("prompt_logprobs", 0)
+        return values

@@ -1,0 +1,135 @@
+"""How each API says what an output must match, turned into one ``Constraint``."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import orjson
+from pydantic import Field
+
+from ramet.grammars.constraints import (
+    Choice,
+    Constraint,
+    Ebnf,
+    JsonObject,
+    JsonSchema,
+    Regex,
+    Whitespace,
+)
+from ramet.runtime.errors import InvalidConstraintError, InvalidParameterError
+from ramet.runtime.server.protocol.base import ApiModel
+
+
+class NamedSchema(ApiModel):
+    """OpenAI's ``json_schema`` object. A schema is enforced exactly, strict or not."""
+
+    name: str
+    schema_: dict[str, Any] | bool | None = Field(default=None, alias="schema")
+    description: str | None = None
+    strict: bool | None = None
+
+
+class ResponseFormat(ApiModel):
+    """OpenAI's ``response_format`` of chat and, as in vLLM, of completions."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: NamedSchema | None = None
+
+    def constraint(self) -> Constraint | None:
+        if self.type == "json_schema":
+            if self.json_schema is None or self.json_schema.schema_ is None:
+                raise InvalidParameterError(
+                    "response_format of type json_schema needs json_schema.schema",
+                    param="response_format.json_schema",
+                )
+            return JsonSchema(self.json_schema.schema_)
+        if self.json_schema is not None:
+            raise InvalidParameterError(
+                f"response_format has a json_schema, but its type is {self.type!r}",
+                param="response_format",
+            )
+        return JsonObject() if self.type == "json_object" else None
+
+
+class StructuredOutputs(ApiModel):
+    """vLLM's ``structured_outputs``: exactly one of the constraint fields."""
+
+    json_: dict[str, Any] | str | bool | None = Field(default=None, alias="json")
+    regex: str | None = None
+    choice: list[str] | None = None
+    grammar: str | None = None
+    json_object: bool | None = None
+    disable_any_whitespace: bool = False
+
+    UNSUPPORTED: ClassVar = {
+        "disable_fallback": (True, False),  # there is no fallback
+        "disable_additional_properties": (False,),
+        "whitespace_pattern": (),
+        "structural_tag": (),
+    }
+
+    def constraint(self) -> Constraint:
+        whitespace: Whitespace = "none" if self.disable_any_whitespace else "compact"
+        given: list[Constraint] = []
+        if self.json_ is not None:
+            given.append(JsonSchema(_schema(self.json_), whitespace=whitespace))
+        if self.regex is not None:
+            given.append(Regex(self.regex))
+        if self.choice is not None:
+            given.append(_choice(self.choice, "structured_outputs.choice"))
+        if self.grammar is not None:
+            given.append(Ebnf(self.grammar))
+        if self.json_object:
+            given.append(JsonObject(whitespace=whitespace))
+        return _only_one(given, "structured_outputs")
+
+
+class ConstraintFields(ApiModel):
+    """The constraint fields of chat and completions."""
+
+    response_format: ResponseFormat | None = None
+    structured_outputs: StructuredOutputs | None = None
+    guided_json: dict[str, Any] | str | bool | None = None
+    guided_regex: str | None = None
+    guided_choice: list[str] | None = None
+    guided_grammar: str | None = None
+
+    def constraint(self) -> Constraint | None:
+        """The one constraint that the body asks for, or None."""
+        given: list[Constraint] = []
+        if self.response_format and (wanted := self.response_format.constraint()):
+            given.append(wanted)
+        if self.structured_outputs is not None:
+            given.append(self.structured_outputs.constraint())
+        if self.guided_json is not None:
+            given.append(JsonSchema(_schema(self.guided_json)))
+        if self.guided_regex is not None:
+            given.append(Regex(self.guided_regex))
+        if self.guided_choice is not None:
+            given.append(_choice(self.guided_choice, "guided_choice"))
+        if self.guided_grammar is not None:
+            given.append(Ebnf(self.guided_grammar))
+        return _only_one(given, "response_format") if given else None
+
+
+def _schema(value: dict[str, Any] | str | bool) -> Any:
+    """A schema, which vLLM's clients may also send as JSON text."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return orjson.loads(value)
+    except orjson.JSONDecodeError as error:
+        raise InvalidConstraintError(f"the schema is not valid JSON: {error}") from None
+
+
+def _choice(choices: list[str], param: str) -> Choice:
+    if not choices:
+        raise InvalidConstraintError("a choice needs at least one string", param=param)
+    return Choice(tuple(choices))
+
+
+def _only_one(given: list[Constraint], param: str) -> Constraint:
+    if len(given) != 1:
+        kinds = ", ".join(constraint.kind for constraint in given) or "none"
+        raise InvalidConstraintError(f"give exactly one constraint, not {kinds}", param=param)
+    return given[0]

@@ -1,0 +1,50 @@
+"""The engine's requests of one HTTP call."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from ramet.grammars.constraints import Constraint
+from ramet.runtime.params import SamplingParams
+from ramet.runtime.request import Request
+from ramet.runtime.server.protocol.common import GenerationRequest
+
+_NUM_SEEDS = 2**64
+
+
+def build_requests(
+    call_id: str,
+    body: GenerationRequest,
+    prompts: Sequence[tuple[int, ...]],
+    constraint: Constraint | None,
+) -> list[Request]:
+    """A request for each prompt and each of its ``n`` choices, prompts outermost.
+
+    With a seed, choice ``i`` draws with ``seed + i``: choices differ, and repeat with the call.
+    """
+    params = SamplingParams.from_mapping(body.sampling_values())
+    return [
+        Request(
+            prompt_token_ids=prompt,
+            params=_nth_choice(params, choice),
+            constraint=constraint,
+            cache_salt=body.cache_salt or "",
+            priority=body.priority,
+            hint=body.ramet.hint() if body.ramet else None,
+            request_id=f"{call_id}-{index * body.n + choice}",
+        )
+        for index, prompt in enumerate(prompts)
+        for choice in range(body.n)
+    ]
+
+
+def _nth_choice(params: SamplingParams, choice: int) -> SamplingParams:
+    if params.seed is None:
+        return params
+    return dataclasses.replace(params, seed=(params.seed + choice) % _NUM_SEEDS)
+
+
+def enforced_headers(constraint: Constraint | None) -> dict[str, str]:
+    """Says in a response's headers what its text was held to."""
+    return {} if constraint is None else {"x-ramet-enforced": constraint.kind}

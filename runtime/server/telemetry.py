@@ -1,0 +1,115 @@
+"""What the server measures, under vLLM's names where the meaning is the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from ramet.runtime.events import Event, Failed, Finished, Timings, Usage
+from ramet.runtime.server.metrics import Counter, Histogram, Read, Registry
+
+_SECONDS = (0.001, 0.005, 0.01, 0.02, 0.04, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 10, 30, 60, 300)
+_TOKEN_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2.5)
+_TOKENS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000)
+
+
+class Telemetry:
+    """The server's metrics. One end of a request costs a few additions; a token costs nothing."""
+
+    def __init__(self, model_name: str) -> None:
+        self.registry = registry = Registry(model_name=model_name)
+        self._success = registry.add(
+            Counter("vllm:request_success_total", "Finished requests, by finish reason.")
+        )
+        self._failed = registry.add(
+            Counter("ramet:request_failed_total", "Requests that ended in an error, by its code.")
+        )
+        self._prompt = registry.add(
+            Counter("vllm:prompt_tokens_total", "Prompt tokens of requests that have ended.")
+        )
+        self._generated = registry.add(
+            Counter("vllm:generation_tokens_total", "Tokens of requests that have ended.")
+        )
+        self._queries = registry.add(
+            Counter("vllm:prefix_cache_queries_total", "Prompt tokens looked up in the cache.")
+        )
+        self._hits = registry.add(
+            Counter("vllm:prefix_cache_hits_total", "Prompt tokens found in the cache.")
+        )
+        self._forced = registry.add(
+            Counter("ramet:forced_tokens_total", "Tokens that a grammar appended unsampled.")
+        )
+        self._http = registry.add(
+            Counter("ramet:http_responses_total", "HTTP responses, by path and status.")
+        )
+        self._ttft = registry.add(
+            Histogram(
+                "vllm:time_to_first_token_seconds", "From submission to the first token.", _SECONDS
+            )
+        )
+        self._e2e = registry.add(
+            Histogram(
+                "vllm:e2e_request_latency_seconds", "From submission to the last token.", _SECONDS
+            )
+        )
+        self._queued = registry.add(
+            Histogram(
+                "vllm:request_queue_time_seconds", "From submission to the first step.", _SECONDS
+            )
+        )
+        self._tpot = registry.add(
+            Histogram(
+                "vllm:request_time_per_output_token_seconds",
+                "A request's mean time a token after its first.",
+                _TOKEN_SECONDS,
+            )
+        )
+        self._grammar = registry.add(
+            Histogram("ramet:grammar_compile_seconds", "Time to get a request's grammar.", _SECONDS)
+        )
+        self._prompt_size = registry.add(
+            Histogram("vllm:request_prompt_tokens", "Prompt tokens of a request.", _TOKENS)
+        )
+        self._output_size = registry.add(
+            Histogram("vllm:request_generation_tokens", "Tokens of a request's output.", _TOKENS)
+        )
+
+    def read_from(self, readings: Mapping[str, tuple[str, str, Callable[[], float]]]) -> None:
+        """Adds series that are read from the engine: name to (kind, help, reader)."""
+        for name, (kind, help_text, read) in readings.items():
+            self.registry.add(Read(name, help_text, kind, read))
+
+    def http(self, path: str, status: int) -> None:
+        """One response of a known route."""
+        self._http.add(path=path, status=str(status))
+
+    def end(self, event: Event) -> None:
+        """One request's last event."""
+        if isinstance(event, Finished):
+            self._success.add(finished_reason=event.reason)
+            self._usage(event.usage)
+            self._timings(event.timings, event.usage)
+        elif isinstance(event, Failed):
+            self._failed.add(code=event.error.code or "unknown")
+            self._usage(event.usage)
+
+    def _usage(self, usage: Usage) -> None:
+        self._prompt.add(usage.prompt_tokens)
+        self._generated.add(usage.completion_tokens)
+        self._queries.add(usage.prompt_tokens)
+        self._hits.add(usage.cached_tokens)
+        self._forced.add(usage.forced_tokens)
+        self._prompt_size.observe(usage.prompt_tokens)
+        self._output_size.observe(usage.completion_tokens)
+
+    def _timings(self, timings: Timings, usage: Usage) -> None:
+        if timings.scheduled_s is not None:
+            self._queued.observe(timings.scheduled_s)
+        if timings.grammar_s:
+            self._grammar.observe(timings.grammar_s)
+        if timings.first_token_s is not None:
+            self._ttft.observe(timings.first_token_s)
+        if timings.finished_s is not None:
+            self._e2e.observe(timings.finished_s)
+            if timings.first_token_s is not None and usage.completion_tokens > 1:
+                span = timings.finished_s - timings.first_token_s
+                self._tpot.observe(span / (usage.completion_tokens - 1))
