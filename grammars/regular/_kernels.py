@@ -6,8 +6,13 @@ apart; -1 is dead. All loops count their work, so limits are the same on every m
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
 
 OK = 0
 TOO_MANY_STATES = 1
@@ -15,21 +20,21 @@ TOO_MUCH_WORK = 2
 
 
 @njit(cache=True, nogil=True)
-def _grown_1d(array, size):
+def _grown_1d(array: Array, size: int) -> Array:
     bigger = np.empty(max(size, 2 * array.shape[0]), array.dtype)
     bigger[: array.shape[0]] = array
     return bigger
 
 
 @njit(cache=True, nogil=True)
-def _grown_2d(array, size):
+def _grown_2d(array: Array, size: int) -> Array:
     bigger = np.empty((max(size, 2 * array.shape[0]), array.shape[1]), array.dtype)
     bigger[: array.shape[0]] = array
     return bigger
 
 
 @njit(cache=True, nogil=True)
-def _sort_prefix(values, length):
+def _sort_prefix(values: Array, length: int) -> None:
     """Sort ``values[:length]`` in place."""
     if length <= 24:
         for i in range(1, length):
@@ -45,9 +50,18 @@ def _sort_prefix(values, length):
 
 @njit(cache=True, nogil=True)
 def determinise(
-    edge_start, edge_lo, edge_hi, edge_dst, eps_start, eps_dst, final, start, num_classes,
-    max_states, max_work,
-):  # fmt: skip
+    edge_start: Array,
+    edge_lo: Array,
+    edge_hi: Array,
+    edge_dst: Array,
+    eps_start: Array,
+    eps_dst: Array,
+    final: Array,
+    start: int,
+    num_classes: int,
+    max_states: int,
+    max_work: int,
+) -> tuple[int, Array, Array]:
     """Subset construction (Rabin and Scott, 1959) of an NFA in compressed-row form.
 
     State s has the edges ``edge_start[s]:edge_start[s + 1]``, each on the classes lo to hi
@@ -195,8 +209,17 @@ def determinise(
 
 @njit(cache=True, nogil=True)
 def product(
-    table_a, accept_a, start_a, table_b, accept_b, start_b, classes_a, classes_b, truth, max_states
-):  # fmt: skip
+    table_a: Array,
+    accept_a: Array,
+    start_a: int,
+    table_b: Array,
+    accept_b: Array,
+    start_b: int,
+    classes_a: Array,
+    classes_b: Array,
+    truth: int,
+    max_states: int,
+) -> tuple[int, Array, Array]:
     """The reachable product of two automata on joint classes.
 
     Joint class j is class ``classes_a[j]`` of a and ``classes_b[j]`` of b. Bit 2 * x + y of
@@ -220,10 +243,11 @@ def product(
             if current < 0:
                 a, b = start_a, start_b
             else:
-                a = np.int64(keys[current] // num_b) - 1
-                b = np.int64(keys[current] % num_b) - 1
-                a = np.int64(table_a[a, classes_a[j]]) if a >= 0 else np.int64(-1)
-                b = np.int64(table_b[b, classes_b[j]]) if b >= 0 else np.int64(-1)
+                a, b = keys[current] // num_b - 1, keys[current] % num_b - 1
+                if a >= 0:
+                    a = table_a[a, classes_a[j]]
+                if b >= 0:
+                    b = table_b[b, classes_b[j]]
                 if (a < 0 and (b < 0 or not only_b)) or (b < 0 and not only_a):
                     table[current, j] = -1
                     continue
@@ -262,7 +286,16 @@ def product(
 
 
 @njit(cache=True, nogil=True)
-def transduce(table, accepting, start, modes, outputs, accept_mode, classes, max_states):
+def transduce(
+    table: Array,
+    accepting: Array,
+    start: int,
+    modes: Array,
+    outputs: Array,
+    accept_mode: Array,
+    classes: Array,
+    max_states: int,
+) -> tuple[int, Array, Array]:
     """The language that a byte transducer decodes into an automaton's language.
 
     ``modes[m, j]`` is the mode after joint class j in mode m, or -1; ``outputs[m, j]`` is the
@@ -308,7 +341,16 @@ def transduce(table, accepting, start, modes, outputs, accept_mode, classes, max
 
 
 @njit(cache=True, nogil=True)
-def _mark(element, elements, place, block, first, marked, touched, num_touched):
+def _mark(
+    element: int,
+    elements: Array,
+    place: Array,
+    block: Array,
+    first: Array,
+    marked: Array,
+    touched: Array,
+    num_touched: int,
+) -> int:
     own = block[element]
     here, there = place[element], first[own] + marked[own]
     if here < there:
@@ -326,7 +368,16 @@ def _mark(element, elements, place, block, first, marked, touched, num_touched):
 
 
 @njit(cache=True, nogil=True)
-def _split(elements, block, first, past, marked, touched, num_touched, num_blocks):
+def _split(
+    elements: Array,
+    block: Array,
+    first: Array,
+    past: Array,
+    marked: Array,
+    touched: Array,
+    num_touched: int,
+    num_blocks: int,
+) -> int:
     while num_touched > 0:
         num_touched -= 1
         own = touched[num_touched]
@@ -349,7 +400,11 @@ def _split(elements, block, first, past, marked, touched, num_touched, num_block
 
 
 @njit(cache=True, nogil=True)
-def minimise(table, accepting, start):
+def minimise(
+    table: Array,
+    accepting: Array,
+    start: int,
+) -> tuple[Array, Array, Array]:
     """The minimal trimmed automaton, its states numbered breadth first from the start.
 
     Partition refinement on transitions (Valmari and Lehtinen, STACS 2008), O(m log n) for m
@@ -531,7 +586,13 @@ def minimise(table, accepting, start):
 
 
 @njit(cache=True, nogil=True)
-def trie(data, starts, class_of, num_classes, max_states):
+def trie(
+    data: Array,
+    starts: Array,
+    class_of: Array,
+    num_classes: int,
+    max_states: int,
+) -> tuple[int, Array, Array]:
     """The tree of sorted, distinct texts ``data[starts[i]:starts[i + 1]]``, as an automaton."""
     table = np.full((64, num_classes), -1, np.int32)
     accepting = np.zeros(64, np.bool_)

@@ -17,10 +17,19 @@ ASCII_WORD: Ranges = normalised([(48, 57), (65, 90), (95, 95), (97, 122)])
 ASCII_SPACE: Ranges = ((9, 13), (32, 32))
 NEWLINE: Ranges = ((10, 10),)
 LINE_TERMINATORS: Ranges = ((10, 10), (13, 13), (0x2028, 0x2029))
-ECMA_SPACE: Ranges = normalised(
-    [(9, 13), (32, 32), (0xA0, 0xA0), (0x1680, 0x1680), (0x2000, 0x200A), (0x2028, 0x2029)]
-    + [(0x202F, 0x202F), (0x205F, 0x205F), (0x3000, 0x3000), (0xFEFF, 0xFEFF)]
-)
+_ECMA_SPACES = [
+    (0x0009, 0x000D),
+    (0x0020, 0x0020),
+    (0x00A0, 0x00A0),
+    (0x1680, 0x1680),
+    (0x2000, 0x200A),
+    (0x2028, 0x2029),
+    (0x202F, 0x202F),
+    (0x205F, 0x205F),
+    (0x3000, 0x3000),
+    (0xFEFF, 0xFEFF),
+]
+ECMA_SPACE: Ranges = normalised(_ECMA_SPACES)
 """WhiteSpace and LineTerminator of ECMA-262, section 12.2 and 12.3."""
 
 _PROPERTY_NAME = re.compile(r"[A-Za-z0-9_]+(=[A-Za-z0-9_]+)?")
@@ -54,7 +63,7 @@ def unicode_property(name: str) -> Ranges | None:
         return _ECMA_ONLY[name]
     if not _PROPERTY_NAME.fullmatch(name):
         return None
-    import regex  # Slow to import, and seldom needed.
+    import regex  # type: ignore[import-untyped] # Slow to import, and seldom needed.
 
     try:
         pattern = regex.compile(rf"\p{{{name}}}+", regex.V1)
@@ -84,8 +93,8 @@ def _case_partners(*, ecma: bool) -> dict[int, tuple[int, ...]]:
     partners: dict[int, set[int]] = {}
     for group in groups.values():
         joined = set(group).union(*(partners.get(c, ()) for c in group))
-        for c in joined:
-            partners[c] = joined
+        for member in joined:
+            partners[member] = joined
     return {c: tuple(sorted(group)) for c, group in partners.items() if len(group) > 1}
 
 
@@ -101,11 +110,10 @@ def ignoring_case(ranges: Ranges, *, ecma: bool, ascii_only: bool = False) -> Ra
         return normalised((*ranges, *extra))
     partners = _case_partners(ecma=ecma)
     for low, high in ranges:
-        if high - low > 4096:
-            hits = (c for c in partners if low <= c <= high)
-        else:
-            hits = (c for c in range(low, high + 1) if c in partners)
-        for c in hits:
+        candidates = partners if high - low > 4096 else range(low, high + 1)
+        for c in candidates:
+            if not (low <= c <= high and c in partners):
+                continue
             extra += [(p, p) for p in partners[c]]
     return normalised((*ranges, *extra))
 

@@ -69,7 +69,7 @@ class Dfa:
     @property
     def is_empty(self) -> bool:
         """Whether the language has no member."""
-        return self.table.shape[0] == 0
+        return self.num_states == 0
 
     @cached_property
     def transitions(self) -> NDArray[np.int32]:

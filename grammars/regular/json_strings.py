@@ -1,8 +1,8 @@
 """JSON's string spellings (RFC 8259, section 7) of a language of decoded texts.
 
-``decoder_table()`` is a deterministic transducer over the bytes between the quotes: it emits the bytes of
-the decoded UTF-8 text, at most one for each byte read. The language of spellings is therefore the
-set of pairs (state of the language, mode of the decoder), and can also be walked lazily:
+``decoder_table()`` is a deterministic transducer over the bytes between the quotes: it emits the
+bytes of the decoded UTF-8 text, at most one for each byte read. So the language of spellings is
+that of pairs (state of the language, mode of the decoder), and can also be walked lazily:
 
     mode2 = decoder.modes[mode, byte]          # -1: no JSON string goes on with this byte
     out = decoder.outputs[mode, byte]          # -1: nothing is emitted yet

@@ -67,7 +67,7 @@ def _anywhere(node: Node) -> Node:
     """What the whole of a text matches exactly if ``node`` matches somewhere in it."""
     if isinstance(node, Alternatives):
         return alternatives(_anywhere(option) for option in node.options)
-    parts = list(node.parts) if isinstance(node, Sequence) else [node]
+    parts: list[Node] = list(node.parts) if isinstance(node, Sequence) else [node]
     # A condition on the text so far, at the front, is what that text is; likewise at the back.
     match parts:
         case [Before(part, False), *_]:
