@@ -21,7 +21,9 @@ One row of logits becomes one token in this order:
 u comes from Philox 4x32-10 (Salmon et al. 2011) with the row's seed as key and the token's position
 as counter, so a draw depends on nothing but the row.
 
-A row whose every token is at -inf gets token -1 and log-probability -inf.
+A row with a target (``targets[row] >= 0``) takes that token instead of steps 5 and 6: only its
+log-probabilities are wanted. Any other row whose every token is at -inf gets token -1 and
+log-probability -inf.
 """
 
 from __future__ import annotations
@@ -106,11 +108,13 @@ def sample_reference(
     seen_starts: Int32Array,
     seen_token_ids: Int32Array,
     seen_output_counts: Int32Array,
+    targets: Int32Array | None = None,
 ) -> SampleResult:
     """Chooses a token for each of S rows of ``logits`` [S, V], in float64.
 
     The arguments are the arrays of one step's sampling rows: S rows, masks int32[M, ceil(V / 32)]
-    picked by ``mask_rows`` (-1: none), biases and seen tokens in compressed rows.
+    picked by ``mask_rows`` (-1: none), biases and seen tokens in compressed rows, and targets (-1 or
+    None: draw).
     """
     num_rows, vocab_size = logits.shape
     num_top = max(0, int(num_logprobs.max(initial=0)))
@@ -141,10 +145,12 @@ def sample_reference(
         x[tokens] = seen
 
         likeliest = int(np.argmax(x))
-        if x[likeliest] == -np.inf:
+        if targets is not None and targets[row] >= 0:
+            token = int(targets[row])
+        elif x[likeliest] == -np.inf:
             result.logprobs[row] = -np.inf if num_logprobs[row] >= 0 else np.nan
             continue
-        if temperature[row] == 0:
+        elif temperature[row] == 0:
             token = likeliest
         else:
             weights = _kept_weights(
@@ -155,6 +161,9 @@ def sample_reference(
         result.token_ids[row] = token
 
         if num_logprobs[row] >= 0:
+            if x[likeliest] == -np.inf:  # a target in a row without a choice
+                result.logprobs[row] = -np.inf
+                continue
             logprobs = x - x[likeliest]
             logprobs -= np.log(np.exp(logprobs).sum())
             result.logprobs[row] = logprobs[token]

@@ -1,0 +1,1 @@
+"""Compiled kernels for CPUs, and the forward pass as data that they run."""

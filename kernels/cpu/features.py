@@ -1,0 +1,93 @@
+"""What this machine's CPU can do, and which integer dot product the kernels use on it."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import Literal
+
+import llvmlite.binding as llvm
+
+DotPath = Literal["avx512-vnni", "avx-vnni", "avx2", "portable"]
+"""How int8 products are summed: 512-bit or 256-bit ``vpdpbusd``, ``vpmaddubsw``/``vpmaddwd``, or
+plain vector arithmetic that LLVM lowers to what the target has (NEON, SSE)."""
+
+DOT_PATHS: tuple[DotPath, ...] = ("avx512-vnni", "avx-vnni", "avx2", "portable")
+"""Fastest first."""
+
+_NEEDED: dict[DotPath, frozenset[str]] = {
+    "avx512-vnni": frozenset({"avx512f", "avx512bw", "avx512vl", "avx512vnni"}),
+    "avx-vnni": frozenset({"avx2", "avxvnni"}),
+    "avx2": frozenset({"avx2"}),
+    "portable": frozenset(),
+}
+
+
+@cache
+def host_features() -> frozenset[str]:
+    """LLVM's names of the features that the CPU and the operating system offer."""
+    try:
+        return frozenset(name for name, has in llvm.get_host_cpu_features().items() if has)
+    except RuntimeError:  # LLVM can't tell on this platform
+        return frozenset()
+
+
+def host_name() -> str:
+    """LLVM's name of the CPU, such as ``znver4``."""
+    return str(llvm.get_host_cpu_name())
+
+
+def has_fma() -> bool:
+    """Whether fused multiply-add is one instruction; without it a call a lane would be needed."""
+    return "fma" in host_features() or not is_x86()
+
+
+def num_vector_registers() -> int:
+    """How many 16-float vectors fit the register file, which decides the size of register tiles."""
+    if "avx512f" in host_features():
+        return 32
+    return 8
+
+
+def supported_dot_paths() -> tuple[DotPath, ...]:
+    """The paths that run on this machine, fastest first."""
+    return tuple(path for path in DOT_PATHS if _NEEDED[path] <= host_features())
+
+
+def best_dot_path() -> DotPath:
+    """The fastest path of this machine, or the one that ``RAMET_CPU_DOT_PATH`` names.
+
+    Raises ``ValueError`` if the variable names none that this machine supports.
+    """
+    wanted = os.environ.get("RAMET_CPU_DOT_PATH")
+    supported = supported_dot_paths()
+    if wanted is None:
+        return supported[0]
+    for path in supported:
+        if path == wanted:
+            return path
+    raise ValueError(
+        f"RAMET_CPU_DOT_PATH is {wanted!r}; this machine supports {', '.join(supported)}"
+    )
+
+
+def usable_cores() -> int:
+    """The number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def describe() -> dict[str, str]:
+    """Facts for ``ramet info``."""
+    return {
+        "cpu": host_name(),
+        "cores": str(usable_cores()),
+        "int8 dot product": best_dot_path(),
+        "vector width": "512 bit" if "avx512f" in host_features() else "chosen by LLVM",
+    }
+
+
+def is_x86() -> bool:
+    """Whether this is an Intel or AMD processor."""
+    return str(llvm.get_process_triple()).startswith(("x86_64", "i686", "i386"))

@@ -1,0 +1,226 @@
+"""LLVM vector instructions for kernels: what numba can't say in Python.
+
+Vectors are 16 float32 or 16 int32 wide; LLVM splits them on machines with narrower registers.
+Everything takes a builder and LLVM values, addresses are int64 values. Nothing here allows
+re-association: the order of a sum is the order in which it is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import llvmlite.binding as llvm
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils
+
+from ramet.kernels.cpu.features import has_fma
+
+Value = Any
+Builder = Any
+
+LANES = 16
+
+F16 = ir.HalfType()
+F32 = ir.FloatType()
+F64 = ir.DoubleType()
+I8 = ir.IntType(8)
+I16 = ir.IntType(16)
+I32 = ir.IntType(32)
+I64 = ir.IntType(64)
+
+
+def vector(element: Any, lanes: int = LANES) -> Any:
+    return ir.VectorType(element, lanes)
+
+
+VF32 = vector(F32)
+VI32 = vector(I32)
+
+
+def i32(value: int) -> Value:
+    return ir.Constant(I32, value)
+
+
+def i64(value: int) -> Value:
+    return ir.Constant(I64, value)
+
+
+def f32(value: float) -> Value:
+    return ir.Constant(F32, float(np.float32(value)))
+
+
+def vf32(value: float) -> Value:
+    return ir.Constant(VF32, [float(np.float32(value))] * LANES)
+
+
+def vi32(value: int) -> Value:
+    return ir.Constant(VI32, [value] * LANES)
+
+
+def call(b: Builder, name: str, result: Any, arguments: Sequence[Value]) -> Value:
+    """Calls an LLVM intrinsic or a C function of this process by name."""
+    function = b.module.globals.get(name)
+    if function is None:
+        kind = ir.FunctionType(result, [argument.type for argument in arguments])
+        function = ir.Function(b.module, kind, name)
+    return b.call(function, arguments)
+
+
+def pointer(b: Builder, address: Value, element: Any) -> Value:
+    return b.inttoptr(address, element.as_pointer())
+
+
+def load(b: Builder, address: Value, kind: Any, offset: int = 0) -> Value:
+    """Loads a value or vector from ``address`` + ``offset`` bytes, of any alignment."""
+    if offset:
+        address = b.add(address, i64(offset))
+    value = b.load(pointer(b, address, kind))
+    value.align = 1
+    return value
+
+
+def store(b: Builder, value: Value, address: Value, offset: int = 0) -> None:
+    if offset:
+        address = b.add(address, i64(offset))
+    instruction = b.store(value, pointer(b, address, value.type))
+    instruction.align = 1
+
+
+def offset(b: Builder, base: Value, index: Value, stride: int | Value) -> Value:
+    """``base + index * stride``, in bytes."""
+    if isinstance(stride, int):
+        stride = i64(stride)
+    return b.add(base, b.mul(index, stride))
+
+
+def splat(b: Builder, scalar: Value) -> Value:
+    """A vector with ``scalar`` in every lane."""
+    kind = vector(scalar.type)
+    undefined = ir.Constant(kind, ir.Undefined)
+    first = b.insert_element(undefined, scalar, i32(0))
+    return b.shuffle_vector(first, undefined, ir.Constant(VI32, [0] * LANES))
+
+
+def fma(b: Builder, x: Value, y: Value, z: Value) -> Value:
+    """``x * y + z``, rounded once where the CPU can, always in the same way on one machine."""
+    if not has_fma():
+        return b.fadd(b.fmul(x, y), z)
+    name = "llvm.fma.f32" if x.type == F32 else f"llvm.fma.v{x.type.count}f32"
+    return call(b, name, x.type, [x, y, z])
+
+
+def _unary(name: str) -> Callable[[Builder, Value], Value]:
+    def apply(b: Builder, x: Value) -> Value:
+        suffix = "f32" if x.type == F32 else f"v{x.type.count}f32"
+        return call(b, f"llvm.{name}.{suffix}", x.type, [x])
+
+    return apply
+
+
+absolute = _unary("fabs")
+round_nearest = _unary("rint")
+square_root = _unary("sqrt")
+
+
+def maximum(b: Builder, x: Value, y: Value) -> Value:
+    """The larger; ``y`` where ``x`` is NaN."""
+    return b.select(b.fcmp_ordered(">", x, y), x, y)
+
+
+def minimum(b: Builder, x: Value, y: Value) -> Value:
+    return b.select(b.fcmp_ordered("<", x, y), x, y)
+
+
+def constant_like(x: Value, value: float) -> Value:
+    return f32(value) if x.type == F32 else vf32(value)
+
+
+def exp(b: Builder, x: Value) -> Value:
+    """e**x to about 1 unit in the last place; exactly 0 below -87, exactly 1 at 0; for x <= 88.
+
+    2**n by its exponent bits, times the Taylor polynomial of 2**f for f in [-0.5, 0.5].
+    """
+    integers = I32 if x.type == F32 else VI32
+    y = b.fmul(x, constant_like(x, 1.4426950408889634))
+    y = minimum(b, maximum(b, y, constant_like(x, -126.0)), constant_like(x, 127.0))
+    n = round_nearest(b, y)
+    f = b.fsub(y, n)
+    log2 = 0.6931471805599453
+    coefficients = [1.0]
+    for k in range(1, 7):
+        coefficients.append(coefficients[-1] * log2 / k)
+    p = constant_like(x, coefficients[6])
+    for k in range(5, -1, -1):
+        p = fma(b, p, f, constant_like(x, coefficients[k]))
+    exponent = b.add(
+        b.fptosi(n, integers), ir.Constant(integers, 127 if x.type == F32 else [127] * LANES)
+    )
+    power = b.bitcast(
+        b.shl(exponent, ir.Constant(integers, 23 if x.type == F32 else [23] * LANES)), x.type
+    )
+    tiny = b.fcmp_ordered("<", x, constant_like(x, -87.0))
+    return b.select(tiny, constant_like(x, 0.0), b.fmul(p, power))
+
+
+def fold(b: Builder, x: Value, operation: Callable[[Builder, Value, Value], Value]) -> Value:
+    """Combines the lanes of a vector pairwise, halves first: always in the same order."""
+    lanes = x.type.count
+    undefined = ir.Constant(x.type, ir.Undefined)
+    width = lanes
+    while width > 1:
+        width //= 2
+        indices = [(i + width) % lanes for i in range(lanes)]
+        other = b.shuffle_vector(x, undefined, ir.Constant(vector(I32, lanes), indices))
+        x = operation(b, x, other)
+    return b.extract_element(x, i32(0))
+
+
+def fadd(b: Builder, x: Value, y: Value) -> Value:
+    return b.fadd(x, y)
+
+
+def add(b: Builder, x: Value, y: Value) -> Value:
+    return b.add(x, y)
+
+
+def bf16_to_f32(b: Builder, bits: Value) -> Value:
+    """16 bfloat16, as 16 int16, to 16 float32."""
+    return b.bitcast(b.shl(b.zext(bits, VI32), vi32(16)), VF32)
+
+
+def f32_to_bf16(b: Builder, x: Value) -> Value:
+    """float32 to bfloat16 bits, to nearest, halves to even (finite values)."""
+    is_vector = x.type != F32
+    kind = VI32 if is_vector else I32
+
+    def constant(value: int) -> Value:
+        return vi32(value) if is_vector else i32(value)
+
+    bits = b.bitcast(x, kind)
+    odd = b.and_(b.lshr(bits, constant(16)), constant(1))
+    rounded = b.add(bits, b.add(odd, constant(0x7FFF)))
+    return b.trunc(b.lshr(rounded, constant(16)), vector(I16) if is_vector else I16)
+
+
+class Variable:
+    """A mutable value; LLVM turns it into registers."""
+
+    def __init__(self, b: Builder, initial: Value) -> None:
+        self._b = b
+        self._slot = cgutils.alloca_once(b, initial.type)
+        b.store(initial, self._slot)
+
+    def get(self) -> Value:
+        return self._b.load(self._slot)
+
+    def set(self, value: Value) -> None:
+        self._b.store(value, self._slot)
+
+
+@cache
+def vpdpbusd_takes_bytes() -> bool:
+    """Whether this LLVM's ``vpdpbusd`` takes byte vectors (from version 22) or int32 vectors."""
+    return tuple(llvm.llvm_version_info) >= (22,)

@@ -1,0 +1,174 @@
+# ruff: noqa: ARG001 (numba calls intrinsics and operations with fixed arguments)
+"""Raw memory, atomics and calls by address, for compiled functions.
+
+Addresses are int64. ``load_*`` and ``store_*`` take an address and an index in elements.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from ramet.kernels.cpu import ir as vec
+from ramet.kernels.cpu.features import is_x86
+from ramet.kernels.cpu.ir import F32, I8, I16, I32, I64, i64
+
+_SPINS_BEFORE_YIELD = 2000
+
+
+def _loader(element: Any, size: int, result: Any) -> Any:
+    @intrinsic
+    def load(typingctx, address, index):  # type: ignore[no-untyped-def]
+        def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
+            value = vec.load(b, vec.offset(b, args[0], args[1], size), element)
+            return b.sext(value, I64) if element in (I8, I16, I32) else value
+
+        return result(types.int64, types.int64), codegen
+
+    return load
+
+
+def _storer(element: Any, size: int, kind: Any) -> Any:
+    @intrinsic
+    def store(typingctx, address, index, value):  # type: ignore[no-untyped-def]
+        def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
+            value = args[2]
+            if element in (I8, I16, I32):
+                value = b.trunc(value, element)
+            vec.store(b, value, vec.offset(b, args[0], args[1], size))
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64, kind), codegen
+
+    return store
+
+
+load_i64 = _loader(I64, 8, types.int64)
+load_i32 = _loader(I32, 4, types.int64)
+load_i8 = _loader(I8, 1, types.int64)
+load_f32 = _loader(F32, 4, types.float32)
+store_i64 = _storer(I64, 8, types.int64)
+store_i32 = _storer(I32, 4, types.int64)
+store_f32 = _storer(F32, 4, types.float32)
+
+
+@intrinsic
+def load_f16(typingctx, address, index):  # type: ignore[no-untyped-def]
+    """A float16 as float32."""
+
+    def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
+        return b.fpext(vec.load(b, vec.offset(b, args[0], args[1], 2), vec.F16), F32)
+
+    return types.float32(types.int64, types.int64), codegen
+
+
+@intrinsic
+def store_bf16(typingctx, address, index, value):  # type: ignore[no-untyped-def]
+    """Stores a float32 as bfloat16, rounded to nearest even."""
+
+    def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
+        bits = vec.f32_to_bf16(b, args[2])
+        vec.store(b, bits, vec.offset(b, args[0], args[1], 2))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.float32), codegen
+
+
+@intrinsic
+def next_task(typingctx, counter):  # type: ignore[no-untyped-def]
+    """Takes the next number from a counter that threads share: 0, 1, 2, ..."""
+
+    def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
+        return b.atomic_rmw("add", vec.pointer(b, args[0], I64), i64(1), "monotonic")
+
+    return types.int64(types.int64), codegen
+
+
+@intrinsic
+def call_op(typingctx, address, stage, step, counter, thread):  # type: ignore[no-untyped-def]
+    """Calls an ``Op`` by its address."""
+
+    def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
+        kind = ir.FunctionType(ir.VoidType(), [I64] * 4)
+        b.call(b.inttoptr(args[0], kind.as_pointer()), args[1:])
+        return context.get_dummy_value()
+
+    return types.void(*([types.int64] * 5)), codegen
+
+
+@intrinsic
+def barrier(typingctx, address, num_threads):  # type: ignore[no-untyped-def]
+    """Waits until ``num_threads`` threads have come here.
+
+    ``address`` holds two int64, 64 bytes apart: arrivals, and a generation that the last to arrive
+    advances. Spins, then yields the core at each look.
+    """
+
+    def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
+        arrivals = vec.pointer(b, args[0], I64)
+        generations = vec.pointer(b, b.add(args[0], i64(64)), I64)
+        generation = b.load_atomic(generations, "acquire", 8)
+        before = b.atomic_rmw("add", arrivals, i64(1), "acq_rel")
+        last, look, wait, give_way, done = (
+            b.append_basic_block(name) for name in ("last", "look", "wait", "give_way", "done")
+        )
+        entry = b.block
+        b.cbranch(b.icmp_unsigned("==", b.add(before, i64(1)), args[1]), last, look)
+
+        b.position_at_end(last)
+        b.store_atomic(i64(0), arrivals, "monotonic", 8)
+        b.store_atomic(b.add(generation, i64(1)), generations, "release", 8)
+        b.branch(done)
+
+        b.position_at_end(look)
+        spins = b.phi(I64)
+        spins.add_incoming(i64(0), entry)
+        now = b.load_atomic(generations, "acquire", 8)
+        b.cbranch(b.icmp_unsigned("!=", now, generation), done, wait)
+
+        b.position_at_end(wait)
+        _pause(b)
+        more = b.add(spins, i64(1))
+        spins.add_incoming(more, wait)
+        b.cbranch(b.icmp_unsigned("<", more, i64(_SPINS_BEFORE_YIELD)), look, give_way)
+
+        b.position_at_end(give_way)
+        vec.call(b, "sched_yield", I32, [])
+        spins.add_incoming(more, give_way)
+        b.branch(look)
+
+        b.position_at_end(done)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), codegen
+
+
+def _pause(b: Any) -> None:
+    """Tells the core that this is a spin loop, where there is an instruction for that."""
+    if is_x86():
+        vec.call(b, "llvm.x86.sse2.pause", ir.VoidType(), [])
+
+
+@intrinsic
+def read_byte(typingctx, descriptor, buffer):  # type: ignore[no-untyped-def]
+    """POSIX ``read`` of one byte into ``buffer``; the number of bytes read, or -1."""
+
+    def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
+        target = vec.pointer(b, args[1], I8)
+        return vec.call(b, "read", I64, [b.trunc(args[0], I32), target, i64(1)])
+
+    return types.int64(types.int64, types.int64), codegen
+
+
+@intrinsic
+def write_byte(typingctx, descriptor, buffer):  # type: ignore[no-untyped-def]
+    """POSIX ``write`` of one byte from ``buffer``."""
+
+    def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
+        source = vec.pointer(b, args[1], I8)
+        return vec.call(b, "write", I64, [b.trunc(args[0], I32), source, i64(1)])
+
+    return types.int64(types.int64, types.int64), codegen

@@ -1,0 +1,211 @@
+"""Weights of linear layers, laid out for ``linear``.
+
+A block holds 16 rows: first the quantised values of each group of 32 columns, then each group's 16
+scales, then, where the format has them, its 16 minimums. In a group, word t of row r (four columns)
+lies at word ``16 * t + r``. 4-bit words hold columns 4t to 4t+3 in their low and 16+4t to 16+4t+3
+in their high nibbles, as GGML's blocks do, so packing moves whole words and changes no value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+UInt8Array = npt.NDArray[np.uint8]
+Float32Array = npt.NDArray[np.float32]
+
+GROUP: Final = 32
+BLOCK_ROWS: Final = 16
+_ALIGNMENT: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class WeightFormat:
+    """A stored value q of a group stands for ``scale * (q - zero_point) + minimum``."""
+
+    name: str
+    bits: int
+    has_minimum: bool = False
+    zero_point: int = 0
+
+    @property
+    def group_bytes(self) -> int:
+        """Bytes of 16 rows' quantised values."""
+        return BLOCK_ROWS * GROUP * self.bits // 8
+
+    def block_bytes(self, num_groups: int) -> int:
+        side = 0 if self.bits == 32 else 2 * BLOCK_ROWS * (2 if self.has_minimum else 1)
+        size = num_groups * (self.group_bytes + side)
+        return -(-size // _ALIGNMENT) * _ALIGNMENT
+
+
+FORMATS: Final = {
+    form.name: form
+    for form in (
+        WeightFormat("u4_min", 4, has_minimum=True),
+        WeightFormat("u4", 4, zero_point=8),
+        WeightFormat("u8_min", 8, has_minimum=True),
+        WeightFormat("u8", 8, zero_point=128),
+        WeightFormat("f32", 32),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PackedWeight:
+    """A linear layer's weight [num_rows, num_columns] in blocks of 16 rows; the last is padded
+    with zeros."""
+
+    form: WeightFormat
+    num_rows: int
+    num_columns: int
+    data: UInt8Array  # [num_blocks, block_bytes]
+
+    @property
+    def num_blocks(self) -> int:
+        return len(self.data)
+
+    @property
+    def num_groups(self) -> int:
+        return self.num_columns // GROUP
+
+
+def aligned_empty(shape: tuple[int, ...], dtype: npt.DTypeLike = np.uint8) -> npt.NDArray[Any]:
+    """An uninitialised array that begins on a cache line."""
+    kind = np.dtype(dtype)
+    size = int(np.prod(shape)) * kind.itemsize
+    raw = np.empty(size + _ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % _ALIGNMENT
+    return raw[start : start + size].view(kind).reshape(shape)
+
+
+def pack(
+    kind: str, data: UInt8Array, shape: tuple[int, int], *, exact: bool = False
+) -> PackedWeight:
+    """Lays a GGUF tensor's bytes [rows, bytes a row] out for the kernels.
+
+    Q4_0, Q4_1, Q5_0, Q5_1 and Q8_0 keep their values and scales as stored; 5-bit values take 8
+    bits. F32, F16 and BF16 become 8-bit values with a scale a group, as Q8_0, or float32 if
+    ``exact``. ``KeyError`` for any other type: give its float32 values to ``pack_float``.
+    """
+    num_rows, num_columns = shape
+    if kind in _FLOATS:
+        return pack_float(_FLOATS[kind](data).reshape(shape), exact=exact)
+    form_name, unpack = _UNPACK[kind]
+    words, scales, minimums = unpack(data.reshape(num_rows, num_columns // GROUP, -1))
+    return _lay_out(FORMATS[form_name], num_columns, words, scales, minimums)
+
+
+def packs(kind: str) -> bool:
+    """Whether ``pack`` takes this tensor type."""
+    return kind in _UNPACK or kind in _FLOATS
+
+
+def pack_float(values: Float32Array, *, exact: bool) -> PackedWeight:
+    """Packs float32 [rows, columns] as 8-bit values with a scale a group, or as float32."""
+    num_rows, num_columns = values.shape
+    if num_columns % GROUP:
+        raise ValueError(f"a linear layer's {num_columns} inputs are no multiple of {GROUP}")
+    grouped = np.ascontiguousarray(values, np.float32).reshape(num_rows, -1, GROUP)
+    if exact:
+        return _lay_out(FORMATS["f32"], num_columns, grouped.view(np.uint32), None, None)
+    scales = (np.abs(grouped).max(axis=-1) / np.float32(127)).astype(np.float16)
+    divisors = scales.astype(np.float32)[..., None]
+    quotients = np.divide(grouped, divisors, out=np.zeros_like(grouped), where=divisors > 0)
+    quants = (np.rint(quotients).clip(-127, 127) + 128).astype(np.uint8)
+    return _lay_out(FORMATS["u8"], num_columns, quants.view(np.uint32), scales, None)
+
+
+def _lay_out(
+    form: WeightFormat,
+    num_columns: int,
+    words: npt.NDArray[np.uint32],
+    scales: npt.NDArray[np.float16] | None,
+    minimums: npt.NDArray[np.float16] | None,
+) -> PackedWeight:
+    """``words`` [rows, groups, words a row and group]; ``scales``, ``minimums`` [rows, groups]."""
+    num_rows, num_groups, _ = words.shape
+    num_blocks = -(-num_rows // BLOCK_ROWS)
+    data: UInt8Array = aligned_empty((num_blocks, form.block_bytes(num_groups)))
+    data[:] = 0
+    full = num_rows // BLOCK_ROWS
+    size = num_groups * form.group_bytes
+
+    def scatter(values: npt.NDArray[np.generic], first_byte: int) -> None:
+        """Moves [rows, groups, ...] to [block, groups, ..., 16 rows]."""
+        tail = values.shape[1:]
+        num_bytes = BLOCK_ROWS * int(np.prod(tail)) * values.itemsize
+        target = data[:, first_byte : first_byte + num_bytes].view(values.dtype)
+        for first, last, blocks in ((0, full * BLOCK_ROWS, slice(0, full)),
+                                    (full * BLOCK_ROWS, num_rows, slice(full, None))):  # fmt: skip
+            if last > first:
+                rows = min(last - first, BLOCK_ROWS)
+                moved = np.moveaxis(values[first:last].reshape(-1, rows, *tail), 1, -1)
+                shaped = target[blocks].reshape(-1, *tail, BLOCK_ROWS)
+                shaped[..., :rows] = moved
+
+    scatter(words, 0)
+    if scales is not None:
+        scatter(scales, size)
+    if minimums is not None:
+        scatter(minimums, size + num_groups * 2 * BLOCK_ROWS)
+    return PackedWeight(form, num_rows, num_columns, data)
+
+
+_Unpacked = tuple[npt.NDArray[np.uint32], npt.NDArray[np.float16], npt.NDArray[np.float16] | None]
+
+
+def _half(blocks: UInt8Array, first: int) -> npt.NDArray[np.float16]:
+    return np.ascontiguousarray(blocks[..., first : first + 2]).view(np.float16)[..., 0]
+
+
+def _words(quants: UInt8Array) -> npt.NDArray[np.uint32]:
+    return np.ascontiguousarray(quants).view(np.uint32)
+
+
+def _q4_0(blocks: UInt8Array) -> _Unpacked:
+    return _words(blocks[..., 2:]), _half(blocks, 0), None
+
+
+def _q4_1(blocks: UInt8Array) -> _Unpacked:
+    return _words(blocks[..., 4:]), _half(blocks, 0), _half(blocks, 2)
+
+
+def _q8_0(blocks: UInt8Array) -> _Unpacked:
+    return _words(blocks[..., 2:] ^ np.uint8(0x80)), _half(blocks, 0), None
+
+
+def _five_bits(high: UInt8Array, low: UInt8Array) -> UInt8Array:
+    """GGML's 5-bit values: 32 fifth bits, and nibbles of values i (low) and i + 16 (high)."""
+    fifth = np.unpackbits(high, axis=-1, bitorder="little")
+    nibbles = np.concatenate([low & 15, low >> 4], axis=-1)
+    values: UInt8Array = nibbles | (fifth << 4)
+    return values
+
+
+def _q5_0(blocks: UInt8Array) -> _Unpacked:
+    values = _five_bits(blocks[..., 2:6], blocks[..., 6:])
+    return _words(values + np.uint8(128 - 16)), _half(blocks, 0), None
+
+
+def _q5_1(blocks: UInt8Array) -> _Unpacked:
+    values = _five_bits(blocks[..., 4:8], blocks[..., 8:])
+    return _words(values), _half(blocks, 0), _half(blocks, 2)
+
+
+_UNPACK: Final = {
+    "Q4_0": ("u4", _q4_0),
+    "Q4_1": ("u4_min", _q4_1),
+    "Q5_0": ("u8", _q5_0),
+    "Q5_1": ("u8_min", _q5_1),
+    "Q8_0": ("u8", _q8_0),
+}
+
+_FLOATS: Final = {
+    "F32": lambda data: data.view(np.float32),
+    "F16": lambda data: data.view(np.float16).astype(np.float32),
+    "BF16": lambda data: (data.view(np.uint16).astype(np.uint32) << 16).view(np.float32),
+}

@@ -1,0 +1,355 @@
+"""The Llama family's forward pass as stages for the CPU kernels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ramet.kernels.cpu import attention, linear, rows
+from ramet.kernels.cpu import step as words
+from ramet.kernels.cpu.features import DotPath
+from ramet.kernels.cpu.program import Program, Stage, float_operand
+from ramet.kernels.cpu.weights import GROUP, PackedWeight, aligned_empty
+from ramet.runtime.model.config import ModelConfig
+from ramet.runtime.model.cpu_weights import CpuLayer, CpuWeights, LinearWeight
+
+AnyArray = npt.NDArray[np.generic]
+_TASKS_A_THREAD = 8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KvPages:
+    """Key and value storage: uint16 (bfloat16 bits), for each layer and page.
+
+    ``keys`` [layers, pages, kv heads, head_dim, page_size], ``values`` [layers, pages, kv heads,
+    page_size, head_dim]: a page's keys are transposed, so that 16 tokens' scores are one vector.
+    """
+
+    keys: npt.NDArray[np.uint16]
+    values: npt.NDArray[np.uint16]
+
+    @classmethod
+    def zeros(cls, config: ModelConfig, num_pages: int, page_size: int) -> KvPages:
+        """Pages of zeros; memory is taken from the system when a page is first written."""
+        head = (config.num_layers, num_pages, config.num_kv_heads)
+        return cls(
+            np.zeros((*head, config.head_dim, page_size), np.uint16),
+            np.zeros((*head, page_size, config.head_dim), np.uint16),
+        )
+
+    @property
+    def page_size(self) -> int:
+        return self.keys.shape[-1]
+
+    @property
+    def num_pages(self) -> int:
+        return self.keys.shape[1]
+
+    def copy_page(self, source: int, target: int) -> None:
+        self.keys[:, target] = self.keys[:, source]
+        self.values[:, target] = self.values[:, source]
+
+
+class Activations:
+    """Rows that a linear layer reads: float32 rows elsewhere, or their int8 form, held here."""
+
+    def __init__(self, width: int, num_rows: int) -> None:
+        self.width = width
+        shape = (num_rows, width // GROUP)
+        self.quants = aligned_empty((num_rows, width), np.int8)
+        self.scales = aligned_empty(shape, np.float32)
+        self.scaled_sums = aligned_empty(shape, np.float32)
+        self.sums = aligned_empty(shape, np.int32)
+
+    def as_output(self) -> dict[int, int]:
+        """Operands of a row operation that fills them."""
+        return {
+            rows.QUANTS: _address(self.quants),
+            rows.QUANT_STRIDE: self.width,
+            rows.SCALES: _address(self.scales),
+            rows.SCALED_SUMS: _address(self.scaled_sums),
+            rows.SUMS: _address(self.sums),
+            rows.SCALE_STRIDE: self.width // GROUP * 4,
+        }
+
+    def as_input(self) -> dict[int, int]:
+        """Operands of a linear layer that reads them."""
+        return {
+            linear.X: _address(self.quants),
+            linear.X_STRIDE: self.width,
+            linear.SCALES: _address(self.scales),
+            linear.SCALED_SUMS: _address(self.scaled_sums),
+            linear.SUMS: _address(self.sums),
+            linear.SCALE_STRIDE: self.width // GROUP * 4,
+        }
+
+
+class Buffers:
+    """Scratch for steps of up to ``max_tokens`` tokens and ``max_logits`` logit rows."""
+
+    def __init__(
+        self, config: ModelConfig, head_rows: int, max_tokens: int, max_logits: int
+    ) -> None:
+        self.max_tokens = max_tokens
+        self.max_logits = max_logits
+        attention_size = config.num_heads * config.head_dim
+        qkv_size = attention_size + 2 * config.num_kv_heads * config.head_dim
+
+        def floats(num_rows: int, width: int) -> AnyArray:
+            return aligned_empty((num_rows, width), np.float32)
+
+        self.hidden = floats(max_tokens, config.hidden_size)
+        self.normed = floats(max_tokens, config.hidden_size)
+        self.qkv = floats(max_tokens, -(-qkv_size // 16) * 16)
+        self.attended = floats(max_tokens, attention_size)
+        self.gate_up = floats(max_tokens, 2 * config.ffn_size)
+        self.logit_normed = floats(max_logits, config.hidden_size)
+        self.logits = floats(max_logits, head_rows)
+        self.normed_q = Activations(config.hidden_size, max_tokens)
+        self.attended_q = Activations(attention_size, max_tokens)
+        self.gated_q = Activations(config.ffn_size, max_tokens)
+        self.logit_q = Activations(config.hidden_size, max_logits)
+
+
+def llama_program(
+    config: ModelConfig,
+    weights: CpuWeights,
+    pages: KvPages,
+    buffers: Buffers,
+    rotary: tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]],
+    *,
+    dot_path: DotPath | None,
+    num_threads: int,
+) -> Program:
+    """Emits the forward pass. ``dot_path`` None: activations stay float32."""
+    emitter = _Emitter(config, pages, buffers, rotary, dot_path, num_threads)
+    emitter.embed(weights.embedding)
+    for index, layer in enumerate(weights.layers):
+        emitter.layer(index, layer)
+    emitter.head(weights)
+    return Program(emitter.stages)
+
+
+class _Emitter:
+    def __init__(
+        self,
+        config: ModelConfig,
+        pages: KvPages,
+        buffers: Buffers,
+        rotary: tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]],
+        dot_path: DotPath | None,
+        num_threads: int,
+    ) -> None:
+        self.stages: list[Stage] = []
+        self._config = config
+        self._pages = pages
+        self._buffers = buffers
+        self._rotary = rotary
+        self._dot_path = dot_path
+        self._num_threads = num_threads
+
+    def embed(self, table: PackedWeight) -> None:
+        form = table.form
+        self._emit(
+            rows.embed_rows,
+            {
+                rows.WIDTH: table.num_columns,
+                rows.OUT: _address(self._buffers.hidden),
+                rows.OUT_STRIDE: _stride(self._buffers.hidden),
+                rows.TABLE: _address(table.data),
+                rows.TABLE_BLOCK_BYTES: table.data.shape[1],
+                rows.TABLE_BITS: form.bits,
+                rows.TABLE_ZERO_POINT: form.zero_point,
+                rows.TABLE_HAS_MINIMUM: form.has_minimum,
+                rows.EMBED_SCALE: float_operand(1.0),
+            },
+        )
+
+    def layer(self, index: int, layer: CpuLayer) -> None:
+        config, buffers = self._config, self._buffers
+        head_bytes = 4 * config.head_dim
+        key_at = config.num_heads * head_bytes
+        value_at = key_at + config.num_kv_heads * head_bytes
+
+        self._norm(buffers.hidden, layer.attention_norm, buffers.normed, buffers.normed_q)
+        for part, at in ((layer.query, 0), (layer.key, key_at), (layer.value, value_at)):
+            last = part is layer.value
+            self._linear(part, buffers.normed, buffers.normed_q, buffers.qkv, at, wait=last)
+        self._rotate(index, layer)
+        self._attend(index)
+        self._linear(
+            layer.attention_output, buffers.attended, buffers.attended_q, buffers.hidden, add=True
+        )
+
+        self._norm(buffers.hidden, layer.ffn_norm, buffers.normed, buffers.normed_q)
+        up_at = 4 * config.ffn_size
+        for part, at in ((layer.gate, 0), (layer.up, up_at)):
+            last = part is layer.up
+            self._linear(part, buffers.normed, buffers.normed_q, buffers.gate_up, at, wait=last)
+        self._rows(
+            rows.gate_rows,
+            buffers.gate_up,
+            config.ffn_size,
+            buffers.gated_q,
+            {
+                rows.OUT: _address(buffers.gate_up),
+                rows.OUT_STRIDE: _stride(buffers.gate_up),
+                rows.GATE_KIND: rows.SILU,
+            },
+        )
+        self._linear(layer.down, buffers.gate_up, buffers.gated_q, buffers.hidden, add=True)
+
+    def head(self, weights: CpuWeights) -> None:
+        buffers = self._buffers
+        self._norm(
+            buffers.hidden,
+            weights.output_norm,
+            buffers.logit_normed,
+            buffers.logit_q,
+            {rows.ROWS: words.NUM_LOGITS, rows.INDEX: words.LOGIT_TOKENS},
+        )
+        self._linear(
+            weights.head,
+            buffers.logit_normed,
+            buffers.logit_q,
+            buffers.logits,
+            count=words.NUM_LOGITS,
+        )
+
+    def _emit(self, operation: rows.Op, operands: dict[int, int], *, wait: bool = True) -> None:
+        self.stages.append(Stage(operation, operands, wait))
+
+    def _rows(
+        self,
+        operation: rows.Op,
+        x: AnyArray,
+        width: int,
+        quantised: Activations,
+        operands: dict[int, int],
+    ) -> None:
+        common = {
+            rows.X: _address(x),
+            rows.X_STRIDE: _stride(x),
+            rows.WIDTH: width,
+            rows.ROWS: words.NUM_TOKENS,
+        }
+        if self._dot_path is not None:
+            common |= quantised.as_output()
+        self._emit(operation, common | operands)
+
+    def _norm(
+        self,
+        x: AnyArray,
+        weight: AnyArray,
+        out: AnyArray,
+        quantised: Activations,
+        operands: dict[int, int] | None = None,
+    ) -> None:
+        self._rows(
+            rows.norm_rows,
+            x,
+            self._config.hidden_size,
+            quantised,
+            {
+                rows.OUT: _address(out),
+                rows.OUT_STRIDE: _stride(out),
+                rows.WEIGHT: _address(weight),
+                rows.EPSILON: float_operand(self._config.norm_eps),
+            }
+            | (operands or {}),
+        )
+
+    def _linear(
+        self,
+        layer: LinearWeight,
+        x: AnyArray,
+        quantised: Activations,
+        y: AnyArray,
+        y_offset: int = 0,
+        *,
+        add: bool = False,
+        wait: bool = True,
+        count: int = words.NUM_TOKENS,
+    ) -> None:
+        weight = layer.weight
+        path = None if weight.form.bits == 32 else self._dot_path
+        source = {linear.X: _address(x), linear.X_STRIDE: _stride(x)}
+        if path is not None:
+            source = quantised.as_input()
+        tasks = _TASKS_A_THREAD * self._num_threads
+        self._emit(
+            linear.linear_op(weight.form.name, path),
+            {
+                linear.WEIGHT: _address(weight.data),
+                linear.NUM_BLOCKS: weight.num_blocks,
+                linear.NUM_GROUPS: weight.num_groups,
+                linear.BLOCK_BYTES: weight.data.shape[1],
+                linear.Y: _address(y) + y_offset,
+                linear.Y_STRIDE: _stride(y),
+                linear.ROWS: count,
+                linear.ACCUMULATE: add,
+                linear.BIAS: 0 if layer.bias is None else _address(layer.bias),
+                linear.TASK_BLOCKS: max(1, weight.num_blocks // tasks),
+            }
+            | source,
+            wait=wait,
+        )
+
+    def _rotate(self, index: int, layer: CpuLayer) -> None:
+        config, qkv = self._config, self._buffers.qkv
+        cosines, sines = self._rotary
+        norms = (layer.query_norm, layer.key_norm)
+        query_norm, key_norm = (0 if norm is None else _address(norm) for norm in norms)
+        self._emit(
+            rows.rotate_rows,
+            {
+                rows.X: _address(qkv),
+                rows.X_STRIDE: _stride(qkv),
+                rows.NUM_HEADS: config.num_heads,
+                rows.NUM_KV_HEADS: config.num_kv_heads,
+                rows.HEAD_DIM: config.head_dim,
+                rows.ROPE_DIM: config.rope_dim,
+                rows.COSINES: _address(cosines),
+                rows.SINES: _address(sines),
+                rows.QUERY_SCALE: float_operand(config.head_dim**-0.5),
+                rows.QUERY_NORM: query_norm,
+                rows.KEY_NORM: key_norm,
+                rows.HEAD_EPSILON: float_operand(config.norm_eps),
+                rows.KEYS: _address(self._pages.keys[index]),
+                rows.VALUES: _address(self._pages.values[index]),
+                rows.PAGE_SIZE: self._pages.page_size,
+                rows.PAGE_BYTES: self._pages.keys.strides[1],
+            },
+        )
+
+    def _attend(self, index: int) -> None:
+        config, buffers = self._config, self._buffers
+        self._emit(
+            attention.attend_tiles,
+            {
+                attention.Q: _address(buffers.qkv),
+                attention.Q_STRIDE: _stride(buffers.qkv),
+                attention.OUT: _address(buffers.attended),
+                attention.OUT_STRIDE: _stride(buffers.attended),
+                attention.KEYS: _address(self._pages.keys[index]),
+                attention.VALUES: _address(self._pages.values[index]),
+                attention.PAGE_SIZE: self._pages.page_size,
+                attention.PAGE_BYTES: self._pages.keys.strides[1],
+                attention.NUM_KV_HEADS: config.num_kv_heads,
+                attention.GROUP_SIZE: config.num_heads // config.num_kv_heads,
+                attention.HEAD_DIM: config.head_dim,
+            },
+        )
+        if self._dot_path is not None:
+            width = config.num_heads * config.head_dim
+            self._rows(rows.quantise_rows, buffers.attended, width, buffers.attended_q, {})
+
+
+def _address(array: AnyArray) -> int:
+    return int(array.ctypes.data)
+
+
+def _stride(array: AnyArray) -> int:
+    return int(array.strides[0])

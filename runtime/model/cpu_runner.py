@@ -1,0 +1,229 @@
+"""The compiled CPU runner: what the engine uses where there is no GPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from ramet.kernels.cpu import attention
+from ramet.kernels.cpu import step as words
+from ramet.kernels.cpu.features import best_dot_path, usable_cores
+from ramet.kernels.cpu.program import Program, Team
+from ramet.runtime.batch import Batch, Float32Array, Int32Array
+from ramet.runtime.model.config import ModelConfig
+from ramet.runtime.model.cpu_program import Buffers, KvPages, llama_program
+from ramet.runtime.model.cpu_weights import CpuWeights, load_cpu_weights
+from ramet.runtime.model.gguf_file import GgufFile
+
+ActivationKind = Literal["int8", "float32"]
+
+DEFAULT_KV_BYTES = 512 * 2**20
+
+
+class CpuRunner:
+    """Runs a decoder of the Llama family with compiled kernels (see ``ModelRunner``).
+
+    A token's logits depend on its tokens alone, bit for bit: not on the batch, on how a prompt was
+    cut, on the number of threads or on whether pages were shared.
+
+    Args:
+        model: a GGUF file, opened or by path.
+        num_pages: pages of keys and values; None: as many as fit ``kv_bytes``. Memory is taken
+            from the system when a page is first used.
+        page_size: tokens of a page, a multiple of 16.
+        num_threads: threads of a step, the caller included; None: one a usable core. They sleep
+            between steps.
+        activations: what meets the weights: ``int8`` with a scale a group of 32 values, or
+            ``float32``, slower, for reference.
+        group_pages: read pages that rows share once for all of them. Changes no result.
+    """
+
+    def __init__(
+        self,
+        model: GgufFile | str | Path,
+        *,
+        num_pages: int | None = None,
+        page_size: int = 16,
+        kv_bytes: int = DEFAULT_KV_BYTES,
+        num_threads: int | None = None,
+        activations: ActivationKind = "int8",
+        group_pages: bool = True,
+    ) -> None:
+        file = model if isinstance(model, GgufFile) else GgufFile(model)
+        if page_size <= 0 or page_size % 16:
+            raise ValueError(f"page_size must be a multiple of 16, not {page_size}")
+        self.config = ModelConfig.from_gguf(file)
+        if num_pages is None:
+            num_pages = max(1, kv_bytes // self._page_bytes(page_size))
+        self._weights: CpuWeights = load_cpu_weights(
+            file, self.config, exact=activations == "float32"
+        )
+        self._pages = KvPages.zeros(self.config, num_pages, page_size)
+        self._dot_path = best_dot_path() if activations == "int8" else None
+        self._num_threads = num_threads or usable_cores()
+        self._group_pages = group_pages
+        self._rotary = self._rotary_tables()
+        group_size = self.config.num_heads // self.config.num_kv_heads
+        self._scratch_bytes = attention.scratch_bytes(group_size, self.config.head_dim)
+        self._scratch = np.zeros((self._num_threads, self._scratch_bytes), np.uint8)
+        self._tile_tokens = attention.max_tile_tokens(group_size)
+        self._buffers: Buffers | None = None
+        self._program: Program | None = None
+        self._team = Team(self._num_threads)
+
+    @property
+    def vocab_size(self) -> int:
+        return self.config.vocab_size
+
+    @property
+    def max_context_len(self) -> int:
+        return min(self.config.max_context_len, self.num_pages * self.page_size)
+
+    @property
+    def page_size(self) -> int:
+        return self._pages.page_size
+
+    @property
+    def num_pages(self) -> int:
+        return self._pages.num_pages
+
+    def run(self, batch: Batch) -> Float32Array:
+        """See ``ModelRunner.run``. The result is valid until the next call."""
+        self._check(batch)
+        for source, target, _ in batch.page_copies:
+            self._pages.copy_page(source, target)
+        num_logits = len(batch.logit_tokens)
+        buffers, program = self._prepare(batch.num_tokens, num_logits)
+        self._team.run(program, self._step(batch))
+        logits: Float32Array = buffers.logits[:num_logits, : self.vocab_size]  # type: ignore[assignment]
+        return logits
+
+    def close(self) -> None:
+        """Ends the threads and frees the pages and scratch; a second call does nothing."""
+        self._team.close()
+        self._program = self._buffers = None
+        self._pages = KvPages.zeros(self.config, 0, self.page_size)
+
+    def _page_bytes(self, page_size: int) -> int:
+        config = self.config
+        return 4 * config.num_layers * config.num_kv_heads * config.head_dim * page_size
+
+    def _rotary_tables(self) -> tuple[Float32Array, Float32Array]:
+        """Cosines and sines, float32[positions, rope_dim / 2]."""
+        angles = np.arange(self.max_context_len)[:, None] * self._weights.frequencies
+        return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+
+    def _prepare(self, num_tokens: int, num_logits: int) -> tuple[Buffers, Program]:
+        """Scratch and program for a step, made anew when a step outgrows them."""
+        buffers, program = self._buffers, self._program
+        if buffers is None or program is None:
+            max_tokens, max_logits = 16, 1
+        else:
+            max_tokens, max_logits = buffers.max_tokens, buffers.max_logits
+            if num_tokens <= max_tokens and num_logits <= max_logits:
+                return buffers, program
+        while max_tokens < num_tokens:
+            max_tokens *= 2
+        while max_logits < num_logits:
+            max_logits *= 2
+        head_rows = 16 * self._weights.head.weight.num_blocks
+        buffers = Buffers(self.config, head_rows, max_tokens, max_logits)
+        program = llama_program(
+            self.config,
+            self._weights,
+            self._pages,
+            buffers,
+            self._rotary,
+            dot_path=self._dot_path,
+            num_threads=self._num_threads,
+        )
+        self._buffers, self._program = buffers, program
+        return buffers, program
+
+    def _step(self, batch: Batch) -> npt.NDArray[np.int64]:
+        """The step's record; the arrays that it points to live in ``self._step_arrays``."""
+        num_tokens = batch.num_tokens
+        token_ids, positions, row_starts, context_lens, page_tables, logit_tokens = (
+            np.ascontiguousarray(array, np.int32)
+            for array in (
+                batch.token_ids,
+                batch.positions,
+                batch.row_starts,
+                batch.context_lens,
+                batch.page_tables,
+                batch.logit_tokens,
+            )
+        )
+        token_rows, slots = np.empty((2, num_tokens), np.int32)
+        tiles = np.empty((num_tokens, 2), np.int32)
+        num_tiles = attention.plan_tokens(
+            row_starts,
+            context_lens,
+            page_tables,
+            self.page_size,
+            self._tile_tokens,
+            self._group_pages,
+            token_rows,
+            slots,
+            positions,
+            tiles,
+        )
+        self._step_arrays: tuple[Int32Array, ...] = (
+            token_ids,
+            positions,
+            page_tables,
+            logit_tokens,
+            token_rows,
+            slots,
+            tiles,
+        )
+        step = np.zeros(words.SIZE, np.int64)
+        step[words.NUM_TOKENS] = num_tokens
+        step[words.NUM_LOGITS] = len(logit_tokens)
+        step[words.PAGE_TABLE_STRIDE] = page_tables.shape[1]
+        step[words.NUM_TILES] = num_tiles
+        step[words.SCRATCH_BYTES] = self._scratch_bytes
+        for word, array in (
+            (words.TOKEN_IDS, token_ids),
+            (words.POSITIONS, positions),
+            (words.SLOTS, slots),
+            (words.LOGIT_TOKENS, logit_tokens),
+            (words.PAGE_TABLES, page_tables),
+            (words.TOKEN_ROWS, token_rows),
+            (words.TILES, tiles),
+            (words.SCRATCH, self._scratch),
+        ):
+            step[word] = array.ctypes.data
+        return step
+
+    def _check(self, batch: Batch) -> None:
+        """Refuses what would read or write outside of the arrays: compiled code doesn't look."""
+        if batch.num_tokens == 0:
+            raise ValueError("a batch needs at least one token")
+        starts, lens = batch.row_starts.astype(np.int64), batch.context_lens.astype(np.int64)
+        counts = np.diff(starts)
+        if starts[0] != 0 or starts[-1] != batch.num_tokens or counts.min() < 1:
+            raise ValueError("row_starts must cut the tokens into rows of at least one")
+        expected = np.arange(batch.num_tokens) + np.repeat(lens - starts[1:], counts)
+        if not np.array_equal(batch.positions, expected) or expected.min() < 0:
+            raise ValueError("positions must be the last ones of each row's context")
+        ids = batch.token_ids
+        if ids.min() < 0 or ids.max() >= self.vocab_size:
+            raise ValueError(f"token ids must be in [0, {self.vocab_size})")
+        wanted = batch.logit_tokens
+        if len(wanted) and (wanted.min() < 0 or wanted.max() >= batch.num_tokens):
+            raise ValueError("logit_tokens must be indices of tokens")
+        if lens.max() > self.max_context_len:
+            raise ValueError(f"a context may have at most {self.max_context_len} tokens")
+        pages = -(-lens // self.page_size)
+        tables = batch.page_tables
+        if tables.shape[1] < pages.max():
+            raise ValueError("page_tables are narrower than the longest context")
+        used = np.arange(tables.shape[1]) < pages[:, None]
+        bad = used & ((tables < 0) | (tables >= self.num_pages))
+        copies = batch.page_copies[:, :2]
+        if bad.any() or (len(copies) and not 0 <= copies.min() <= copies.max() < self.num_pages):
+            raise ValueError(f"page ids must be in [0, {self.num_pages})")
