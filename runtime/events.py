@@ -61,7 +61,7 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class PromptLogprobs:
-    """Log-probabilities of the prompt's tokens from index ``start``; the prompt's first has none."""
+    """Log-probabilities of the prompt's tokens from index ``start``; the first of all has none."""
 
     tokens: tuple[TokenInfo, ...]
     start: int = 0

@@ -60,6 +60,7 @@ class Scheduler:
         vocab_size: columns of the runner's logits.
         max_len: most tokens a sequence may have, prompt and output.
         clock: seconds; a simulated one in tests.
+        on_end: told of each sequence that has ended.
     """
 
     def __init__(
@@ -71,10 +72,12 @@ class Scheduler:
         max_len: int,
         config: SchedulerConfig | None = None,
         clock: Callable[[], float],
+        on_end: Callable[[Sequence], None] = lambda _: None,
     ) -> None:
         self.config = config = config or SchedulerConfig()
         self.cache = cache
         self.clock = clock
+        self._on_end = on_end
         self.stats = SchedulerStats()
         max_pages = -(-max_len // cache.page_size)
         self._slots = Slots(config.max_num_seqs, max_pages)
@@ -106,6 +109,10 @@ class Scheduler:
     @property
     def idle(self) -> bool:
         return not self._waiting and not self._running
+
+    def knows(self, sequence: Sequence) -> bool:
+        """Whether the sequence waits or runs here."""
+        return sequence in self._waiting or sequence in self._running
 
     def add(self, sequence: Sequence) -> None:
         """Queues a sequence; QueueFullError when too many wait already."""
@@ -144,6 +151,7 @@ class Scheduler:
         self._hints.leave(sequence, handle)
         self._output.flush(sequence, final=True)
         self.stats.note_end(sequence, reason, now)
+        self._on_end(sequence)
         if isinstance(reason, End):
             event = Finished(
                 reason.reason, sequence.usage(), sequence.timings(now), reason.matched_stop

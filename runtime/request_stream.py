@@ -1,0 +1,256 @@
+"""What ``Engine.submit`` returns: one request's events, for one reader, sync or async."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ramet.runtime.errors import InvariantError
+from ramet.runtime.events import (
+    Event,
+    Failed,
+    Finished,
+    FinishReason,
+    PromptLogprobs,
+    TextDelta,
+    Timings,
+    TokenInfo,
+    Usage,
+)
+from ramet.runtime.request import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A request's whole output."""
+
+    text: str
+    tokens: tuple[TokenInfo, ...]
+    finish_reason: FinishReason
+    matched_stop: str | int | None
+    usage: Usage
+    timings: Timings
+    prompt_logprobs: PromptLogprobs | None = None
+
+    @property
+    def token_ids(self) -> list[int]:
+        """The generated tokens' ids."""
+        return [token.token_id for token in self.tokens]
+
+
+class Wakeups:
+    """Readers to wake at the end of a step: one call into each event loop, however many wait."""
+
+    def __init__(self) -> None:
+        self._threads: list[threading.Event] = []
+        self._futures: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
+
+    def add(self, waiter: threading.Event | asyncio.Future[None]) -> None:
+        if isinstance(waiter, threading.Event):
+            self._threads.append(waiter)
+        else:
+            self._futures.setdefault(waiter.get_loop(), []).append(waiter)
+
+    def flush(self) -> None:
+        """Wakes them all."""
+        for event in self._threads:
+            event.set()
+        self._threads.clear()
+        futures, self._futures = self._futures, {}
+        for loop, waiters in futures.items():
+            try:
+                loop.call_soon_threadsafe(_set_all, waiters)
+            except RuntimeError:  # that loop has been closed, and its readers with it
+                continue
+
+
+def _set_all(waiters: list[asyncio.Future[None]]) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_result(None)
+
+
+class RequestStream:
+    """A request's events in order; the last is ``Finished`` or ``Failed``.
+
+    Iterate it (``for`` or ``async for``), take what is ready (``take``), or wait for all of it:
+    ``result()``, or ``await stream``, which raise what ``Failed`` carries. Leaving ``with`` or
+    ``async with`` early aborts the request. An error in the reader touches nobody else.
+    """
+
+    def __init__(self, request: Request, *, abort: Callable[[str], None], wakeups: Wakeups) -> None:
+        self.request = request
+        self._abort = abort
+        self._wakeups = wakeups
+        self._lock = threading.Lock()
+        self._events: deque[Event] = deque()
+        self._waiter: threading.Event | asyncio.Future[None] | None = None
+        self._last: Finished | Failed | None = None
+        self._drained = False
+
+    @property
+    def request_id(self) -> str:
+        return self.request.request_id
+
+    @property
+    def ended(self) -> bool:
+        """Whether the request has ended; its events may still wait to be read."""
+        return self._last is not None
+
+    def push(self, event: Event) -> None:
+        """For the engine: adds an event; the reader wakes when the engine flushes its wake-ups."""
+        with self._lock:
+            if self._last is not None:
+                raise InvariantError(f"{self.request_id}: an event after the terminal one")
+            if isinstance(event, Finished | Failed):
+                self._last = event
+            self._events.append(event)
+            waiter, self._waiter = self._waiter, None
+        if waiter is not None:
+            self._wakeups.add(waiter)
+
+    def abort(self) -> None:
+        """Ends the request within a step; its stream then ends in ``Failed``."""
+        self._abort(self.request_id)
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def take(self) -> list[Event]:
+        """All events that are ready now, without waiting."""
+        with self._lock:
+            events = list(self._events)
+            self._events.clear()
+        self._note(events)
+        return events
+
+    def _pop(self, waiter: threading.Event | asyncio.Future[None]) -> Event | None:
+        """The next event; or None, after registering ``waiter`` for it."""
+        with self._lock:
+            if self._events:
+                event = self._events.popleft()
+            else:
+                self._waiter = waiter
+                return None
+        self._note([event])
+        return event
+
+    def _note(self, events: list[Event]) -> None:
+        if events and isinstance(events[-1], Finished | Failed):
+            self._drained = True
+
+    def __iter__(self) -> Iterator[Event]:
+        return self
+
+    def __next__(self) -> Event:
+        event = self._next(None)
+        assert event is not None
+        return event
+
+    def _next(self, deadline: float | None) -> Event | None:
+        while not self._drained:
+            ready = threading.Event()
+            event = self._pop(ready)
+            if event is not None:
+                return event
+            remaining = None if deadline is None else deadline - time.monotonic()
+            if not ready.wait(remaining):
+                raise TimeoutError(f"{self.request_id} has not ended in time")
+        raise StopIteration
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self
+
+    async def __anext__(self) -> Event:
+        while not self._drained:
+            ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            event = self._pop(ready)
+            if event is not None:
+                return event
+            await ready
+        raise StopAsyncIteration
+
+    def result(self, timeout: float | None = None) -> Completion:
+        """Waits for the end and returns the whole output; raises the request's error.
+
+        TimeoutError after ``timeout`` seconds; the request goes on.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        collector = Collector()
+        while True:
+            try:
+                event = self._next(deadline)
+            except StopIteration:
+                break
+            if event is not None:
+                collector.add(event)
+        return collector.completion()
+
+    async def aresult(self) -> Completion:
+        """``result`` for asyncio; a cancelled wait aborts the request."""
+        collector = Collector()
+        try:
+            async for event in self:
+                collector.add(event)
+        except asyncio.CancelledError:
+            self.abort()
+            raise
+        return collector.completion()
+
+    def __await__(self) -> Generator[Any, None, Completion]:
+        return self.aresult().__await__()
+
+    def __enter__(self) -> RequestStream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self.ended:
+            self.abort()
+
+    async def __aenter__(self) -> RequestStream:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if not self.ended:
+            self.abort()
+
+
+class Collector:
+    """Adds a request's events up."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+        self._tokens: list[TokenInfo] = []
+        self._prompt_logprobs: PromptLogprobs | None = None
+        self._last: Finished | Failed | None = None
+
+    def add(self, event: Event) -> None:
+        match event:
+            case TextDelta():
+                self._texts.append(event.text)
+                self._tokens.extend(event.tokens)
+            case PromptLogprobs():
+                self._prompt_logprobs = event
+            case _:
+                self._last = event
+
+    def completion(self) -> Completion:
+        """The whole; raises the error if it is a bad end."""
+        last = self._last
+        if last is None:
+            raise InvariantError("the request has not ended, or its events were read elsewhere")
+        if isinstance(last, Failed):
+            raise last.error
+        return Completion(
+            text="".join(self._texts),
+            tokens=tuple(self._tokens),
+            finish_reason=last.reason,
+            matched_stop=last.matched_stop,
+            usage=last.usage,
+            timings=last.timings,
+            prompt_logprobs=self._prompt_logprobs,
+        )
