@@ -7,6 +7,8 @@ to that one thread. A step, as everywhere in this package::
     logits = runner.run(step.batch)
     result = sampler.sample(logits, step.batch.sampling)
     scheduler.commit(step, result)
+
+``Stepper`` has that, and what becomes of faults.
 """
 
 from __future__ import annotations
@@ -19,17 +21,16 @@ from collections import deque
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from concurrent.futures import Future
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
-
+from typing import Any
 
 from ramet.grammars.constraints import Constraint
 from ramet.grammars.vocabulary import Vocabulary
 from ramet.runtime.admission import check_request
-from ramet.runtime.batch import Batch, Float32Array, ModelRunner, SamplingRows, StepResult
+from ramet.runtime.batch import ModelRunner
 from ramet.runtime.cache import PagePool, RadixCache
+from ramet.runtime.engine_config import EngineConfig, EngineStats
 from ramet.runtime.errors import (
     EngineDeadError,
     InvalidParameterError,
@@ -42,58 +43,16 @@ from ramet.runtime.grammar_pool import CompiledGrammar, GrammarPool
 from ramet.runtime.params import SamplingParams
 from ramet.runtime.request import ProgramHint, Request
 from ramet.runtime.request_stream import Completion, RequestStream, Wakeups
-from ramet.runtime.scheduler import Scheduler, SchedulerConfig, SequenceState, Step
+from ramet.runtime.scheduler import Scheduler, SequenceState
 from ramet.runtime.scheduler.restrictions import Restrictions, TokenTexts
 from ramet.runtime.scheduler.sequence import Sequence
+from ramet.runtime.stepper import Stepper, TokenSampler
 from ramet.runtime.streams import OutputStream
 from ramet.runtime.tokenizer import ChatTemplate, Tokenizer
 
+__all__ = ["Engine", "EngineConfig", "EngineStats"]
+
 logger = logging.getLogger("ramet.engine")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineConfig(SchedulerConfig):
-    """A scheduler's limits, and the engine's own.
-
-    Attributes:
-        grammar_threads: threads that compile constraints.
-        max_grammars: compiled grammars that are kept.
-        seed: makes the seeds of requests that name none reproducible.
-    """
-
-    grammar_threads: int = 1
-    max_grammars: int = 256
-    seed: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class EngineStats:
-    """What an engine is doing, and has done since its start."""
-
-    num_running: int
-    num_waiting: int
-    num_compiling: int
-    num_pages: int
-    num_free_pages: int
-    num_cached_pages: int
-    num_held_pages: int
-    num_evicted_pages: int
-    page_size: int
-    num_steps: int
-    num_computed_tokens: int
-    num_cached_tokens: int
-    num_prompt_tokens: int
-    num_output_tokens: int
-    num_forced_tokens: int
-    num_preemptions: int
-    num_good_requests: int
-    ends: dict[str, int]
-
-
-class TokenSampler(Protocol):
-    """Picks a token a row."""
-
-    def sample(self, logits: Float32Array, rows: SamplingRows) -> StepResult: ...
 
 
 class Engine:
@@ -128,7 +87,6 @@ class Engine:
         self.max_context_len = min(runner.max_context_len, runner.num_pages * runner.page_size)
         self.error: RametError | None = None
         self._runner = runner
-        self._sampler = sampler or _default_sampler()
         self._clock = clock
         self._cache = RadixCache(PagePool(runner.num_pages, runner.page_size))
         self._scheduler = Scheduler(
@@ -140,6 +98,7 @@ class Engine:
             clock=clock,
             on_end=self._note_end,
         )
+        self._stepper = Stepper(self._scheduler, runner, sampler or _default_sampler())
         self._grammars = GrammarPool(
             self._compile, num_threads=config.grammar_threads, max_grammars=config.max_grammars
         )
@@ -249,27 +208,7 @@ class Engine:
 
     def stats(self) -> EngineStats:
         """Counts as of now; safe from any thread."""
-        scheduler, cache, stats = self._scheduler, self._cache, self._scheduler.stats
-        return EngineStats(
-            num_running=scheduler.num_running,
-            num_waiting=scheduler.num_waiting,
-            num_compiling=self._num_compiling,
-            num_pages=cache.pool.num_pages,
-            num_free_pages=cache.pool.num_free,
-            num_cached_pages=cache.num_cached,
-            num_held_pages=cache.num_locked,
-            num_evicted_pages=cache.num_evicted,
-            page_size=cache.page_size,
-            num_steps=stats.num_steps,
-            num_computed_tokens=stats.num_computed_tokens,
-            num_cached_tokens=stats.num_cached_tokens,
-            num_prompt_tokens=stats.num_prompt_tokens,
-            num_output_tokens=stats.num_output_tokens,
-            num_forced_tokens=stats.num_forced_tokens,
-            num_preemptions=stats.num_preemptions,
-            num_good_requests=stats.num_good,
-            ends=dict(stats.ends),
-        )
+        return EngineStats.collect(self._scheduler, self._cache, self._num_compiling)
 
     def check(self) -> None:
         """Raises InvariantError if a page, a slot or a state is not as it must be."""
@@ -356,7 +295,7 @@ class Engine:
             self._wake.clear()
             try:
                 self._handle_inbox()
-                worked = self._step()
+                worked = self._stepper.step()
             except Exception as error:
                 self._die(error)
                 break
@@ -409,45 +348,6 @@ class Engine:
         else:
             self._num_compiling -= sequence.request.constraint is not None
             self._refuse(sequence, error)
-
-    def _step(self) -> bool:
-        """One step; False if there was nothing to do."""
-        step = self._scheduler.schedule()
-        if step is None:
-            return False
-        try:
-            result = self._compute(step.batch)
-        except EngineDeadError:
-            raise
-        except Exception as error:
-            self._isolate(step, error)
-        else:
-            self._scheduler.commit(step, result)
-        return True
-
-    def _compute(self, batch: Batch) -> StepResult:
-        logits = self._runner.run(batch)
-        return self._sampler.sample(logits, batch.sampling)
-
-    def _isolate(self, step: Step, error: Exception) -> None:
-        """After a fault, computes each row alone, so that only those that can't be fail."""
-        logger.exception("a step of %d rows failed", len(step.rows), exc_info=error)
-        if len(step.rows) == 1:
-            self._scheduler.fail(step, error)
-            return
-        outcomes: list[tuple[Step, StepResult | Exception]] = []
-        for alone in self._scheduler.split(step):
-            try:
-                outcomes.append((alone, self._compute(alone.batch)))
-            except EngineDeadError:
-                raise
-            except Exception as fault:
-                outcomes.append((alone, fault))
-        for alone, outcome in outcomes:
-            if isinstance(outcome, Exception):
-                self._scheduler.fail(alone, outcome)
-            else:
-                self._scheduler.commit(alone, outcome)
 
     def _note_end(self, sequence: Sequence) -> None:
         self._ended.append(sequence)

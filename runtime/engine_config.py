@@ -1,0 +1,82 @@
+"""How an engine is set up, and what it says about itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ramet.runtime.cache import RadixCache
+from ramet.runtime.scheduler import Scheduler, SchedulerConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineConfig(SchedulerConfig):
+    """A scheduler's limits, and the engine's own.
+
+    Attributes:
+        page_size: tokens a page.
+        num_pages: pages in the pool; None: as many as ``cache_bytes`` hold.
+        cache_bytes: memory for keys and values.
+        max_context_len: most tokens of a request; None: the model's.
+        num_threads: threads that compute; None: one a core.
+        grammar_threads: threads that compile constraints.
+        max_grammars: compiled grammars that are kept.
+        seed: makes the seeds of requests that name none reproducible.
+    """
+
+    page_size: int = 16
+    num_pages: int | None = None
+    cache_bytes: int = 256 << 20
+    max_context_len: int | None = None
+    num_threads: int | None = None
+    grammar_threads: int = 1
+    max_grammars: int = 256
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStats:
+    """What an engine is doing, and has done since its start."""
+
+    num_running: int
+    num_waiting: int
+    num_compiling: int
+    num_pages: int
+    num_free_pages: int
+    num_cached_pages: int
+    num_held_pages: int
+    num_evicted_pages: int
+    page_size: int
+    num_steps: int
+    num_computed_tokens: int
+    num_cached_tokens: int
+    num_prompt_tokens: int
+    num_output_tokens: int
+    num_forced_tokens: int
+    num_preemptions: int
+    num_good_requests: int
+    ends: dict[str, int]
+
+    @classmethod
+    def collect(cls, scheduler: Scheduler, cache: RadixCache, num_compiling: int) -> EngineStats:
+        """The counts as of now."""
+        stats = scheduler.stats
+        return cls(
+            num_running=scheduler.num_running,
+            num_waiting=scheduler.num_waiting,
+            num_compiling=num_compiling,
+            num_pages=cache.pool.num_pages,
+            num_free_pages=cache.pool.num_free,
+            num_cached_pages=cache.num_cached,
+            num_held_pages=cache.num_locked,
+            num_evicted_pages=cache.num_evicted,
+            page_size=cache.page_size,
+            num_steps=stats.num_steps,
+            num_computed_tokens=stats.num_computed_tokens,
+            num_cached_tokens=stats.num_cached_tokens,
+            num_prompt_tokens=stats.num_prompt_tokens,
+            num_output_tokens=stats.num_output_tokens,
+            num_forced_tokens=stats.num_forced_tokens,
+            num_preemptions=stats.num_preemptions,
+            num_good_requests=stats.num_good,
+            ends=dict(stats.ends),
+        )

@@ -1,0 +1,73 @@
+"""One step of the engine, and what a fault in it touches."""
+
+from __future__ import annotations
+
+import logging
+from typing import Protocol
+
+from ramet.runtime.batch import Batch, Float32Array, ModelRunner, SamplingRows, StepResult
+from ramet.runtime.errors import EngineDeadError
+from ramet.runtime.scheduler import Scheduler, Step
+
+logger = logging.getLogger("ramet.engine")
+
+
+class TokenSampler(Protocol):
+    """Picks a token a row."""
+
+    def sample(self, logits: Float32Array, rows: SamplingRows) -> StepResult: ...
+
+
+class Stepper:
+    """Runs the scheduler's steps on a runner and a sampler."""
+
+    def __init__(self, scheduler: Scheduler, runner: ModelRunner, sampler: TokenSampler) -> None:
+        self._scheduler = scheduler
+        self._runner = runner
+        self._sampler = sampler
+
+    def step(self) -> bool:
+        """One step; False if there was nothing to do.
+
+        EngineDeadError, and faults of the scheduler itself, are the caller's; others end no more
+        than the requests that they happen to.
+        """
+        step = self._scheduler.schedule()
+        if step is None:
+            return False
+        try:
+            result = self._compute(step.batch)
+        except EngineDeadError:
+            raise
+        except Exception as error:
+            self._isolate(step, error)
+        else:
+            self._scheduler.commit(step, result)
+        return True
+
+    def _compute(self, batch: Batch) -> StepResult:
+        logits = self._runner.run(batch)
+        return self._sampler.sample(logits, batch.sampling)
+
+    def _isolate(self, step: Step, error: Exception) -> None:
+        """After a fault, computes each row alone, so that only those that can't be fail.
+
+        No row is released before all are computed: one may copy from another's page.
+        """
+        logger.error("a step of %d rows failed", len(step.rows), exc_info=error)
+        if len(step.rows) == 1:
+            self._scheduler.fail(step, error)
+            return
+        outcomes: list[tuple[Step, StepResult | Exception]] = []
+        for alone in self._scheduler.split(step):
+            try:
+                outcomes.append((alone, self._compute(alone.batch)))
+            except EngineDeadError:
+                raise
+            except Exception as fault:
+                outcomes.append((alone, fault))
+        for alone, outcome in outcomes:
+            if isinstance(outcome, Exception):
+                self._scheduler.fail(alone, outcome)
+            else:
+                self._scheduler.commit(alone, outcome)
