@@ -21,6 +21,7 @@ class NfaBuilder:
 
     Attributes:
         edges: moves on a range of bytes.
+        edge_blocks: more of them, as int32[num_edges, 4] arrays.
         empty_moves: moves on nothing, as (source, target).
         num_states: states so far.
         start: the start state, which the caller sets.
@@ -29,6 +30,7 @@ class NfaBuilder:
     def __init__(self, limits: RegularLimits = DEFAULT_LIMITS) -> None:
         self.limits = limits
         self.edges: list[ByteEdge] = []
+        self.edge_blocks: list[NDArray[np.int32]] = []
         self.empty_moves: list[tuple[int, int]] = []
         self.num_states = 0
         self.start = 0
@@ -69,12 +71,12 @@ class NfaBuilder:
         if part.is_empty:
             return end
         self.empty_moves.append((source, offset))
-        runs = _runs(part.class_of)
-        rows = part.table.tolist()
-        for state, row in enumerate(rows):
-            self.edges += [
-                (offset + state, low, high, offset + row[c]) for low, high, c in runs if row[c] >= 0
-            ]
+        starts = np.flatnonzero(np.diff(part.class_of.astype(np.int16), prepend=-1))
+        lasts = np.append(starts[1:], 256) - 1
+        targets = part.table[:, part.class_of[starts]]
+        states, runs = np.nonzero(targets >= 0)
+        moves = (states + offset, starts[runs], lasts[runs], targets[states, runs] + offset)
+        self.edge_blocks.append(np.stack(moves, axis=1).astype(np.int32))
         self.empty_moves += [(offset + s, end) for s in np.flatnonzero(part.accepting).tolist()]
         return end
 
@@ -90,19 +92,23 @@ class NfaBuilder:
             return source
         copies = maximum if maximum is not None else max(minimum, 1)
         # One copy is built by ``piece``; the others are the same with other numbers.
-        first_edge, first_empty, base = len(self.edges), len(self.empty_moves), self.num_states
+        first_edge, first_block = len(self.edges), len(self.edge_blocks)
+        first_empty, base = len(self.empty_moves), self.num_states
         entry = self.new_state()
         exit_ = piece(self, entry)
         size = self.num_states - base
         self._check_size(size * (copies - 1))
-        edges = self.edges[first_edge:]
-        empty = self.empty_moves[first_empty:]
+        if copies > 1:
+            shifts = size * np.arange(1, copies, dtype=np.int32)[:, None, None]
+            edges = _stacked(self.edges[first_edge:], self.edge_blocks[first_block:])
+            empty = np.array(self.empty_moves[first_empty:], np.int32).reshape(-1, 2)
+            shifted = edges[None] + shifts * np.array([1, 0, 0, 1], np.int32)
+            self.edge_blocks.append(shifted.reshape(-1, 4))
+            self.empty_moves += [(s, t) for s, t in (empty[None] + shifts).reshape(-1, 2).tolist()]
+            self.empty_moves += [
+                (exit_ + size * k, entry + size * (k + 1)) for k in range(copies - 1)
+            ]
         self.empty_moves.append((source, entry))
-        for k in range(1, copies):
-            d = size * k
-            self.edges += [(s + d, a, b, t + d) for s, a, b, t in edges]
-            self.empty_moves += [(s + d, t + d) for s, t in empty]
-            self.empty_moves.append((exit_ + d - size, entry + d))
         self.num_states += size * (copies - 1)
         last = size * (copies - 1)
         end = self.new_state()
@@ -129,7 +135,7 @@ class NfaBuilder:
 
     def build_for(self, final: NDArray[np.bool_]) -> Dfa:
         """The same with any set of final states."""
-        edges = np.array(self.edges, np.int32).reshape(-1, 4)
+        edges = _stacked(self.edges, self.edge_blocks)
         empty = np.array(self.empty_moves, np.int32).reshape(-1, 2)
         borders = np.zeros(257, np.bool_)
         borders[edges[:, 1]] = True
@@ -156,8 +162,5 @@ class NfaBuilder:
         return Dfa.from_table(class_of, table, accepting)
 
 
-def _runs(class_of: NDArray[np.uint8]) -> list[tuple[int, int, int]]:
-    """First byte, last byte and class of each run of bytes of one class."""
-    starts = np.flatnonzero(np.diff(class_of.astype(np.int16), prepend=-1))
-    ends = np.append(starts[1:], 256) - 1
-    return [(int(a), int(b), int(class_of[a])) for a, b in zip(starts, ends, strict=True)]
+def _stacked(tuples: list[ByteEdge], blocks: list[NDArray[np.int32]]) -> NDArray[np.int32]:
+    return np.concatenate([np.array(tuples, np.int32).reshape(-1, 4), *blocks])
