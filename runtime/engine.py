@@ -40,6 +40,8 @@ from ramet.runtime.errors import (
 )
 from ramet.runtime.events import Failed, Usage
 from ramet.runtime.grammar_pool import CompiledGrammar, GrammarPool
+from ramet.runtime.model.gguf_file import GgufFile
+from ramet.runtime.model.locate import locate_model
 from ramet.runtime.params import SamplingParams
 from ramet.runtime.request import ProgramHint, Request
 from ramet.runtime.request_stream import Completion, RequestStream, Wakeups
@@ -84,7 +86,8 @@ class Engine:
         if chat_template is None and tokenizer.chat_template is not None:
             chat_template = ChatTemplate(tokenizer.chat_template, tokenizer)
         self.chat_template = chat_template
-        self.max_context_len = min(runner.max_context_len, runner.num_pages * runner.page_size)
+        limits = [runner.max_context_len, runner.num_pages * runner.page_size]
+        self.max_context_len = min([*limits, config.max_context_len or limits[0]])
         self.error: RametError | None = None
         self._runner = runner
         self._clock = clock
@@ -118,10 +121,22 @@ class Engine:
     def from_model(
         cls, model: str | Path = "smollm2", config: EngineConfig | None = None
     ) -> Engine:
-        """An engine for a model's short name or file, on the compiled CPU runner."""
-        from ramet.runtime.model import load
+        """An engine for a model's short name or GGUF file, on the compiled CPU runner.
 
-        return load.load_engine(model, config)
+        ModelLoadError says what is wrong with the model, or which names there are.
+        """
+        from ramet.runtime.model.cpu_runner import CpuRunner
+
+        config = config or EngineConfig()
+        file = GgufFile(locate_model(model))
+        runner = CpuRunner(
+            file,
+            num_pages=config.num_pages,
+            page_size=config.page_size,
+            kv_bytes=config.cache_bytes,
+            num_threads=config.num_threads,
+        )
+        return cls(runner, Tokenizer.from_gguf(file), config, model_name=Path(model).stem)
 
     # -- requests ------------------------------------------------------------------------------
 

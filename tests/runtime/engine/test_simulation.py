@@ -1,0 +1,300 @@
+"""Scheduler, cache and stepper under simulated time: any arrivals, aborts, faults, in any order.
+
+The scripted model keeps each page's tokens and refuses a page table that is wrong or stale, so
+every step here also checks what the sequences' page tables say.
+"""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from ramet.runtime.batch import Batch, Float32Array, SamplingRows, StepResult
+from ramet.runtime.cache import PagePool, RadixCache
+from ramet.runtime.errors import RequestAbortedError
+from ramet.runtime.events import Event, Failed, Finished, TextDelta
+from ramet.runtime.model.scripted import ScriptedModel
+from ramet.runtime.params import SamplingParams
+from ramet.runtime.request import ProgramHint, Request
+from ramet.runtime.scheduler import Scheduler, SchedulerConfig, Sequence, SequenceState
+from ramet.runtime.scheduler.policy import POLICIES
+from ramet.runtime.scheduler.restrictions import Restrictions, TokenTexts, pack
+from ramet.runtime.stepper import Stepper
+from ramet.runtime.streams import OutputStream
+from ramet.runtime.tokenizer.scripted import scripted_tokenizer
+
+TOKENIZER = scripted_tokenizer()
+TEXTS = TokenTexts(TOKENIZER.vocabulary, TOKENIZER.vocab_size)
+ALL_ALLOWED = pack(range(TOKENIZER.vocab_size), TOKENIZER.vocab_size)
+DIGITS = pack(TOKENIZER.encode("0123456789"), TOKENIZER.vocab_size)
+POISON = 13  # a prompt with this token makes the runner fail
+NUM_STEPS = int(os.environ.get("RAMET_SIMULATION_STEPS", "60"))
+NUM_EXAMPLES = int(os.environ.get("RAMET_SIMULATION_EXAMPLES", "60"))
+
+
+class GreedySampler:
+    """The likeliest token that the mask allows."""
+
+    def sample(self, logits: Float32Array, rows: SamplingRows) -> StepResult:
+        size = logits.shape[1]
+        for row, mask_row in enumerate(rows.mask_rows):
+            if mask_row >= 0:
+                bits = np.unpackbits(rows.masks[mask_row].view(np.uint8), bitorder="little")
+                logits[row, bits[:size] == 0] = -np.inf
+        drawn = logits.argmax(axis=1).astype(np.int32)
+        drawn = np.where(rows.targets >= 0, rows.targets, drawn).astype(np.int32)
+        none = np.empty((len(drawn), 0))
+        return StepResult(
+            drawn, np.zeros(len(drawn), np.float32), none.astype(np.int32), none.astype(np.float32)
+        )
+
+
+class DigitsMatcher:
+    """``count`` digits, then the end; where it faults, it does so for good."""
+
+    def __init__(self, count: int, fault_at: int | None, forced: bool) -> None:
+        self.history: list[int] = []
+        self.count = count
+        self.fault_at = fault_at
+        self.forced = forced
+
+    @property
+    def is_accepting(self) -> bool:
+        return len(self.history) >= self.count
+
+    @property
+    def is_finished(self) -> bool:
+        return self.is_accepting
+
+    def _maybe_fault(self) -> None:
+        if self.fault_at is not None and len(self.history) >= self.fault_at:
+            raise RuntimeError("the matcher is broken")
+
+    def fill_mask(self, row: np.ndarray) -> None:
+        self._maybe_fault()
+        row[:] = DIGITS
+
+    def accept(self, token_id: int) -> bool:
+        self._maybe_fault()
+        if not DIGITS[token_id // 32] >> (token_id % 32) & 1 or self.is_finished:
+            return False
+        self.history.append(token_id)
+        return True
+
+    def rollback(self, num_tokens: int) -> None:
+        if num_tokens:
+            del self.history[-num_tokens:]
+
+    def forced_bytes(self) -> bytes:
+        left = self.count - len(self.history)
+        return b"7" * min(left, 9) if self.forced and len(self.history) % 3 == 1 else b""
+
+
+class Simulation:
+    """A scheduler whose clock, runner and callers are ours."""
+
+    def __init__(self, config: SchedulerConfig, num_pages: int, page_size: int) -> None:
+        self.now = 0.0
+        self.runner = ScriptedModel(
+            TOKENIZER, num_pages=num_pages, page_size=page_size, before_step=self._before_step
+        )
+        self.broken = False
+        self.cache = RadixCache(PagePool(num_pages, page_size))
+        self.max_len = num_pages * page_size
+        self.scheduler = Scheduler(
+            self.cache,
+            TOKENIZER,
+            vocab_size=TOKENIZER.vocab_size,
+            max_len=self.max_len,
+            config=config,
+            clock=lambda: self.now,
+        )
+        self.stepper = Stepper(self.scheduler, self.runner, GreedySampler())
+        self.events: dict[Sequence, list[Event]] = {}
+
+    def _before_step(self, batch: Batch) -> None:
+        if self.broken or POISON in batch.token_ids:
+            raise RuntimeError("the runner fails")
+
+    def add(self, request: Request, matcher: DigitsMatcher | None = None) -> Sequence:
+        events: list[Event] = []
+        params = request.params
+        wanted = params.max_tokens
+        assert wanted is not None
+        sequence = Sequence(
+            request,
+            max_len=min(len(request.prompt_token_ids) + wanted, self.max_len),
+            seed=0,
+            text=OutputStream(params, TOKENIZER.special_ids),
+            restrictions=Restrictions(params, TOKENIZER.eos_ids, TEXTS),
+            emit=events.append,
+            submit_time=self.now,
+            matcher=matcher,
+        )
+        self.events[sequence] = events
+        self.scheduler.add(sequence)
+        return sequence
+
+    def step(self) -> bool:
+        self.now += 1.0
+        return self.stepper.step()
+
+    def drain(self, limit: int = 20_000) -> None:
+        for _ in range(limit):
+            if self.scheduler.idle:
+                return
+            self.step()
+        raise AssertionError("some request never ends")
+
+
+class SchedulerMachine(RuleBasedStateMachine):
+    """Everything that can happen to a scheduler, in any order."""
+
+    @initialize(
+        policy=st.sampled_from(sorted(POLICIES)),
+        num_seqs=st.integers(1, 5),
+        num_tokens=st.integers(5, 40),
+        num_pages=st.integers(6, 40),
+        page_size=st.sampled_from([1, 4, 8]),
+        forced=st.booleans(),
+    )
+    def start(
+        self,
+        policy: str,
+        num_seqs: int,
+        num_tokens: int,
+        num_pages: int,
+        page_size: int,
+        forced: bool,
+    ) -> None:
+        config = SchedulerConfig(
+            max_num_seqs=num_seqs,
+            max_tokens_per_step=num_tokens,
+            max_logits_per_step=num_tokens,
+            policy=policy,
+            tenant_weights={"big": 3.0},
+            forced_tokens=forced,
+        )
+        self.sim = Simulation(config, num_pages * 8 // page_size, page_size)
+        self.sequences: list[Sequence] = []
+        self.constrained: set[Sequence] = set()
+
+    @rule(
+        family=st.integers(20, 22),
+        shared=st.integers(0, 40),
+        tail=st.lists(st.integers(20, 22), max_size=6),
+        max_tokens=st.integers(1, 24),
+        salt=st.sampled_from(["", "", "x"]),
+        priority=st.integers(0, 1),
+        tenant=st.sampled_from(["", "big"]),
+        deadline=st.sampled_from([None, None, 3.0, 30.0]),
+        poison=st.sampled_from([False] * 9 + [True]),
+        digits=st.one_of(st.none(), st.integers(1, 9)),
+        fault_at=st.one_of(st.none(), st.none(), st.integers(0, 5)),
+        forced=st.booleans(),
+        score=st.sampled_from([None, None, 0, 1]),
+        hint=st.one_of(
+            st.none(), st.tuples(st.sampled_from(["p", "q"]), st.integers(0, 3), st.integers(0, 3))
+        ),
+    )
+    def arrive(self, **draw: object) -> None:
+        prompt = [draw["family"]] * draw["shared"] + draw["tail"] + [30]
+        if draw["poison"]:
+            prompt.append(POISON)
+        prompt = prompt[: self.sim.max_len - 2]
+        score, hint = draw["score"], draw["hint"]
+        params = SamplingParams(
+            temperature=0,
+            max_tokens=min(draw["max_tokens"], self.sim.max_len - len(prompt)),
+            ignore_eos=True,
+            prompt_logprobs=None if score is None else 0,
+        )
+        request = Request(
+            prompt_token_ids=tuple(prompt),
+            params=params,
+            cache_salt=draw["salt"],
+            priority=draw["priority"],
+            tenant=draw["tenant"],
+            deadline_s=draw["deadline"],
+            score_from=None if score is None else min(score, len(prompt)),
+            hint=None
+            if hint is None
+            else ProgramHint(program_id=hint[0], steps_to_next_use=hint[1], remaining_uses=hint[2]),
+        )
+        matcher = None
+        if draw["digits"] is not None:
+            matcher = DigitsMatcher(draw["digits"], draw["fault_at"], draw["forced"])
+        self.sequences.append(self.sim.add(request, matcher))
+        if matcher is not None:
+            self.constrained.add(self.sequences[-1])
+
+    @rule(count=st.integers(1, 6))
+    def step(self, count: int) -> None:
+        for _ in range(count):
+            self.sim.step()
+            self.sim.scheduler.check()
+
+    @precondition(lambda self: self.sequences)
+    @rule(data=st.data())
+    def abort(self, data: st.DataObject) -> None:
+        sequence = data.draw(st.sampled_from(self.sequences))
+        self.sim.scheduler.release(sequence, RequestAbortedError("aborted"))
+
+    @rule()
+    def broken_step(self) -> None:
+        self.sim.broken = True
+        self.sim.step()
+        self.sim.broken = False
+
+    @rule(seconds=st.floats(0, 100))
+    def wait(self, seconds: float) -> None:
+        self.sim.now += seconds
+
+    @rule(count=st.integers(1, 10))
+    def evict(self, count: int) -> None:
+        self.sim.cache.evict(count)
+
+    @invariant()
+    def consistent(self) -> None:
+        if hasattr(self, "sim"):
+            self.sim.scheduler.check()
+
+    def teardown(self) -> None:
+        if not hasattr(self, "sim"):
+            return
+        self.sim.drain()
+        self.sim.scheduler.check()
+        for sequence, events in self.sim.events.items():
+            self._check_answer(sequence, events)
+        self.sim.cache.clear()
+        assert self.sim.cache.pool.num_free == self.sim.cache.pool.num_pages
+
+    def _check_answer(self, sequence: Sequence, events: list[Event]) -> None:
+        assert sequence.state is SequenceState.FINISHED
+        terminal = [event for event in events if isinstance(event, Finished | Failed)]
+        assert terminal == events[-1:]
+        tokens = [t.token_id for e in events if isinstance(e, TextDelta) for t in e.tokens]
+        usage = terminal[0].usage
+        assert usage.completion_tokens == len(tokens)
+        prompt = sequence.request.prompt_token_ids
+        assert 0 <= usage.cached_tokens < len(prompt) or usage.cached_tokens == 0
+        if isinstance(terminal[0], Failed) and POISON not in prompt:
+            return
+        if sequence in self.constrained:
+            assert set(tokens) <= set(TOKENIZER.encode("0123456789"))
+        elif isinstance(terminal[0], Finished):
+            assert tokens == self.sim.runner.continuation(prompt, len(tokens))
+            assert len(tokens) == sequence.params.max_tokens
+
+
+SchedulerMachine.TestCase.settings = settings(
+    max_examples=NUM_EXAMPLES,
+    stateful_step_count=NUM_STEPS,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+TestScheduler = SchedulerMachine.TestCase
