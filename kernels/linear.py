@@ -193,9 +193,7 @@ def _linear(  # type: ignore[no-untyped-def]
                 least = tl.load(minimums + offset, mask=in_group, other=0.0).to(tl.float32)
                 value += least[:, :, None]
             w = value.reshape(BLOCK_N, BLOCK_K)
-        total = tl.dot(
-            x_tile, tl.trans(w.to(x_tile.dtype)), acc=total, input_precision="ieee"
-        )
+        total = tl.dot(x_tile, tl.trans(w.to(x_tile.dtype)), acc=total, input_precision="ieee")
     if HAS_BIAS:
         total += tl.load(bias + n, mask=in_n, other=0.0).to(tl.float32)[None, :]
     tl.store(

@@ -148,7 +148,10 @@ def _attend(  # type: ignore[no-untyped-def]
     live = token < token_end
     in_head = d < HEAD_DIM
     q_tile = tl.load(
-        q + token.to(tl.int64)[:, None] * q_stride_token + head[:, None] * q_stride_head + d[None, :],
+        q
+        + token.to(tl.int64)[:, None] * q_stride_token
+        + head[:, None] * q_stride_head
+        + d[None, :],
         mask=live[:, None] & in_head[None, :],
         other=0.0,
     )
@@ -203,7 +206,9 @@ def _attend(  # type: ignore[no-untyped-def]
             result,
             mask=live[:, None] & in_head[None, :],
         )
-        sum_log = tl.where(total == 0.0, -float("inf"), (highest + tl.log2(total)) * 0.6931471805599453)
+        sum_log = tl.where(
+            total == 0.0, -float("inf"), (highest + tl.log2(total)) * 0.6931471805599453
+        )
         tl.store(lse + target, sum_log, mask=live)
 
 

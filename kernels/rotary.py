@@ -158,9 +158,7 @@ def rotate_and_write_reference(
     heads = qkv.view(num_tokens, num_heads + 2 * num_kv_heads, head_dim)
     rotated = heads[:, : num_heads + num_kv_heads, :rotary_dim].to(dtype)
     cos, sin = cos_sin[positions.long()].to(dtype)[:, None].chunk(2, dim=-1)
-    a, b = (
-        (rotated[..., 0::2], rotated[..., 1::2]) if interleaved else rotated.chunk(2, dim=-1)
-    )
+    a, b = (rotated[..., 0::2], rotated[..., 1::2]) if interleaved else rotated.chunk(2, dim=-1)
     pair = (a * cos - b * sin, b * cos + a * sin)
     rotated = torch.stack(pair, dim=-1).flatten(-2) if interleaved else torch.cat(pair, dim=-1)
     keys = heads[:, num_heads : num_heads + num_kv_heads].clone()

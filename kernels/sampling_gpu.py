@@ -165,6 +165,7 @@ def _choose(  # type: ignore[no-untyped-def]
     mask_rows,
     masks,
     num_logprobs,
+    targets,
     vocab_size,
     num_top,
     logits_stride,
@@ -194,13 +195,16 @@ def _choose(  # type: ignore[no-untyped-def]
         best = new_best
     highest = tl.max(best)
     chosen = tl.min(tl.where(best == highest, best_token, 2147483647))
+    target = tl.load(targets + row)
     if highest == -float("inf"):
-        tl.store(token_ids + row, -1)
+        tl.store(token_ids + row, target)  # -1 unless one is given
         tl.store(logprobs + row, tl.where(wanted >= 0, -float("inf"), float("nan")))
         return
     sum_log = highest + tl.log(tl.sum(total * tl.exp(best - highest)))
 
-    if temp > 0:
+    if target >= 0:
+        chosen = target
+    elif temp > 0:
         inverse = 1.0 / temp
         k = tl.load(top_k + row)
         p = tl.load(top_p + row)
@@ -209,8 +213,16 @@ def _choose(  # type: ignore[no-untyped-def]
         least = tl.max(least)
         if (k > 0) & (k < vocab_size):
             least = _threshold(
-                x_row, words, mask_end, vocab_size, highest, inverse, least, k.to(tl.float32),
-                True, BLOCK,
+                x_row,
+                words,
+                mask_end,
+                vocab_size,
+                highest,
+                inverse,
+                least,
+                k.to(tl.float32),
+                True,
+                BLOCK,
             )
         if p < 1:
             mass = tl.zeros([BLOCK], tl.float32)
@@ -219,8 +231,16 @@ def _choose(  # type: ignore[no-untyped-def]
                 weight = tl.exp((x - highest) * inverse)
                 mass += tl.where(_sort_key(x).to(tl.int64) >= least, weight, 0.0)
             least = _threshold(
-                x_row, words, mask_end, vocab_size, highest, inverse, least, p * tl.sum(mass),
-                False, BLOCK,
+                x_row,
+                words,
+                mask_end,
+                vocab_size,
+                highest,
+                inverse,
+                least,
+                p * tl.sum(mass),
+                False,
+                BLOCK,
             )
         kept_total = (highest * 0.0).to(tl.float64)
         for start in range(0, vocab_size, BLOCK):
@@ -239,9 +259,7 @@ def _choose(  # type: ignore[no-untyped-def]
             kept = (_sort_key(x).to(tl.int64) >= least) & (weight >= floor) & (weight > 0)
             weight = tl.where(kept, weight, 0.0)
             block_total = tl.sum(weight).to(tl.float64)
-            last = tl.maximum(
-                tl.max(tl.where(kept, token, -1)), tl.where(start == 0, -1, last)
-            )
+            last = tl.maximum(tl.max(tl.where(kept, token, -1)), tl.where(start == 0, -1, last))
             if passed + block_total > goal:
                 running = passed + tl.cumsum(weight.to(tl.float64), 0)
                 found = tl.min(tl.where(kept & (running > goal), token, 2147483647))
@@ -255,8 +273,11 @@ def _choose(  # type: ignore[no-untyped-def]
     if wanted < 0:
         tl.store(logprobs + row, float("nan"))
         return
-    chosen_allowed = tl.load(x_row + chosen)
-    tl.store(logprobs + row, chosen_allowed - sum_log)
+    value = tl.load(x_row + chosen)
+    word = tl.load(words + chosen // 32, mask=chosen < mask_end, other=-1)
+    allowed = ((word >> (chosen % 32)) & 1) != 0
+    value = tl.where(allowed & (value == value), value, -float("inf"))
+    tl.store(logprobs + row, value - sum_log)
     previous = float("inf")
     previous_token = -1
     for rank in range(0, wanted):
@@ -271,9 +292,9 @@ def _choose(  # type: ignore[no-untyped-def]
         previous = tl.max(best)
         previous_token = tl.min(tl.where(best == previous, best_token, 2147483647))
         live = previous > -float("inf")
-        target = row.to(tl.int64) * num_top + rank
-        tl.store(top_token_ids + target, tl.where(live, previous_token, -1))
-        tl.store(top_logprobs + target, previous - sum_log)
+        place = row.to(tl.int64) * num_top + rank
+        tl.store(top_token_ids + place, tl.where(live, previous_token, -1))
+        tl.store(top_logprobs + place, previous - sum_log)
 
 
 def sample_gpu(
@@ -292,6 +313,7 @@ def sample_gpu(
     mask_rows: torch.Tensor,
     masks: torch.Tensor,
     num_logprobs: torch.Tensor,
+    targets: torch.Tensor,
     bias_starts: torch.Tensor,
     bias_token_ids: torch.Tensor,
     bias_values: torch.Tensor,
@@ -346,6 +368,7 @@ def sample_gpu(
         mask_rows,
         masks,
         num_logprobs,
+        targets,
         vocab_size,
         num_top,
         logits.stride(0),

@@ -13,7 +13,7 @@ except ImportError:  # not a Linux machine
     HAS_TRITON = False
     tl: Any = None  # type: ignore[no-redef]
 
-    class triton:  # type: ignore[no-redef]  # noqa: N801
+    class triton:  # type: ignore[no-redef]
         """Lets kernels be defined, and refuses to launch them."""
 
         @staticmethod

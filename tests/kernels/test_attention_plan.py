@@ -100,9 +100,7 @@ def test_attention_over_any_plan_is_softmax_attention(
     tree = data.draw(row_trees())
     k, v = tree.pages(2, 16, seed=len(tree.context_lens))
     q = tree.queries(6, 16, seed=0)
-    inputs = AttentionInputs.from_plan(
-        plan_of(tree, **options), tree.page_tables, tree.positions
-    )
+    inputs = AttentionInputs.from_plan(plan_of(tree, **options), tree.page_tables, tree.positions)
     arguments = {"scale": 0.25, "soft_cap": soft_cap, "window": options["window"]}
     result = paged_attention_reference(q, k, v, inputs, **arguments)
     expected = dense_attention(tree, q, k, v, **arguments)

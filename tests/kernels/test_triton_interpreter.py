@@ -1,0 +1,26 @@
+"""Runs the tests of ``interpreter/`` in a process in which Triton's kernels are interpreted."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("triton")
+FOLDER = Path(__file__).parent / "interpreter"
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("test_*.py")), ids=lambda path: path.stem)
+def test_interpreted_kernels_equal_their_references(path):
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", str(path)],
+        cwd=FOLDER.parents[2],
+        env=os.environ | {"TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    assert run.returncode == 0, run.stdout[-6000:] + run.stderr[-2000:]
