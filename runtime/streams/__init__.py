@@ -4,15 +4,49 @@ However the input is cut, the outputs join to the same result, so streaming and 
 callers use the same objects.
 """
 
+from ramet.runtime.streams.chat import ChatParser
+from ramet.runtime.streams.deltas import (
+    ChatDelta,
+    ContentDelta,
+    ReasoningDelta,
+    ToolArgumentsDelta,
+    ToolCallEnd,
+    ToolCallStart,
+    join_deltas,
+)
 from ramet.runtime.streams.output import OutputStream, StreamStep
+from ramet.runtime.streams.reasoning import (
+    REASONING_FORMATS,
+    ReasoningFormat,
+    ReasoningParser,
+    detect_reasoning_format,
+)
 from ramet.runtime.streams.stop_strings import StopMatch, StopStringMatcher, StopStrings
+from ramet.runtime.streams.tool_calls import ToolCallParser
+from ramet.runtime.streams.tool_formats import TOOL_FORMATS, ToolFormat, detect_tool_format
 from ramet.runtime.streams.utf8 import Utf8Assembler
 
 __all__ = [
+    "REASONING_FORMATS",
+    "TOOL_FORMATS",
+    "ChatDelta",
+    "ChatParser",
+    "ContentDelta",
     "OutputStream",
+    "ReasoningDelta",
+    "ReasoningFormat",
+    "ReasoningParser",
     "StopMatch",
     "StopStringMatcher",
     "StopStrings",
     "StreamStep",
+    "ToolArgumentsDelta",
+    "ToolCallEnd",
+    "ToolCallParser",
+    "ToolCallStart",
+    "ToolFormat",
     "Utf8Assembler",
+    "detect_reasoning_format",
+    "detect_tool_format",
+    "join_deltas",
 ]

@@ -1,0 +1,122 @@
+"""How models write tool calls, as data: a new format of a known style is one more entry."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Literal
+
+ToolCallStyle = Literal["json", "json_list", "named_json", "xml"]
+"""``json``: one object with name and arguments a call. ``json_list``: a list of such objects.
+``named_json``: the name, then the arguments' object. ``xml``: a tag a parameter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolFormat:
+    """One way of writing tool calls.
+
+    Attributes:
+        name: what the server's option takes.
+        style: see ``ToolCallStyle``.
+        begin, end: around a call, or around the list of them; ``end`` may be empty.
+        arguments_key: the key of the arguments, in the styles that have one.
+        is_bare: a call may also stand without ``begin``, where the output begins with it.
+        has_control_tags: the tags are control tokens in the vocabularies that use this format,
+            so the text must be taken with ``skip_special_tokens=False``.
+        instructions: what to tell a model whose chat template doesn't print tools, with
+            ``{tools}`` for their JSON, one a line; None where the template does.
+    """
+
+    name: str
+    style: ToolCallStyle
+    begin: str
+    end: str = ""
+    arguments_key: str = "arguments"
+    separator: str = ""
+    is_bare: bool = False
+    has_control_tags: bool = False
+    instructions: str | None = None
+
+    @property
+    def has_json_arguments(self) -> bool:
+        """Whether a call is fixed text around the arguments' JSON."""
+        return self.style != "xml"
+
+    def opening(self, tool_name: str) -> str:
+        """The fixed text before a call's JSON arguments, for constraining the output."""
+        head = json.dumps(tool_name, ensure_ascii=False)
+        if self.style == "json":
+            gap = "\n" if self.end else ""
+            return f'{self.begin}{gap}{{"name": {head}, "{self.arguments_key}": '
+        if self.style == "json_list":
+            return f'{self.begin}[{{"name": {head}, "{self.arguments_key}": '
+        if self.style == "named_json":
+            return f"{self.begin}{tool_name}{self.separator}"
+        raise ValueError(f"{self.name} has no JSON arguments")
+
+    @property
+    def closing(self) -> str:
+        """The fixed text behind a call's JSON arguments."""
+        if self.style == "json":
+            return "}" + ("\n" + self.end if self.end else "")
+        if self.style == "json_list":
+            return "}]" + self.end
+        if self.style == "named_json":
+            return self.end
+        raise ValueError(f"{self.name} has no JSON arguments")
+
+
+_GENERIC_INSTRUCTIONS = """\
+You can call tools. The tools, one JSON description a line:
+{tools}
+To call a tool, write exactly this, and nothing after it:
+<tool_call>
+{"name": "the tool's name", "arguments": {its arguments as JSON}}
+</tool_call>"""
+
+TOOL_FORMATS = {
+    each.name: each
+    for each in (
+        ToolFormat(name="hermes", style="json", begin="<tool_call>", end="</tool_call>"),
+        ToolFormat(
+            name="llama3_json",
+            style="json",
+            begin="<|python_tag|>",
+            arguments_key="parameters",
+            separator=";",
+            is_bare=True,
+            has_control_tags=True,
+        ),
+        ToolFormat(name="mistral", style="json_list", begin="[TOOL_CALLS]", has_control_tags=True),
+        ToolFormat(
+            name="mistral_args",
+            style="named_json",
+            begin="[TOOL_CALLS]",
+            separator="[ARGS]",
+            has_control_tags=True,
+        ),
+        ToolFormat(name="qwen3_xml", style="xml", begin="<tool_call>", end="</tool_call>"),
+        ToolFormat(
+            name="generic",
+            style="json",
+            begin="<tool_call>",
+            end="</tool_call>",
+            instructions=_GENERIC_INSTRUCTIONS,
+        ),
+    )
+}
+"""By the name that the server's options use."""
+
+
+def detect_tool_format(chat_template: str | None) -> ToolFormat:
+    """The format that a chat template teaches; ``generic`` where it teaches none."""
+    template = chat_template or ""
+    if "<function=" in template and "<parameter=" in template:
+        return TOOL_FORMATS["qwen3_xml"]
+    if "<tool_call>" in template:
+        return TOOL_FORMATS["hermes"]
+    if "[TOOL_CALLS]" in template:
+        return TOOL_FORMATS["mistral_args" if "[ARGS]" in template else "mistral"]
+    if "<|python_tag|>" in template or "ipython" in template:
+        return TOOL_FORMATS["llama3_json"]
+    return TOOL_FORMATS["generic"]
