@@ -113,8 +113,8 @@ def sample_reference(
     """Chooses a token for each of S rows of ``logits`` [S, V], in float64.
 
     The arguments are the arrays of one step's sampling rows: S rows, masks int32[M, ceil(V / 32)]
-    picked by ``mask_rows`` (-1: none), biases and seen tokens in compressed rows, and targets (-1 or
-    None: draw).
+    picked by ``mask_rows`` (-1: none), biases and seen tokens in compressed rows, and targets (-1
+    or None: draw).
     """
     num_rows, vocab_size = logits.shape
     num_top = max(0, int(num_logprobs.max(initial=0)))

@@ -48,6 +48,10 @@ def i64(value: int) -> Value:
     return ir.Constant(I64, value)
 
 
+def f64(value: float) -> Value:
+    return ir.Constant(F64, value)
+
+
 def f32(value: float) -> Value:
     return ir.Constant(F32, float(np.float32(value)))
 

@@ -2,9 +2,9 @@
 """Operations on rows of activations: embedding, normalisation, rotation, gates, quantisation.
 
 Each takes rows from a shared counter. Where a linear layer with int8 activations follows, the row
-is quantised as soon as it is done: 32 values share a scale, ``scale * q`` stands for a value, and the
-sums of a group's q (int32) and of its values (float32) are kept beside it, because weight formats
-with minimums or zero points need them.
+is quantised as soon as it is done: 32 values share a scale, ``scale * q`` stands for a value, and
+the sums of a group's q (int32) and of its values (float32) are kept beside it, because weight
+formats with minimums or zero points need them.
 """
 
 from __future__ import annotations

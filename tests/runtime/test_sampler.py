@@ -1,0 +1,66 @@
+"""The sampler hands a step's arrays to the kernel and back, whole."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ramet.runtime.batch import SamplingRows
+from ramet.runtime.sampler import Sampler
+
+
+def rows(num_rows, **changes):
+    arrays = {
+        "temperature": np.zeros(num_rows, np.float32),
+        "top_p": np.ones(num_rows, np.float32),
+        "top_k": np.zeros(num_rows, np.int32),
+        "min_p": np.zeros(num_rows, np.float32),
+        "presence_penalty": np.zeros(num_rows, np.float32),
+        "frequency_penalty": np.zeros(num_rows, np.float32),
+        "repetition_penalty": np.ones(num_rows, np.float32),
+        "seeds": np.zeros(num_rows, np.uint64),
+        "positions": np.zeros(num_rows, np.int64),
+        "mask_rows": np.full(num_rows, -1, np.int32),
+        "masks": np.zeros((0, 1), np.int32),
+        "num_logprobs": np.full(num_rows, -1, np.int32),
+        "targets": np.full(num_rows, -1, np.int32),
+        "bias_starts": np.zeros(num_rows + 1, np.int32),
+        "bias_token_ids": np.zeros(0, np.int32),
+        "bias_values": np.zeros(0, np.float32),
+        "seen_starts": np.zeros(num_rows + 1, np.int32),
+        "seen_token_ids": np.zeros(0, np.int32),
+        "seen_output_counts": np.zeros(0, np.int32),
+    }
+    return SamplingRows(**(arrays | changes))
+
+
+def test_each_field_reaches_its_own_row():
+    logits = np.tile(np.arange(5, dtype=np.float32), (4, 1))
+    result = Sampler().sample(
+        logits,
+        rows(
+            4,
+            mask_rows=np.array([-1, 0, -1, -1], np.int32),
+            masks=np.array([[0b00111]], np.int32),
+            targets=np.array([-1, -1, 1, -1], np.int32),
+            num_logprobs=np.array([-1, -1, 2, -1], np.int32),
+            bias_starts=np.array([0, 0, 0, 0, 1], np.int32),
+            bias_token_ids=np.array([3], np.int32),
+            bias_values=np.array([9], np.float32),
+        ),
+    )
+    assert result.token_ids.tolist() == [4, 2, 1, 3]
+    assert result.top_token_ids[2].tolist() == [4, 3]
+    expected = 1 - np.log(np.exp(np.arange(5)).sum())
+    assert result.logprobs[2] == pytest.approx(expected, abs=1e-5)
+
+
+def test_logits_may_be_columns_of_a_wider_array():
+    wide = np.zeros((3, 48), np.float32)
+    wide[:, 37], wide[:, 41:] = 1, 9
+    assert Sampler().sample(wide[:, :41], rows(3)).token_ids.tolist() == [37] * 3
+
+
+def test_rows_must_match_the_logits():
+    with pytest.raises(ValueError, match="2 rows of logits and 3"):
+        Sampler().sample(np.zeros((2, 5), np.float32), rows(3))
