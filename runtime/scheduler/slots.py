@@ -111,6 +111,8 @@ class Slots:
             seen_token_ids=_EMPTY_I32,
             seen_output_counts=_EMPTY_I32,
         )
+        if not len(slots):
+            return rows
         if scored.any():
             # A prompt's log-probabilities are the model's own.
             rows.presence_penalty[scored] = rows.frequency_penalty[scored] = 0

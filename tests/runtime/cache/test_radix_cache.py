@@ -116,9 +116,7 @@ class CacheMachine(RuleBasedStateMachine):
         assert self.pool.num_free == self.pool.num_pages
 
 
-CacheMachine.TestCase.settings = settings(
-    max_examples=120, stateful_step_count=40, deadline=None
-)
+CacheMachine.TestCase.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
 TestCacheMachine = CacheMachine.TestCase
 
 

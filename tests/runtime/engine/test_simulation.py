@@ -187,16 +187,17 @@ class SchedulerMachine(RuleBasedStateMachine):
         family=st.integers(20, 22),
         shared=st.integers(0, 40),
         tail=st.lists(st.integers(20, 22), max_size=6),
-        max_tokens=st.integers(1, 24),
+        max_tokens=st.sampled_from([1, 5, 24, 60]),
         salt=st.sampled_from(["", "", "x"]),
         priority=st.integers(0, 1),
         tenant=st.sampled_from(["", "big"]),
-        deadline=st.sampled_from([None, None, 3.0, 30.0]),
+        deadline=st.sampled_from([None] * 6 + [3.0, 30.0]),
         poison=st.sampled_from([False] * 9 + [True]),
         digits=st.one_of(st.none(), st.integers(1, 9)),
-        fault_at=st.one_of(st.none(), st.none(), st.integers(0, 5)),
+        fault_at=st.sampled_from([None] * 5 + [0, 1, 3]),
         forced=st.booleans(),
         score=st.sampled_from([None, None, 0, 1]),
+        penalised=st.booleans(),
         hint=st.one_of(
             st.none(), st.tuples(st.sampled_from(["p", "q"]), st.integers(0, 3), st.integers(0, 3))
         ),
@@ -212,6 +213,8 @@ class SchedulerMachine(RuleBasedStateMachine):
             max_tokens=min(draw["max_tokens"], self.sim.max_len - len(prompt)),
             ignore_eos=True,
             prompt_logprobs=None if score is None else 0,
+            presence_penalty=0.5 if draw["penalised"] else 0.0,
+            logit_bias={5: 1.0} if draw["penalised"] else {},
         )
         request = Request(
             prompt_token_ids=tuple(prompt),
@@ -244,13 +247,13 @@ class SchedulerMachine(RuleBasedStateMachine):
         sequence = data.draw(st.sampled_from(self.sequences))
         self.sim.scheduler.release(sequence, RequestAbortedError("aborted"))
 
-    @rule()
-    def broken_step(self) -> None:
-        self.sim.broken = True
+    @rule(broken=st.sampled_from([False] * 9 + [True]))
+    def broken_step(self, broken: bool) -> None:
+        self.sim.broken = broken
         self.sim.step()
         self.sim.broken = False
 
-    @rule(seconds=st.floats(0, 100))
+    @rule(seconds=st.sampled_from([0.5, 5.0, 50.0]))
     def wait(self, seconds: float) -> None:
         self.sim.now += seconds
 
