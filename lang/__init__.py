@@ -1,1 +1,106 @@
+"""ramet.lang: programs whose calls to a model become a graph that the runtime understands."""
 
+from ramet.lang.agent import AgentLimits, describe_tools
+from ramet.lang.backends.base import Backend
+from ramet.lang.backends.choose import set_default_backend
+from ramet.lang.backends.scripted import ScriptedBackend
+from ramet.lang.branches import Branches
+from ramet.lang.errors import (
+    AgentLimitError,
+    BackendError,
+    DamagedReferenceError,
+    DependencyFailedError,
+    DuplicateNameError,
+    ForeignValueError,
+    GraphError,
+    LangError,
+    NodeFailedError,
+    OutputParseError,
+    OutputTruncatedError,
+    OutputTypeError,
+    RoleError,
+    ScriptError,
+    ToolFailedError,
+    UnknownNameError,
+    UnresolvedValueError,
+    UnsupportedError,
+    UsageError,
+)
+from ramet.lang.expressions import (
+    assistant,
+    assistant_begin,
+    assistant_end,
+    gen,
+    select,
+    system,
+    system_begin,
+    system_end,
+    user,
+    user_begin,
+    user_end,
+)
+from ramet.lang.graph import RequestGraph
+from ramet.lang.patterns import Pattern, choice, ebnf, json, regex, text
+from ramet.lang.program import Program, program
+from ramet.lang.replay import replay
+from ramet.lang.run import Run
+from ramet.lang.state import State
+from ramet.lang.tools import Tool, tool
+from ramet.lang.trace import Trace
+from ramet.lang.values import Meta, Value
+
+__all__ = [
+    "AgentLimitError",
+    "AgentLimits",
+    "Backend",
+    "BackendError",
+    "Branches",
+    "DamagedReferenceError",
+    "DependencyFailedError",
+    "DuplicateNameError",
+    "ForeignValueError",
+    "GraphError",
+    "LangError",
+    "Meta",
+    "NodeFailedError",
+    "OutputParseError",
+    "OutputTruncatedError",
+    "OutputTypeError",
+    "Pattern",
+    "Program",
+    "RequestGraph",
+    "RoleError",
+    "Run",
+    "ScriptError",
+    "ScriptedBackend",
+    "State",
+    "Tool",
+    "ToolFailedError",
+    "Trace",
+    "UnknownNameError",
+    "UnresolvedValueError",
+    "UnsupportedError",
+    "UsageError",
+    "Value",
+    "assistant",
+    "assistant_begin",
+    "assistant_end",
+    "choice",
+    "describe_tools",
+    "ebnf",
+    "gen",
+    "json",
+    "program",
+    "regex",
+    "replay",
+    "select",
+    "set_default_backend",
+    "system",
+    "system_begin",
+    "system_end",
+    "text",
+    "tool",
+    "user",
+    "user_begin",
+    "user_end",
+]

@@ -1,0 +1,1 @@
+"""What a program's calls are sent to."""

@@ -1,0 +1,155 @@
+"""The contract between the executor and whatever answers its calls."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from ramet.grammars.constraints import Constraint
+from ramet.lang.errors import UnsupportedError
+from ramet.lang.nodes import Gen, Role, Select
+from ramet.runtime.events import Finished, TextDelta
+from ramet.runtime.params import SamplingParams
+from ramet.runtime.request import ProgramHint
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn of a prompt; ``role`` is None for raw text."""
+
+    role: Role | None
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A prompt with every value in place.
+
+    Either one message without a role (raw text, may be empty), or chat turns. In a chat the
+    assistant speaks next: where the last turn is the assistant's, its content is the beginning
+    of what it says, and the call continues it.
+
+    ``previous_call`` is the last call before this one in its state, and ``previous_text`` what it
+    gave: that call's prompt and this text are what this prompt begins with.
+    """
+
+    messages: tuple[Message, ...]
+    previous_call: str | None = None
+    previous_text: str | None = None
+
+    @property
+    def is_chat(self) -> bool:
+        """Whether the prompt consists of chat turns."""
+        return bool(self.messages) and self.messages[0].role is not None
+
+    @property
+    def text(self) -> str:
+        """All contents joined; of a raw prompt, the prompt itself."""
+        return "".join(message.content for message in self.messages)
+
+    @property
+    def continues_assistant(self) -> bool:
+        """Whether the call continues a turn that the assistant has begun."""
+        return bool(self.messages) and self.messages[-1].role == "assistant"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """What a generation and a scoring have in common."""
+
+    prompt: Prompt
+    hint: ProgramHint
+    name: str = ""
+    cache_salt: str = ""
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerateCall(Call):
+    """Continue ``prompt``."""
+
+    params: SamplingParams = field(default_factory=SamplingParams)
+    constraint: Constraint | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreCall(Call):
+    """How likely is each of ``continuations`` after ``prompt``?
+
+    With ``unconditional``, also how likely each is with nothing before it.
+    """
+
+    continuations: tuple[str, ...] = ()
+    unconditional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ContinuationScore:
+    """Log-probabilities (natural) of one continuation's tokens, in order.
+
+    ``unconditional_logprobs`` has as many, of the same tokens after nothing; empty when it
+    wasn't asked for.
+    """
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    unconditional_logprobs: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """What a ScoreCall gives: a score a continuation, and the last call's end."""
+
+    continuations: tuple[ContinuationScore, ...]
+    finished: Finished
+
+
+@dataclass(frozen=True, slots=True)
+class CallPlace:
+    """Where a call stands: in a chat or in raw text; behind text of its own turn or not."""
+
+    is_chat: bool
+    continues_turn: bool
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """Answers calls. All methods run on an event loop, and several at once.
+
+    Errors are the runtime's typed ones, or the language's BackendError.
+    """
+
+    @property
+    def name(self) -> str:
+        """A short name for errors and traces."""
+        ...
+
+    def check(self, node: Gen | Select, place: CallPlace) -> None:
+        """Raises UnsupportedError for a node that can't be expressed, before anything is sent."""
+        ...
+
+    def stream(self, call: GenerateCall) -> AsyncIterator[TextDelta | Finished]:
+        """The call's text as it comes, then its end. Closing the iterator aborts the call."""
+        ...
+
+    async def score(self, call: ScoreCall) -> Scores:
+        """Log-probabilities of the continuations."""
+        ...
+
+    async def count_tokens(self, prompt: Prompt) -> int | None:
+        """How many tokens a prompt has, or None where the backend can't say."""
+        ...
+
+    async def end_program(self, program_id: str) -> None:
+        """A run has ended; what is kept for it can go."""
+        ...
+
+    async def aclose(self) -> None:
+        """Frees what the backend holds."""
+        ...
+
+
+def refuse(backend: str, feature: str, node: Gen | Select) -> UnsupportedError:
+    """The error for a node that asks for something a backend lacks."""
+    return UnsupportedError(backend, feature, node.id)

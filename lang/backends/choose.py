@@ -1,0 +1,55 @@
+"""From what a user calls a backend to one, and the default one."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import Any
+
+from ramet.lang.backends.base import Backend
+from ramet.lang.errors import UsageError
+
+BackendLike = Any
+"""A Backend, or a ``ramet.runtime`` Engine."""
+
+_default: ContextVar[Backend | None] = ContextVar("ramet_default_backend", default=None)
+
+
+def as_backend(value: BackendLike) -> Backend:
+    """A backend of a Backend or an Engine.
+
+    Raises:
+        UsageError: neither.
+    """
+    if isinstance(value, Backend):
+        return value
+    if hasattr(value, "submit") and hasattr(value, "tokenizer"):
+        from ramet.lang.backends.engine import EngineBackend
+
+        backend: Backend = EngineBackend(value)
+        return backend
+    if isinstance(value, str):
+        raise UsageError(
+            f"{value!r} is a text, not a backend: use connect({value!r}) for a server, or "
+            f"Engine.from_model({value!r}) for a model"
+        )
+    raise UsageError(f"not a backend: {value!r}")
+
+
+def set_default_backend(backend: BackendLike | None) -> None:
+    """Sets the backend of runs that name none, in the current context (thread or task)."""
+    _default.set(None if backend is None else as_backend(backend))
+
+
+def default_backend() -> Backend:
+    """The default backend.
+
+    Raises:
+        UsageError: there is none.
+    """
+    backend = _default.get()
+    if backend is None:
+        raise UsageError(
+            "no backend: pass backend=..., or call set_default_backend(...): an Engine, "
+            "connect('http://...'), or a ScriptedBackend"
+        )
+    return backend

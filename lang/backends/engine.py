@@ -1,0 +1,247 @@
+"""The in-process backend: an Engine of ``ramet.runtime``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ramet.lang.backends.base import (
+    Call,
+    CallPlace,
+    ContinuationScore,
+    GenerateCall,
+    Prompt,
+    ScoreCall,
+    Scores,
+    refuse,
+)
+from ramet.lang.errors import BackendError
+from ramet.lang.nodes import Gen, Select
+from ramet.runtime.errors import EmptyPromptError
+from ramet.runtime.events import Failed, Finished, PromptLogprobs, TextDelta, TokenInfo
+from ramet.runtime.params import SamplingParams
+from ramet.runtime.request import Request
+
+if TYPE_CHECKING:
+    from ramet.runtime.engine import Engine
+
+Pieces = list[tuple[str, bool]]
+"""A prompt's text in pieces; the flag marks control tokens. No two texts are neighbours."""
+
+MAX_REMEMBERED = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What a call's prompt and output were, as text and as the tokens that spelled it."""
+
+    pieces: Pieces
+    token_ids: tuple[int, ...]
+
+
+class EngineBackend:
+    """Sends calls to an Engine in this process. The engine stays the caller's: it isn't closed.
+
+    A prompt that goes on from an earlier call of its run begins with exactly that call's tokens,
+    prompt and output, so that the prefix cache holds all of them, however another tokenisation
+    of the same text would go. Where the chat template prints the earlier turns differently than
+    they were (some trim them), the prompt is encoded anew.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._told: OrderedDict[tuple[str, str], _Told] = OrderedDict()
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return f"engine:{self._engine.model_name}"
+
+    def check(self, node: Gen | Select, place: CallPlace) -> None:
+        """Refuses chat where the model has no chat template."""
+        if place.is_chat and self._engine.chat_template is None:
+            raise refuse(self.name, "chat template", node)
+
+    async def stream(self, call: GenerateCall) -> AsyncIterator[TextDelta | Finished]:
+        """The call's text as the engine's steps make it."""
+        pieces, prompt_ids = self._encode(call)
+        request = self._request(call, prompt_ids, call.params)
+        texts: list[str] = []
+        tokens: list[TokenInfo] = []
+        async with self._engine.submit(request) as events:
+            async for event in events:
+                if isinstance(event, Failed):
+                    raise event.error
+                if isinstance(event, TextDelta):
+                    texts.append(event.text)
+                    tokens.extend(event.tokens)
+                    yield event
+                elif isinstance(event, Finished):
+                    self._remember(call, pieces, prompt_ids, "".join(texts), tokens)
+                    yield event
+
+    async def score(self, call: ScoreCall) -> Scores:
+        """Log-probabilities of the continuations: a request each, which share the prompt."""
+        pieces, prompt_ids = self._encode(call)
+        tokenizer = self._engine.tokenizer
+        choices = [tuple(tokenizer.encode(text)) for text in call.continuations]
+        begin = tokenizer.bos_id if tokenizer.bos_id is not None else min(tokenizer.eos_ids)
+        jobs = [self._score_one(call, prompt_ids, choice) for choice in choices]
+        if call.unconditional:
+            jobs += [self._score_one(call, (begin,), choice) for choice in choices]
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(job) for job in jobs]
+        done = [task.result() for task in tasks]
+        scores = tuple(
+            ContinuationScore(
+                choice,
+                done[index][0],
+                done[index + len(choices)][0] if call.unconditional else (),
+            )
+            for index, choice in enumerate(choices)
+        )
+        for text, choice in zip(call.continuations, choices, strict=True):
+            self._note(call, f"{call.hint.node_id}={text}", pieces, text, prompt_ids + choice)
+        return Scores(scores, done[0][1])
+
+    async def count_tokens(self, prompt: Prompt) -> int:
+        """How many tokens the engine would see."""
+        return len(self._engine.tokenizer.encode_pieces(self._render(prompt)))
+
+    async def end_program(self, program_id: str) -> None:
+        """Forgets the run's tokens."""
+        for key in [key for key in self._told if key[0] == program_id]:
+            del self._told[key]
+
+    async def aclose(self) -> None:
+        """The engine is the caller's."""
+
+    def _request(self, call: Call, token_ids: tuple[int, ...], params: SamplingParams) -> Request:
+        return Request(
+            prompt_token_ids=token_ids,
+            params=params,
+            constraint=call.constraint if isinstance(call, GenerateCall) else None,
+            cache_salt=call.cache_salt,
+            priority=call.priority,
+            hint=call.hint,
+        )
+
+    async def _score_one(
+        self, call: ScoreCall, before: tuple[int, ...], choice: tuple[int, ...]
+    ) -> tuple[tuple[float, ...], Finished]:
+        request = Request(
+            prompt_token_ids=before + choice,
+            params=SamplingParams(max_tokens=0, prompt_logprobs=0),
+            cache_salt=call.cache_salt,
+            priority=call.priority,
+            hint=call.hint,
+            score_from=len(before),
+        )
+        scored: Sequence[TokenInfo] = ()
+        async with self._engine.submit(request) as events:
+            async for event in events:
+                if isinstance(event, Failed):
+                    raise event.error
+                if isinstance(event, PromptLogprobs):
+                    scored = event.tokens[len(before) - event.start :]
+                elif isinstance(event, Finished):
+                    logprobs = tuple(t.logprob for t in scored if t.logprob is not None)
+                    if len(logprobs) != len(choice):
+                        raise BackendError("the engine scored another number of tokens than asked")
+                    return logprobs, event
+        raise BackendError("the engine's stream ended before its request did")
+
+    # Prompts.
+
+    def _render(self, prompt: Prompt) -> Pieces:
+        if not prompt.is_chat:
+            return [(prompt.text, False)] if prompt.text else []
+        template = self._engine.chat_template
+        assert template is not None  # check() has refused it otherwise
+        messages: list[dict[str, Any]] = [
+            {"role": message.role, "content": message.content} for message in prompt.messages
+        ]
+        continues = prompt.continues_assistant
+        pieces = template.render(
+            messages, add_generation_prompt=not continues, continue_final_message=continues
+        )
+        return _merged((piece[0], piece[1]) for piece in pieces)
+
+    def _encode(self, call: Call) -> tuple[Pieces, tuple[int, ...]]:
+        """The prompt as text and as tokens, which begin with those of the call it goes on from."""
+        pieces = self._render(call.prompt)
+        tokenizer = self._engine.tokenizer
+        told = self._previous(call)
+        rest = None if told is None else _after(told.pieces, pieces)
+        if told is not None and rest is not None:
+            return pieces, told.token_ids + tuple(tokenizer.encode_pieces(rest))
+        ids = tokenizer.encode_pieces(pieces)
+        if not call.prompt.is_chat and tokenizer.adds_bos and tokenizer.bos_id is not None:
+            ids.insert(0, tokenizer.bos_id)
+        if not ids:
+            if tokenizer.bos_id is None:
+                raise EmptyPromptError("the prompt is empty, and the model has no start token")
+            ids = [tokenizer.bos_id]
+        return pieces, tuple(ids)
+
+    def _previous(self, call: Call) -> _Told | None:
+        previous = call.prompt.previous_call
+        if previous is None:
+            return None
+        program_id = call.hint.program_id
+        told = self._told.get((program_id, previous))
+        if told is None and call.prompt.previous_text is not None:
+            told = self._told.get((program_id, f"{previous}={call.prompt.previous_text}"))
+        return told
+
+    def _remember(
+        self,
+        call: GenerateCall,
+        pieces: Pieces,
+        prompt_ids: tuple[int, ...],
+        text: str,
+        tokens: list[TokenInfo],
+    ) -> None:
+        if tokens and tokens[-1].token_id in self._engine.tokenizer.special_ids:
+            tokens = tokens[:-1]  # the end of the turn, which the template prints itself
+        if b"".join(token.token_bytes for token in tokens) == text.encode():
+            ids = prompt_ids + tuple(token.token_id for token in tokens)
+            self._note(call, call.hint.node_id, pieces, text, ids)
+
+    def _note(
+        self, call: Call, key: str, pieces: Pieces, text: str, token_ids: tuple[int, ...]
+    ) -> None:
+        told = _Told(_merged([*pieces, (text, False)]), token_ids)
+        self._told[call.hint.program_id, key] = told
+        while len(self._told) > MAX_REMEMBERED:
+            self._told.popitem(last=False)
+
+
+def _merged(pieces: Any) -> Pieces:
+    merged: Pieces = []
+    for text, is_control in pieces:
+        if merged and not is_control and not merged[-1][1]:
+            merged[-1] = (merged[-1][0] + text, False)
+        elif text:
+            merged.append((text, is_control))
+    return merged
+
+
+def _after(begin: Pieces, whole: Pieces) -> Pieces | None:
+    """What follows ``begin`` in ``whole``, or None if ``whole`` doesn't begin so."""
+    if not begin:
+        return whole
+    last = len(begin) - 1
+    if len(whole) <= last or whole[:last] != begin[:last]:
+        return None
+    text, is_control = begin[last]
+    whole_text, whole_is_control = whole[last]
+    if is_control != whole_is_control or not whole_text.startswith(text):
+        return None
+    if is_control and text != whole_text:
+        return None
+    left = whole_text[len(text) :]
+    return ([(left, False)] if left else []) + whole[last + 1 :]

@@ -1,0 +1,177 @@
+"""ScriptedBackend: programs without a model, for tests and for trying things out."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from typing import Any
+
+from pydantic_core import to_json
+
+from ramet.lang.backends.base import (
+    Call,
+    CallPlace,
+    ContinuationScore,
+    GenerateCall,
+    Prompt,
+    ScoreCall,
+    Scores,
+)
+from ramet.lang.errors import ScriptError
+from ramet.lang.matching import match_text
+from ramet.lang.nodes import Gen, Select
+from ramet.runtime.events import Finished, TextDelta, Timings, Usage
+
+Answer = Any
+"""A text; anything else is written as JSON; an exception is raised; a function of the call gives
+any of these."""
+
+_CHARS_A_PIECE = 4
+
+
+class ScriptedBackend:
+    """Answers calls from a script, at once.
+
+    Args:
+        by_name: what to answer, by variable: one answer for every call, or a list of answers that
+            are used up in order. A Select's answer is one of its choices, or a mapping of scores.
+        queue: answers for calls that ``by_name`` doesn't know, in the order of arrival.
+        default: the answer when nothing else is left.
+        check_constraints: refuse a script whose text the call's constraint doesn't allow.
+
+    ``calls`` holds every call that was made. ``hold(name)`` keeps a variable's calls waiting until
+    ``release(name)``, so that a test can decide what finishes when.
+    """
+
+    name = "scripted"
+
+    def __init__(
+        self,
+        by_name: Mapping[str, Answer | list[Answer]] | None = None,
+        *,
+        queue: Iterable[Answer] = (),
+        default: Answer | None = None,
+        check_constraints: bool = True,
+    ) -> None:
+        self._by_name: dict[str, Answer | deque[Answer]] = {
+            name: deque(answer) if isinstance(answer, list) else answer
+            for name, answer in (by_name or {}).items()
+        }
+        self._queue = deque(queue)
+        self._default = default
+        self._check_constraints = check_constraints
+        self._gates: dict[str, asyncio.Event] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.calls: list[GenerateCall | ScoreCall] = []
+        self.running: set[str] = set()
+        self.aborted: list[str] = []
+        self.ended_programs: list[str] = []
+
+    def hold(self, *names: str) -> None:
+        """Keeps calls of these variables waiting."""
+        for name in names:
+            self._gates[name] = asyncio.Event()
+
+    def release(self, *names: str) -> None:
+        """Lets calls of these variables go on; may be called from any thread."""
+        for name in names:
+            gate = self._gates.pop(name)
+            if self._loop is None or self._loop.is_closed():
+                gate.set()
+            else:
+                self._loop.call_soon_threadsafe(gate.set)
+
+    def check(self, node: Gen | Select, place: CallPlace) -> None:
+        """Everything can be scripted."""
+
+    async def stream(self, call: GenerateCall) -> AsyncIterator[TextDelta | Finished]:
+        """The scripted text in small pieces."""
+        self.calls.append(call)
+        text = await self._guarded(call, lambda answer: self._text(call, answer))
+        for start in range(0, len(text), _CHARS_A_PIECE):
+            await asyncio.sleep(0)
+            yield TextDelta(text[start : start + _CHARS_A_PIECE])
+        yield _finished(call.prompt, len(text))
+
+    async def score(self, call: ScoreCall) -> Scores:
+        """Scores that make the scripted choice the best by every method."""
+        self.calls.append(call)
+        numbers = await self._guarded(call, lambda answer: _scores(call, answer))
+        scores = tuple(
+            ContinuationScore((index,), (number,), (0.0,) if call.unconditional else ())
+            for index, number in enumerate(numbers)
+        )
+        return Scores(scores, _finished(call.prompt, 0))
+
+    async def count_tokens(self, prompt: Prompt) -> int:
+        """The prompt's length in characters: a script's token is a character."""
+        return len(prompt.text)
+
+    async def end_program(self, program_id: str) -> None:
+        """Notes that the run has ended."""
+        self.ended_programs.append(program_id)
+
+    async def aclose(self) -> None:
+        """Nothing is held."""
+
+    async def _guarded(self, call: Call, read: Callable[[Answer], Any]) -> Any:
+        node_id = call.hint.node_id
+        self._loop = asyncio.get_running_loop()
+        self.running.add(node_id)
+        try:
+            gate = self._gates.get(call.name)
+            if gate is not None:
+                await gate.wait()
+            answer = self._answer(call)
+            if callable(answer):
+                answer = answer(call)
+                if asyncio.iscoroutine(answer):
+                    answer = await answer
+            if isinstance(answer, BaseException):
+                raise answer
+            return read(answer)
+        except asyncio.CancelledError:
+            self.aborted.append(node_id)
+            raise
+        finally:
+            self.running.discard(node_id)
+
+    def _answer(self, call: Call) -> Answer:
+        answer = self._by_name.get(call.name)
+        if isinstance(answer, deque):
+            if not answer:
+                raise ScriptError(f"the script has no more answers for {call.name!r}")
+            return answer.popleft()
+        if answer is not None:
+            return answer
+        if self._queue:
+            return self._queue.popleft()
+        if self._default is not None:
+            return self._default
+        raise ScriptError(f"the script has no answer for {call.name!r}")
+
+    def _text(self, call: GenerateCall, answer: Answer) -> str:
+        text = answer if isinstance(answer, str) else to_json(answer).decode()
+        if call.constraint is not None and self._check_constraints:
+            outcome = match_text(call.constraint, text)
+            if not outcome:
+                raise ScriptError(
+                    f"the answer for {call.name!r} breaks its constraint at byte "
+                    f"{outcome.offset} of {text!r}; expected {outcome.expected}"
+                )
+        return text
+
+
+def _scores(call: ScoreCall, answer: Answer) -> list[float]:
+    if isinstance(answer, Mapping):
+        return [float(answer.get(choice, -math.inf)) for choice in call.continuations]
+    if answer not in call.continuations:
+        raise ScriptError(f"{answer!r} is none of the choices of {call.name!r}")
+    return [-0.1 if choice == answer else -5.0 for choice in call.continuations]
+
+
+def _finished(prompt: Prompt, num_chars: int) -> Finished:
+    usage = Usage(prompt_tokens=len(prompt.text), completion_tokens=num_chars)
+    return Finished("stop", usage, Timings())

@@ -1,0 +1,148 @@
+"""A run at work: its session, its executor, and the branches whose code runs beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import hashlib
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ramet.lang.errors import NodeFailedError
+from ramet.lang.executor import Executor
+from ramet.lang.nodes import CALL_KINDS, Text
+from ramet.lang.prompts import messages_of
+from ramet.lang.session import Session, TraceStopped, current_join
+from ramet.lang.state import State
+from ramet.lang.switching import run_switching
+from ramet.lang.values import NodeResult, resolve, text_of, values_in
+from ramet.runtime.errors import RequestAbortedError
+
+
+class RunContext:
+    """What states need of their run beside the session."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.executor: Executor | None = None
+        self._branches: set[asyncio.Task[None]] = set()
+        if session.backend is not None:
+            self.executor = Executor(session, session.backend)
+            session.on_node = self.executor.start
+
+    def seed_of(self, node_id: str) -> int:
+        """A seed for a call that names none: the run's, and the call's place in the graph."""
+        key = f"{self.session.options.seed}:{node_id}".encode()
+        return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "little") >> 2
+
+    def rendered(self, tail: str | None) -> list[dict[str, str]]:
+        """The messages of a state; waits for its calls."""
+        nodes = self.session.graph.chain(tail)
+        for node in nodes:
+            if isinstance(node, CALL_KINDS):
+                self.session.look(node.id)
+            elif isinstance(node, Text):
+                for ref in node.refs():
+                    self.session.look(ref.node_id)
+        messages = messages_of(nodes, self.session.result_of)
+        return [{"role": message.role or "", "content": message.content} for message in messages]
+
+    def start_branch(
+        self,
+        branch: State,
+        join_id: str,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        *,
+        is_branch: bool = True,
+    ) -> None:
+        """Runs a function on a branch as a task of its own; its result settles ``join_id``.
+
+        With ``is_branch`` false the state isn't the function's own, and stays open after it.
+        """
+        call = functools.partial(function, branch, *args, **kwargs)
+        work = self._run_branch(branch, join_id, call, is_branch)
+        task = asyncio.get_running_loop().create_task(work)
+        self._branches.add(task)
+        task.add_done_callback(self._branches.discard)
+
+    async def _run_branch(
+        self, branch: State, join_id: str, call: Callable[[], Any], is_branch: bool
+    ) -> None:
+        session = self.session
+        current_join.set(join_id)
+        try:
+            result = await self.run_function(call)
+            inputs = tuple(dict.fromkeys(value.node_id for value in values_in(result)))
+            session.graph.set_inputs(join_id, inputs)
+            plain = await self.resolve_all(result)
+        except TraceStopped as stop:
+            session.stopped_at(branch._writer.branch, stop)
+        except asyncio.CancelledError:
+            session.fail(join_id, RequestAbortedError("the run was cancelled"))
+            raise
+        except Exception as error:
+            session.fail(join_id, error)
+        else:
+            session.finish(join_id, NodeResult(text_of(plain), plain))
+        finally:
+            if is_branch:
+                branch._writer.close()
+
+    async def run_function(self, call: Callable[[], Any]) -> Any:
+        """Runs a program's function: a coroutine as it is, a plain one so that it can wait."""
+        function = call.func if isinstance(call, functools.partial) else call
+        if inspect.iscoroutinefunction(getattr(function, "function", function)):
+            return await call()
+        result = await run_switching(call)
+        return (
+            await result if inspect.isawaitable(result) and inspect.iscoroutine(result) else result
+        )
+
+    async def resolve_all(self, result: Any) -> Any:
+        """A program's result with every Value in it resolved."""
+        for value in values_in(result):
+            await value
+        return resolve(result)
+
+    async def drain(self) -> None:
+        """Waits until no branch runs and no node is on its way."""
+        while True:
+            if self._branches:
+                await asyncio.wait(list(self._branches))
+            elif self.executor is not None and self.session.num_unsettled:
+                await self.executor.drain()
+                if not self._branches:
+                    return
+            else:
+                return
+
+    async def cancel(self) -> None:
+        """Ends all branches and aborts all calls."""
+        for task in list(self._branches):
+            task.cancel()
+        if self._branches:
+            await asyncio.wait(list(self._branches))
+        if self.executor is not None:
+            await self.executor.cancel()
+
+    async def perform(self, call: Callable[[], Any]) -> Any:
+        """Runs a whole program: its function, its branches, all its calls.
+
+        Raises:
+            NodeFailedError: a call failed and the program didn't deal with it.
+        """
+        try:
+            result = await self.run_function(call)
+            result = await self.resolve_all(result)
+        except NodeFailedError as error:
+            await self.drain()  # what doesn't depend on the failure may finish
+            error.values = self.session.values()
+            raise
+        await self.drain()
+        failure = self.session.unhandled_failure()
+        if failure is not None:
+            raise failure
+        return result

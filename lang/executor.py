@@ -1,0 +1,196 @@
+"""Sends each node the moment what it needs is there."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from ramet.lang.backends.base import Backend, GenerateCall, ScoreCall
+from ramet.lang.errors import (
+    OutputParseError,
+    OutputTruncatedError,
+    ScriptError,
+)
+from ramet.lang.events import NodeStarted, TextPiece
+from ramet.lang.hints import hint_for
+from ramet.lang.nodes import Gen, Join, Node, Select, ToolCall
+from ramet.lang.prompts import fill, render, render_prompt
+from ramet.lang.selection import best_choice
+from ramet.lang.session import Session
+from ramet.lang.types import TEXT
+from ramet.lang.values import Meta, NodeResult, text_of
+from ramet.runtime.errors import RequestAbortedError
+from ramet.runtime.events import Finished, TextDelta, Timings, TokenInfo, Usage
+
+
+@dataclass(slots=True)
+class CallRecord:
+    """When a node did what, in seconds since its run began; None: never.
+
+    ``timings`` are the engine's own, in seconds since the call was sent.
+    """
+
+    node_id: str
+    name: str
+    kind: str
+    added_s: float
+    sent_s: float | None = None
+    first_text_s: float | None = None
+    finished_s: float | None = None
+    usage: Usage = field(default_factory=Usage)
+    timings: Timings = field(default_factory=Timings)
+    finish_reason: str | None = None
+    error: str | None = None
+
+
+class Executor:
+    """Executes the nodes of one session, each as a task on the session's loop."""
+
+    def __init__(self, session: Session, backend: Backend) -> None:
+        self._session = session
+        self._backend = backend
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._began = time.perf_counter()
+        self.began_at = time.time()
+        self.records: dict[str, CallRecord] = {}
+
+    def now(self) -> float:
+        """Seconds since the run began."""
+        return time.perf_counter() - self._began
+
+    def start(self, node: Node) -> None:
+        """Begins to wait for what a node needs; returns at once."""
+        if isinstance(node, Join) and not node.inputs:
+            return  # a branch's own code settles it
+        self.records[node.id] = CallRecord(node.id, node.label, node.kind, self.now())
+        task = asyncio.get_running_loop().create_task(self._execute(node))
+        self._tasks[node.id] = task
+        task.add_done_callback(lambda _: self._tasks.pop(node.id, None))
+
+    async def drain(self) -> None:
+        """Waits until no node is on its way."""
+        while self._tasks:
+            await asyncio.wait(list(self._tasks.values()))
+
+    async def cancel(self) -> None:
+        """Ends every node that is on its way; their calls are aborted."""
+        for task in list(self._tasks.values()):
+            task.cancel()
+        await self.drain()
+
+    async def _execute(self, node: Node) -> None:
+        session, record = self._session, self.records[node.id]
+        try:
+            needs = session.graph.needs(node.id)
+            for needed in needs:
+                await session.slot(needed).wait()
+            failed = session.failure_among(needs)
+            if failed is not None:
+                raise failed
+            record.sent_s = self.now()
+            session.log.append(NodeStarted(node))
+            result = await self._perform(node)
+        except asyncio.CancelledError:
+            session.fail(node.id, RequestAbortedError("the run was cancelled"))
+            record.error = "cancelled"
+            raise
+        except Exception as error:
+            record.error = str(error) or type(error).__name__
+            record.finished_s = self.now()
+            session.fail(node.id, error)
+        else:
+            record.finished_s = self.now()
+            record.usage, record.timings = result.meta.usage, result.meta.timings
+            record.finish_reason = result.meta.finish_reason
+            session.finish(node.id, result)
+
+    async def _perform(self, node: Node) -> NodeResult:
+        if isinstance(node, Gen):
+            return await self._generate(node)
+        if isinstance(node, Select):
+            return await self._select(node)
+        if isinstance(node, ToolCall):
+            return await self._call_tool(node)
+        assert isinstance(node, Join)
+        results = [self._session.result_of(input_id) for input_id in node.inputs]
+        return NodeResult(
+            "\n".join(result.text for result in results), [result.value for result in results]
+        )
+
+    async def _generate(self, node: Gen) -> NodeResult:
+        session = self._session
+        call = GenerateCall(
+            prompt=render_prompt(session.graph, node, session.result_of),
+            hint=hint_for(session, node),
+            name=node.name,
+            cache_salt=session.options.cache_salt,
+            priority=session.options.priority,
+            params=node.params,
+            constraint=node.constraint,
+        )
+        pieces: list[str] = []
+        tokens: list[TokenInfo] = []
+        finished: Finished | None = None
+        async for event in self._backend.stream(call):
+            if isinstance(event, Finished):
+                finished = event
+            elif isinstance(event, TextDelta):
+                tokens.extend(event.tokens)
+                if event.text:
+                    self._note_first_text(node)
+                    pieces.append(event.text)
+                    session.log.append(TextPiece(node, event.text))
+        if finished is None:
+            raise RequestAbortedError("the backend's stream ended before the call did")
+        text = "".join(pieces)
+        meta = Meta(finished.reason, finished.usage, finished.timings, tokens=tuple(tokens))
+        return NodeResult(text, self._parse(node, text, finished), meta)
+
+    def _note_first_text(self, node: Node) -> None:
+        record = self.records[node.id]
+        if record.first_text_s is None:
+            record.first_text_s = self.now()
+
+    def _parse(self, node: Gen, text: str, finished: Finished) -> Any:
+        output = self._session.outputs.get(node.id, TEXT)
+        try:
+            return output.parse(text)
+        except OutputParseError as error:
+            if finished.reason == "length":
+                limit = node.params.max_tokens
+                reason = f"it ended after max_tokens ({limit}), before it was complete"
+                raise OutputTruncatedError(text, output.label, reason) from error
+            raise
+
+    async def _select(self, node: Select) -> NodeResult:
+        session = self._session
+        choices = tuple(render(choice, session.result_of) for choice in node.choices)
+        call = ScoreCall(
+            prompt=render_prompt(session.graph, node, session.result_of),
+            hint=hint_for(session, node),
+            name=node.name,
+            cache_salt=session.options.cache_salt,
+            priority=session.options.priority,
+            continuations=choices,
+            unconditional=node.method == "unconditional_likelihood_normalized",
+        )
+        scores = await self._backend.score(call)
+        if len(scores.continuations) != len(choices):
+            raise ScriptError("the backend scored another number of choices than it was given")
+        best, numbers = best_choice(scores.continuations, node.method)
+        self._note_first_text(node)
+        session.log.append(TextPiece(node, choices[best]))
+        meta = Meta(
+            "stop",
+            scores.finished.usage,
+            scores.finished.timings,
+            choice_scores=dict(zip(choices, numbers, strict=True)),
+        )
+        return NodeResult(choices[best], choices[best], meta)
+
+    async def _call_tool(self, node: ToolCall) -> NodeResult:
+        tool = self._session.tools[node.id]
+        value = await tool.invoke(fill(node.arguments, self._session.result_of))
+        return NodeResult(text_of(value), value)

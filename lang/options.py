@@ -1,0 +1,110 @@
+"""The options of a generation, listed once: for ``gen``, ``s.gen`` and a run's defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypedDict
+
+from ramet.grammars.constraints import Choice, Constraint, Ebnf, JsonSchema, Regex
+from ramet.lang.errors import UsageError
+from ramet.lang.patterns import Pattern, json
+from ramet.lang.types import TEXT, OutputType, output_type, text_matching
+from ramet.runtime.params import SamplingParams
+
+DEFAULT_MAX_TOKENS = 256
+
+
+class SamplingOptions(TypedDict, total=False):
+    """The fields of ``runtime.SamplingParams``, for completion in editors."""
+
+    max_tokens: int | None
+    min_tokens: int
+    temperature: float
+    top_p: float
+    top_k: int
+    min_p: float
+    presence_penalty: float
+    frequency_penalty: float
+    repetition_penalty: float
+    seed: int | None
+    stop: str | list[str] | tuple[str, ...]
+    stop_token_ids: tuple[int, ...]
+    include_stop_str_in_output: bool
+    ignore_eos: bool
+    skip_special_tokens: bool
+    logprobs: int | None
+    logit_bias: Mapping[int, float]
+    allowed_token_ids: tuple[int, ...] | None
+    bad_words: tuple[str, ...]
+
+
+class GenOptions(SamplingOptions, total=False):
+    """Sampling parameters, and at most one way to say what the text must be.
+
+    ``choices`` makes the model write one of some texts (``select`` scores them instead);
+    ``json_schema`` is a dict, a JSON text or a type; ``dtype`` is the second argument of ``gen``
+    by another name.
+    """
+
+    regex: str
+    choices: list[str] | tuple[str, ...]
+    json_schema: Any
+    ebnf: str
+    dtype: Any
+    constraint: Constraint | Pattern
+
+
+_OUTPUT_OPTIONS = tuple(GenOptions.__annotations__.keys() - SamplingOptions.__annotations__.keys())
+
+
+def split_options(type_: Any, options: Mapping[str, Any]) -> tuple[dict[str, Any], OutputType[Any]]:
+    """Sampling values (not yet checked) and the output type that the options ask for.
+
+    Raises:
+        UsageError: more than one way to say what the text must be.
+    """
+    sampling = {name: value for name, value in options.items() if name not in _OUTPUT_OPTIONS}
+    asked = {name: options[name] for name in _OUTPUT_OPTIONS if options.get(name) is not None}
+    if type_ is not None:
+        asked["type"] = type_
+    if len(asked) > 1:
+        raise UsageError(f"say what the text must be in one way, not by {', '.join(sorted(asked))}")
+    return sampling, _output(*asked.popitem()) if asked else TEXT
+
+
+def _output(option: str, value: Any) -> OutputType[Any]:
+    if option == "regex":
+        return text_matching(Regex(value))
+    if option == "choices":
+        return text_matching(Choice(tuple(value)))
+    if option == "json_schema":
+        return text_matching(json(value).constraint)
+    if option == "ebnf":
+        return text_matching(Ebnf(value))
+    if isinstance(value, OutputType):
+        return value
+    if isinstance(value, Pattern):
+        return text_matching(value.constraint)
+    if isinstance(value, JsonSchema | Regex | Ebnf | Choice) or hasattr(value, "kind"):
+        return text_matching(value)
+    return output_type(value)
+
+
+def sampling_params(defaults: Mapping[str, Any], own: Mapping[str, Any]) -> SamplingParams:
+    """A call's parameters: its own over the run's defaults over the language's.
+
+    Raises:
+        InvalidParameterError: an unknown name, or a value out of range.
+    """
+    values: dict[str, Any] = {"max_tokens": DEFAULT_MAX_TOKENS, **defaults, **own}
+    stop = values.get("stop")
+    if isinstance(stop, str):
+        values["stop"] = (stop,)
+    elif stop is not None:
+        values["stop"] = tuple(stop)
+    else:
+        values.pop("stop", None)
+    return SamplingParams.from_mapping(values)
+
+
+ToolChoice = Literal["auto", "required"]

@@ -1,0 +1,205 @@
+"""``@program``: a function whose calls to a model Ramet runs as a graph."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import functools
+import inspect
+import secrets
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+
+from ramet.lang.backends.choose import BackendLike, as_backend, default_backend
+from ramet.lang.errors import UsageError
+from ramet.lang.graph import RequestGraph
+from ramet.lang.loop import on_shared_loop, shared_loop
+from ramet.lang.options import SamplingOptions, sampling_params
+from ramet.lang.run import Run
+from ramet.lang.session import RunOptions
+from ramet.lang.state import State
+from ramet.lang.tracing import trace_graph
+from ramet.lang.values import Value
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_SAMPLING_NAMES = frozenset(SamplingOptions.__annotations__) - {"seed"}
+_SETTING_NAMES = frozenset(("backend", "seed", "cache_salt", "priority", "hints"))
+_OTHER_SPELLINGS = {"max_new_tokens": "max_tokens"}
+
+
+class Program(Generic[P, T]):
+    """A program. ``run`` runs it; calling it with a state runs it as a part of another program.
+
+    ``run``, ``start``, ``stream`` and ``arun`` take the function's own arguments and, by name,
+    settings: ``backend``, ``seed``, ``cache_salt``, ``priority``, ``hints`` and any sampling
+    parameter as a default for the run's calls. ``using(...)`` sets them beforehand, which leaves
+    ``run`` with the function's own signature for type checkers.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        parameters = list(inspect.signature(function).parameters)
+        if not parameters:
+            raise UsageError("a program's first parameter is its state: def program(s, ...)")
+        self.function = function
+        self._own_names = frozenset(parameters)
+        self._settings: dict[str, Any] = {}
+        functools.update_wrapper(self, function)
+        self.name: str = getattr(function, "__name__", "program")
+
+    def __call__(self, s: State, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Runs the program on the state of another; that of an async program is awaited."""
+        if not isinstance(s, State):
+            raise UsageError(
+                f"{self.name}(...) takes a state, inside a program; elsewhere use "
+                f"{self.name}.run(...)"
+            )
+        result: T = self.function(s, *args, **kwargs)
+        return result
+
+    def __repr__(self) -> str:
+        return f"<program {self.name}>"
+
+    def using(self, **settings: Any) -> Program[P, T]:
+        """The same program with settings for its runs."""
+        for name in settings:
+            if name not in _SETTING_NAMES and not _is_sampling(name):
+                sampling_params({}, {name: settings[name]})  # names the nearest right one
+        other = copy.copy(self)
+        other._settings = {**self._settings, **settings}
+        return other
+
+    @overload
+    def run(self, *args: P.args, **kwargs: P.kwargs) -> Run[T]: ...
+    @overload
+    def run(self, *args: Any, backend: BackendLike, **kwargs: Any) -> Run[T]: ...
+    def run(self, *args: Any, **kwargs: Any) -> Run[Any]:
+        """Runs the program and waits for its end.
+
+        ``stream=True`` doesn't wait: the run goes on while its text is read.
+
+        Raises:
+            NodeFailedError: a call failed; it names the node and keeps the finished values.
+            UsageError: the program is wrong; nothing was sent for the part that is.
+        """
+        stream = bool(kwargs.pop("stream", False)) if "stream" not in self._own_names else False
+        run = self._start(args, kwargs)
+        return run if stream else run.wait()
+
+    @overload
+    def start(self, *args: P.args, **kwargs: P.kwargs) -> Run[T]: ...
+    @overload
+    def start(self, *args: Any, backend: BackendLike, **kwargs: Any) -> Run[T]: ...
+    def start(self, *args: Any, **kwargs: Any) -> Run[Any]:
+        """Starts the program and returns its run at once."""
+        return self._start(args, kwargs)
+
+    @overload
+    def stream(self, *args: P.args, **kwargs: P.kwargs) -> Run[T]: ...
+    @overload
+    def stream(self, *args: Any, backend: BackendLike, **kwargs: Any) -> Run[T]: ...
+    def stream(self, *args: Any, **kwargs: Any) -> Run[Any]:
+        """The same as ``start``: iterate the run's ``events`` or ``text_iter()``."""
+        return self._start(args, kwargs)
+
+    @overload
+    async def arun(self, *args: P.args, **kwargs: P.kwargs) -> Run[T]: ...
+    @overload
+    async def arun(self, *args: Any, backend: BackendLike, **kwargs: Any) -> Run[T]: ...
+    async def arun(self, *args: Any, **kwargs: Any) -> Run[Any]:
+        """Runs the program on the caller's own event loop and waits for its end."""
+        return await self._start(args, kwargs, asyncio.get_running_loop())
+
+    def run_batch(
+        self,
+        batch: Iterable[Mapping[str, Any]],
+        *,
+        max_concurrency: int = 64,
+        **settings: Any,
+    ) -> list[Run[T]]:
+        """Runs the program once for each mapping of arguments; runs come back in that order.
+
+        A run that fails doesn't end the others: its ``error`` says so and its ``result`` raises.
+        """
+        from ramet.lang.batching import run_batch
+
+        program = self.using(**settings) if settings else self
+        return run_batch(program, list(batch), max_concurrency)
+
+    def graph(self, *args: Any, **kwargs: Any) -> RequestGraph:
+        """The program's RequestGraph for these arguments, with no model.
+
+        Where the program looks at a value its tracing ends; ``graph.open_ends`` says where.
+        """
+        values, options, _ = self._settle(kwargs)
+        return trace_graph(self.name, self._binder(args, values), options)
+
+    def _start(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> Run[Any]:
+        values, options, chosen = self._settle(kwargs)
+        backend = as_backend(chosen) if chosen is not None else default_backend()
+        if loop is None and on_shared_loop():
+            loop = asyncio.get_running_loop()
+        bound = inspect.signature(self.function).bind(None, *args, **values)
+        return Run(
+            self.name,
+            self._binder(args, values),
+            backend,
+            options,
+            loop or shared_loop(),
+            dict(list(bound.arguments.items())[1:]),
+        )
+
+    def _settle(
+        self, kwargs: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], RunOptions, BackendLike | None]:
+        """Splits keyword arguments into the function's own and the run's settings."""
+        settings, values = dict(self._settings), dict[str, Any]()
+        for name, value in kwargs.items():
+            is_own = name in self._own_names
+            if not is_own and (name in _SETTING_NAMES or _is_sampling(name)):
+                settings[name] = value
+            else:
+                values[name] = value
+        backend = settings.pop("backend", None)
+        sampling = {
+            _OTHER_SPELLINGS.get(name, name): settings.pop(name)
+            for name in list(settings)
+            if _is_sampling(name)
+        }
+        sampling_params(sampling, {})  # raises on a bad value before anything runs
+        if settings.get("seed") is None:
+            settings["seed"] = secrets.randbits(62)
+        return values, RunOptions(sampling=sampling, **settings), backend
+
+    def _binder(
+        self, args: tuple[Any, ...], values: Mapping[str, Any]
+    ) -> Callable[[State], Callable[[], Any]]:
+        inspect.signature(self.function).bind(None, *args, **values)  # raises TypeError at once
+        return lambda state: functools.partial(self.function, state, *args, **values)
+
+
+def _is_sampling(name: str) -> bool:
+    return name in _SAMPLING_NAMES or name in _OTHER_SPELLINGS
+
+
+@overload
+def program(function: Callable[Concatenate[State, P], Awaitable[Value[T]]], /) -> Program[P, T]: ...  # type: ignore[overload-overlap, unused-ignore]
+@overload
+def program(function: Callable[Concatenate[State, P], Awaitable[T]], /) -> Program[P, T]: ...  # type: ignore[overload-overlap, unused-ignore]
+@overload
+def program(function: Callable[Concatenate[State, P], Value[T]], /) -> Program[P, T]: ...  # type: ignore[overload-overlap, unused-ignore]
+@overload
+def program(function: Callable[Concatenate[State, P], T], /) -> Program[P, T]: ...
+def program(function: Callable[..., Any], /) -> Program[..., Any]:
+    """Makes a function a Program. Its first parameter is the state.
+
+    A plain function may look at values anywhere; an ``async def`` awaits them. What the function
+    returns, with all Values in it resolved, is the run's ``result``.
+    """
+    return Program(function)

@@ -1,0 +1,119 @@
+"""From a Python type to what the model may write, and back from its text to a value."""
+
+from __future__ import annotations
+
+import enum
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import NoneType
+from typing import Any, Generic, Literal, TypeVar, get_args, get_origin
+
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
+
+from ramet.grammars.constraints import Choice, Constraint, JsonSchema, Regex
+from ramet.lang.errors import OutputParseError, OutputTypeError
+
+T = TypeVar("T")
+
+INTEGER = Regex(r"-?(0|[1-9][0-9]{0,17})")
+NUMBER = Regex(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,17})?([eE][-+]?[0-9]{1,2})?")
+
+
+@dataclass(frozen=True)
+class OutputType(Generic[T]):
+    """What an output must match, and how its text becomes a value.
+
+    Attributes:
+        label: the type's name, for people.
+        constraint: None for free text.
+        parse: raises OutputParseError for a text that is no such value.
+    """
+
+    label: str
+    constraint: Constraint | None
+    parse: Callable[[str], T]
+
+
+def _same(text: str) -> str:
+    return text
+
+
+TEXT: OutputType[str] = OutputType("str", None, _same)
+
+
+def text_matching(constraint: Constraint) -> OutputType[str]:
+    """Text that a constraint allows, kept as text."""
+    return OutputType("str", constraint, _same)
+
+
+def output_type(annotation: Any) -> OutputType[Any]:
+    """The output type of a Python type.
+
+    ``str`` is free text; ``int``, ``float``, ``bool``, enums and Literals are written bare;
+    everything else that pydantic knows (models, dataclasses, TypedDicts, lists, unions, Annotated)
+    is written as JSON.
+
+    Raises:
+        OutputTypeError: no constraint can stand for the type.
+    """
+    label = type_label(annotation)
+    if annotation is str:
+        return TEXT
+    if annotation is bool:
+        return _one_of(label, {"True": True, "False": False})
+    if annotation is int:
+        return OutputType(label, INTEGER, _converter(int, label))
+    if annotation is float:
+        return OutputType(label, NUMBER, _converter(float, label))
+    if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
+        return _one_of(label, {str(member.value): member for member in annotation})
+    if get_origin(annotation) is Literal:
+        return _one_of(label, {str(value): value for value in get_args(annotation)})
+    if annotation is None or annotation is NoneType:
+        raise OutputTypeError("None is not something that a model can write")
+    return _json(annotation, label)
+
+
+def type_label(annotation: Any) -> str:
+    """A type's name for people: ``Report``, ``list[int]``."""
+    return annotation.__name__ if inspect.isclass(annotation) else str(annotation)
+
+
+def _one_of(label: str, values: dict[str, Any]) -> OutputType[Any]:
+    if not values or "" in values:
+        raise OutputTypeError(f"{label} has no values, or one whose text is empty")
+
+    def parse(text: str) -> Any:
+        try:
+            return values[text]
+        except KeyError:
+            raise OutputParseError(text, label, f"{text!r} is none of its values") from None
+
+    return OutputType(label, Choice(tuple(values)), parse)
+
+
+def _converter(convert: Callable[[str], T], label: str) -> Callable[[str], T]:
+    def parse(text: str) -> T:
+        try:
+            return convert(text)
+        except ValueError as error:
+            raise OutputParseError(text, label, str(error)) from None
+
+    return parse
+
+
+def _json(annotation: Any, label: str) -> OutputType[Any]:
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(annotation)
+        schema = adapter.json_schema(mode="validation")
+    except (PydanticUserError, TypeError, ValueError) as error:
+        raise OutputTypeError(f"{label} has no JSON form: {error}") from error
+
+    def parse(text: str) -> Any:
+        try:
+            return adapter.validate_json(text)
+        except ValidationError as error:
+            raise OutputParseError(text, label, str(error)) from error
+
+    return OutputType(label, JsonSchema(schema), parse)
