@@ -1,0 +1,38 @@
+"""``ramet info``."""
+
+from __future__ import annotations
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(info)
+
+
+def info() -> None:
+    """Show versions, this machine's kernels and the models at hand."""
+    import importlib.metadata
+    import platform
+
+    import rich
+    from rich.table import Table
+
+    from ramet.kernels.cpu.features import describe
+    from ramet.runtime.errors import ModelLoadError
+    from ramet.runtime.model.locate import PACKAGED_MODELS, locate_model
+
+    table = Table(show_header=False, box=None)
+    table.add_row("python", platform.python_version())
+    for package in ("ramet", "torch", "triton", "numba", "numpy"):
+        try:
+            table.add_row(package, importlib.metadata.version(package))
+        except importlib.metadata.PackageNotFoundError:
+            table.add_row(package, "not installed")
+    for fact, value in describe().items():
+        table.add_row(fact, value)
+    for name, packaged in PACKAGED_MODELS.items():
+        try:
+            table.add_row(f"model {name}", str(locate_model(name)))
+        except ModelLoadError:
+            table.add_row(f"model {name}", f"not installed: {packaged.install}")
+    rich.print(table)

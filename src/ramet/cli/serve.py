@@ -1,0 +1,84 @@
+"""``ramet serve``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ramet.cli.options import Model, Threads
+
+_CAPACITY = "Capacity"
+_ACCESS = "Access"
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(serve)
+
+
+def serve(
+    model: Model = "smollm2",
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8000,
+    served_model_name: Annotated[
+        list[str] | None, typer.Option(help="Name that requests use; may be repeated.")
+    ] = None,
+    threads: Threads = None,
+    max_num_seqs: Annotated[
+        int | None, typer.Option(rich_help_panel=_CAPACITY, help="Sequences that run at once.")
+    ] = None,
+    max_tokens_per_step: Annotated[
+        int | None, typer.Option(rich_help_panel=_CAPACITY, help="Tokens of one step.")
+    ] = None,
+    max_waiting: Annotated[
+        int | None, typer.Option(rich_help_panel=_CAPACITY, help="Requests that may wait.")
+    ] = None,
+    max_context_len: Annotated[
+        int | None, typer.Option(rich_help_panel=_CAPACITY, help="Most tokens of a request.")
+    ] = None,
+    cache_mib: Annotated[
+        int | None,
+        typer.Option(rich_help_panel=_CAPACITY, help="Memory for keys and values, in MiB."),
+    ] = None,
+    policy: Annotated[
+        str | None, typer.Option(rich_help_panel=_CAPACITY, help="Scheduling policy.")
+    ] = None,
+    api_keys: Annotated[
+        Path | None,
+        typer.Option(rich_help_panel=_ACCESS, help="JSON file of tenants and their keys."),
+    ] = None,
+    cors_origin: Annotated[
+        list[str] | None,
+        typer.Option(rich_help_panel=_ACCESS, help="Origin that browsers may call from."),
+    ] = None,
+    access_log: Annotated[
+        bool, typer.Option(rich_help_panel=_ACCESS, help="Log a line a request, without prompts.")
+    ] = False,
+) -> None:
+    """Serve a model over the OpenAI API."""
+    from ramet.runtime.engine import Engine, EngineConfig
+    from ramet.runtime.server.config import ServerConfig
+    from ramet.runtime.server.main import serve as serve_engine
+
+    engine_options = {
+        "num_threads": threads,
+        "max_num_seqs": max_num_seqs,
+        "max_tokens_per_step": max_tokens_per_step,
+        "max_waiting": max_waiting,
+        "max_context_len": max_context_len,
+        "cache_bytes": None if cache_mib is None else cache_mib << 20,
+        "policy": policy,
+    }
+    given = {name: value for name, value in engine_options.items() if value is not None}
+    server_config = ServerConfig(
+        host=host,
+        port=port,
+        served_model_names=tuple(served_model_name or (model,)),
+        api_keys_file=api_keys,
+        cors_origins=tuple(cors_origin or ()),
+        access_log=access_log,
+    )
+    with Engine.from_model(model, EngineConfig(**given)) as engine:
+        typer.echo(f"Serving {model} on http://{host}:{port} (Ctrl-C ends it)", err=True)
+        serve_engine(engine, server_config)
