@@ -47,18 +47,20 @@ def compile_ahead(
 
     Args:
         signature: Triton's type of each argument that isn't a constant, such as ``*fp16`` or
-            ``i32``. Pointers, and names that end in ``stride...``, count as divisible by 16, as
-            they are where the kernel is launched (without that, loads are scalar).
+            ``i32``. Pointers and strides count as divisible by 16 unless the kernel says not to
+            specialise on them, as is so where it is launched (without that, loads are scalar).
         constants: the kernel's constants, ``num_warps`` and ``num_stages``.
     """
     options = {name: constants[name] for name in _NUM_OPTIONS if name in constants}
     names = kernel.arg_names
     types = {name: signature.get(name, "constexpr") for name in names}
     constexprs = {name: constants[name] for name in names if name not in signature}
+    unspecialized = {param.name for param in kernel.params if param.do_not_specialize}
     divisible = {
         (index,): [["tt.divisibility", 16]]
         for index, name in enumerate(names)
-        if types[name].startswith("*") or (types[name] == "i32" and "stride" in name)
+        if types[name].startswith("*")
+        or (types[name] == "i32" and "stride" in name and name not in unspecialized)
     }
     source = ASTSource(fn=kernel, signature=types, constexprs=constexprs, attrs=divisible)
     compiled = triton.compile(source, target=_target(arch), options=options)

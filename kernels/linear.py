@@ -128,7 +128,7 @@ def pack_q8(weight: torch.Tensor) -> PackedWeight:
     return PackedWeight("q8", codes.flatten(1), scales)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_rows"])
 def _linear(  # type: ignore[no-untyped-def]
     out,
     x,

@@ -97,7 +97,7 @@ def _tile_config(tile: str, group_size: int, head_dim: int, arch: str) -> dict[s
     return config
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["table_stride"])
 def _attend(  # type: ignore[no-untyped-def]
     q,
     k_pages,

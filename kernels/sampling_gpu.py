@@ -149,7 +149,7 @@ def _uniform(seed, position):  # type: ignore[no-untyped-def]
     return (bits.to(tl.float64) + 0.5) * 2.220446049250313e-16
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_top"])
 def _choose(  # type: ignore[no-untyped-def]
     token_ids,
     logprobs,
