@@ -174,8 +174,12 @@ class ScriptedModel:
     def _write(self, batch: Batch) -> None:
         """Stores the batch's tokens; each must have a slot of its own."""
         row_of_token = np.repeat(np.arange(batch.num_rows), np.diff(batch.row_starts))
-        pages = batch.page_tables[row_of_token, batch.positions // self.page_size]
-        if np.any((pages < 0) | (pages >= self.num_pages)):
+        if np.any((batch.token_ids < 0) | (batch.token_ids >= self.vocab_size)):
+            raise InvariantError("a token id is not in the vocabulary")
+        places = batch.positions // self.page_size
+        has_place = (places >= 0) & (places < batch.page_tables.shape[1])
+        pages = batch.page_tables[row_of_token, np.where(has_place, places, 0)]
+        if not np.all(has_place & (pages >= 0) & (pages < self.num_pages)):
             raise InvariantError("a token's position has no page in its row's page table")
         slots = pages * self.page_size + batch.positions % self.page_size
         if len(np.unique(slots)) < len(slots):

