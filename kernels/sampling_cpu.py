@@ -118,6 +118,13 @@ def _masked_argmax(x, size, mask):  # type: ignore[no-untyped-def]
         if bits == 0:
             continue
         first = 32 * word
+        if bits == -1 and first + 32 <= size:
+            largest = _LOWEST
+            for i in range(first, first + 32):
+                largest = x[i] if x[i] > largest else largest
+            if largest > best:
+                best, at = largest, _first_equal(x, first, first + 32, largest)
+            continue
         for i in range(first, min(first + 32, size)):
             if (bits >> (i - first)) & 1 and x[i] > best:
                 best, at = x[i], i

@@ -73,6 +73,7 @@ class CpuRunner:
         self._buffers: Buffers | None = None
         self._program: Program | None = None
         self._team = Team(self._num_threads)
+        self._closed = False
 
     @property
     def vocab_size(self) -> int:
@@ -92,6 +93,8 @@ class CpuRunner:
 
     def run(self, batch: Batch) -> Float32Array:
         """See ``ModelRunner.run``. The result is valid until the next call."""
+        if self._closed:
+            raise RuntimeError("the runner is closed")
         self._check(batch)
         for source, target, _ in batch.page_copies:
             self._pages.copy_page(source, target)
@@ -103,6 +106,7 @@ class CpuRunner:
 
     def close(self) -> None:
         """Ends the threads and frees the pages and scratch; a second call does nothing."""
+        self._closed = True
         self._team.close()
         self._program = self._buffers = None
         self._pages = KvPages.zeros(self.config, 0, self.page_size)

@@ -1,0 +1,117 @@
+"""The CPU runner computes what the plain forward pass computes, whatever the model's variant."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ramet.runtime.errors import UnsupportedModelError
+from ramet.runtime.model.cpu_runner import CpuRunner
+from ramet.runtime.model.reference import ReferenceModel
+
+VARIANTS = {
+    "llama": {},
+    "untied head": {"tied": False},
+    "multi-query, head of 64": {"num_heads": 3, "num_kv_heads": 1, "head_dim": 64},
+    "no grouping, head of 80": {"num_heads": 2, "num_kv_heads": 2, "head_dim": 80},
+    "many heads a key head": {"num_heads": 7, "num_kv_heads": 1},
+    "qwen2": {"architecture": "qwen2", "bias": True, "tied": False},
+    "qwen3": {"architecture": "qwen3", "head_dim": 128, "num_kv_heads": 1},
+    "stored as floats": {"weight_types": ("F32", "F16")},
+    "four bits": {"weight_types": ("Q4_0", "Q4_1")},
+    "five bits": {"weight_types": ("Q5_0", "Q5_1")},
+}
+
+
+def kl_divergence(expected, actual):
+    """Mean divergence of the distributions that two logit arrays stand for, in nats."""
+    p, q = (x.astype(np.float64) - x.max(-1, keepdims=True) for x in (expected, actual))
+    p, q = (x - np.log(np.exp(x).sum(-1, keepdims=True)) for x in (p, q))
+    return float((np.exp(p) * (p - q)).sum(-1).mean())
+
+
+@pytest.fixture
+def tokens():
+    return np.random.default_rng(3).integers(0, 250, 75).tolist()
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_logits_equal_the_reference(variant, model_factory, batch_of, tokens):
+    file = model_factory(**VARIANTS[variant])
+    expected = ReferenceModel(file).logits(tokens)
+    batch = batch_of([(tokens, 0, range(5))], all_logits=True)
+
+    exact = CpuRunner(file, num_pages=5, num_threads=2, activations="float32")
+    logits = exact.run(batch)
+    # What is left is that keys and values are kept in bfloat16.
+    assert np.abs(logits - expected).max() < 0.02 * np.abs(expected).max()
+    assert kl_divergence(expected, logits) < 1e-4
+    exact.close()
+
+    int8 = CpuRunner(file, num_pages=5, num_threads=2)
+    assert kl_divergence(expected, int8.run(batch)) < 2e-3
+    int8.close()
+
+
+def test_only_wanted_logits_come_back(model_factory, batch_of, tokens):
+    runner = CpuRunner(model_factory(), num_pages=10, num_threads=1)
+    rows = [(tokens[:20], 0, [0, 1]), (tokens[:7], 0, [2])]
+    every = runner.run(batch_of(rows, all_logits=True)).copy()
+    batch = batch_of(rows)
+    batch.logit_tokens = np.array([3, 19, 26], np.int32)
+    np.testing.assert_array_equal(runner.run(batch), every[[3, 19, 26]])
+    batch.logit_tokens = np.zeros(0, np.int32)
+    assert runner.run(batch).shape == (0, 250)
+    runner.close()
+
+
+def test_pages_are_copied_before_anything_else(model_factory, batch_of, tokens):
+    runner = CpuRunner(model_factory(), num_pages=8, num_threads=1)
+    expected = runner.run(batch_of([(tokens[:31], 0, [0, 1])])).copy()
+    runner.run(batch_of([(tokens[:30], 0, [2, 3])]))
+    # The copy goes on from the 30 tokens while their own row overwrites nothing of it.
+    rows = [(tokens[40:42], 30, [2, 3]), (tokens[30:31], 30, [2, 5])]
+    both = runner.run(batch_of(rows, copies=[(3, 5, 14)]))
+    np.testing.assert_array_equal(both[1], expected[0])
+    runner.close()
+
+
+def test_what_the_kernels_cannot_take_is_refused(model_factory, batch_of):
+    with pytest.raises(UnsupportedModelError, match="head size that is a multiple of 16"):
+        CpuRunner(model_factory(head_dim=24), num_pages=4)
+    with pytest.raises(ValueError, match="page_size"):
+        CpuRunner(model_factory(), page_size=24)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"token_ids": np.array([250], np.int32)}, "token ids"),
+        ({"token_ids": np.array([-1], np.int32)}, "token ids"),
+        ({"positions": np.array([3], np.int32)}, "positions"),
+        ({"page_tables": np.array([[4]], np.int32)}, "page ids"),
+        ({"page_tables": np.array([[-1]], np.int32)}, "page ids"),
+        ({"page_tables": np.zeros((1, 0), np.int32)}, "narrower"),
+        ({"logit_tokens": np.array([1], np.int32)}, "logit_tokens"),
+        ({"page_copies": np.array([[0, 9, 1]], np.int32)}, "page ids"),
+        ({"row_starts": np.array([0, 0], np.int32)}, "row_starts"),
+    ],
+)
+def test_a_batch_that_points_outside_is_refused(change, message, model_factory, batch_of):
+    runner = CpuRunner(model_factory(), num_pages=4, num_threads=1)
+    batch = batch_of([([5], 0, [0])])
+    for name, value in change.items():
+        setattr(batch, name, value)
+    with pytest.raises(ValueError, match=message):
+        runner.run(batch)
+    runner.run(batch_of([([5], 0, [0])]))  # and the next step works
+    runner.close()
+
+
+def test_closing_twice_is_fine_and_running_after_it_is_not(model_factory, batch_of):
+    runner = CpuRunner(model_factory(), num_pages=4, num_threads=2)
+    runner.run(batch_of([([5], 0, [0])]))
+    runner.close()
+    runner.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        runner.run(batch_of([([5], 0, [0])]))
