@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 ToolCallStyle = Literal["json", "json_list", "named_json", "xml"]
 """``json``: one object with name and arguments a call. ``json_list``: a list of such objects.
@@ -64,6 +65,11 @@ class ToolFormat:
         if self.style == "named_json":
             return self.end
         raise ValueError(f"{self.name} has no JSON arguments")
+
+    def instruct(self, tools: Sequence[Mapping[str, Any]]) -> str:
+        """``instructions`` with the tools' JSON in place; empty where there are none."""
+        lines = "\n".join(json.dumps(tool, ensure_ascii=False) for tool in tools)
+        return (self.instructions or "").replace("{tools}", lines)
 
 
 _GENERIC_INSTRUCTIONS = """\

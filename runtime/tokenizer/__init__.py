@@ -2,5 +2,6 @@
 
 from ramet.runtime.tokenizer.chat_template import ChatTemplate
 from ramet.runtime.tokenizer.tokenizer import PromptPiece, Tokenizer, TokenKind
+from ramet.runtime.tokenizer.tool_prompts import fold_tools
 
-__all__ = ["ChatTemplate", "PromptPiece", "TokenKind", "Tokenizer"]
+__all__ = ["ChatTemplate", "PromptPiece", "TokenKind", "Tokenizer", "fold_tools"]

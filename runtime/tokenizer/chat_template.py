@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 import jinja2
 import jinja2.ext
+import jinja2.meta
 import jinja2.nodes
 import jinja2.parser
 import jinja2.sandbox
@@ -28,6 +29,9 @@ class ChatTemplate:
         source: the Jinja template.
         tokenizer: its control tokens are what users' text can't make.
         now: what ``strftime_now`` in a template asks; local time by default.
+
+    Attributes:
+        prints_tools: whether the template looks at ``tools``; ``fold_tools`` serves the others.
 
     Raises ``ModelLoadError`` for a template that isn't valid Jinja.
     """
@@ -51,10 +55,12 @@ class ChatTemplate:
         environment.globals["strftime_now"] = lambda form: now().strftime(form)
         try:
             self._template = environment.from_string(source)
+            syntax = environment.parse(source)
         except jinja2.TemplateSyntaxError as error:
             raise ModelLoadError(
                 f"the chat template is no valid Jinja: {error.message} (line {error.lineno})"
             ) from None
+        self.prints_tools = "tools" in jinja2.meta.find_undeclared_variables(syntax)
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> ChatTemplate:
@@ -67,11 +73,6 @@ class ChatTemplate:
             )
         return cls(tokenizer.chat_template, tokenizer)
 
-    @property
-    def prints_tools(self) -> bool:
-        """Whether the template looks at ``tools``."""
-        return "tools" in self.source
-
     def render(
         self,
         messages: Sequence[Message],
@@ -79,7 +80,7 @@ class ChatTemplate:
         tools: Sequence[Mapping[str, Any]] | None = None,
         add_generation_prompt: bool = True,
         continue_final_message: bool = False,
-        **variables: Any,
+        variables: Mapping[str, Any] | None = None,
     ) -> list[PromptPiece]:
         """The prompt, in pieces for ``Tokenizer.encode_pieces``.
 
@@ -93,8 +94,9 @@ class ChatTemplate:
 
         Raises ``ChatTemplateError`` when the template refuses the messages.
         """
+        variables = variables or {}
         for name in variables:
-            if name in _OWN_VARIABLES:
+            if name in _OWN_VARIABLES or not name.isidentifier():
                 raise InvalidParameterError(
                     f"{name!r} can't be set as a template variable", param="chat_template_kwargs"
                 )
@@ -111,12 +113,14 @@ class ChatTemplate:
         if continue_final_message:
             protected[-1]["content"] += guard.end_mark
         printed = self._print(
-            messages=protected,
-            tools=guard.protect(tools) if tools else None,
-            add_generation_prompt=add_generation_prompt,
-            bos_token=self._text_of(self._tokenizer.bos_id),
-            eos_token=self._text_of(self._tokenizer.eos_id),
-            **guard.protect(variables),
+            {
+                **guard.protect(variables),
+                "messages": protected,
+                "tools": guard.protect(tools) if tools else None,
+                "add_generation_prompt": add_generation_prompt,
+                "bos_token": self._text_of(self._tokenizer.bos_id),
+                "eos_token": self._text_of(self._tokenizer.eos_id),
+            }
         )
         if continue_final_message:
             head, end_mark, _ = printed.rpartition(guard.end_mark)
@@ -133,9 +137,9 @@ class ChatTemplate:
         """The prompt's token ids; ``options`` are those of ``render``."""
         return self._tokenizer.encode_pieces(self.render(messages, **options))
 
-    def _print(self, **variables: Any) -> str:
+    def _print(self, variables: Mapping[str, Any]) -> str:
         try:
-            return self._template.render(**variables)
+            return self._template.render(variables)
         except _TemplateRefusal as error:
             raise ChatTemplateError(
                 f"the model's chat template refuses the messages: {error}", param="messages"

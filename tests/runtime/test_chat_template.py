@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import itertools
+import json
 from typing import Any
 
 import pytest
@@ -11,7 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ramet.runtime.errors import ChatTemplateError, InvalidParameterError, ModelLoadError
-from ramet.runtime.tokenizer import ChatTemplate, Tokenizer
+from ramet.runtime.streams import (
+    TOOL_FORMATS,
+    ToolArgumentsDelta,
+    ToolCallParser,
+    ToolCallStart,
+)
+from ramet.runtime.tokenizer import ChatTemplate, Tokenizer, fold_tools
 from ramet.runtime.tokenizer.protection import Protection
 from ramet.runtime.tokenizer.scripted import CONTROL_TEXTS, scripted_tokenizer
 
@@ -87,13 +94,16 @@ def test_tools_and_variables_reach_the_template(tokenizer: Tokenizer) -> None:
     source = "{{ tools | tojson }}{{ enable_thinking }}{{ bos_token }}{{ eos_token }}"
     template = ChatTemplate(source, tokenizer)
     assert template.prints_tools
-    printed = text_of(template.render([USER], tools=[TOOL], enable_thinking=False))
+    printed = text_of(template.render([USER], tools=[TOOL], variables={"enable_thinking": False}))
     assert printed == (
         '[{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]'
         "False<|endoftext|><|im_end|>"
     )
-    with pytest.raises(InvalidParameterError, match="'bos_token'"):
-        template.render([USER], bos_token="x")
+    for name in ("bos_token", "messages", "not a name"):
+        with pytest.raises(InvalidParameterError, match=name):
+            template.render([USER], variables={name: "x"})
+    assert text_of(template.render([USER], variables={"self": 1})).startswith("null")
+    assert not ChatTemplate("{{ messages }}{# tools #}", tokenizer).prints_tools
 
 
 def test_templates_have_the_usual_helpers(tokenizer: Tokenizer) -> None:
@@ -237,3 +247,26 @@ def test_a_conversation_extends_its_own_prefix(template: ChatTemplate) -> None:
     ]
     for shorter, longer in itertools.pairwise(prompts):
         assert longer[: len(shorter)] == shorter
+
+
+def test_tools_are_told_in_text_where_the_template_knows_none() -> None:
+    call = {"id": "1", "function": {"name": "f", "arguments": '{"a": "é"}'}}
+    messages = [
+        {"role": "system", "content": "Be brief."},
+        USER,
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "1", "content": "42"},
+        {"role": "tool", "tool_call_id": "2", "content": "43"},
+    ]
+    generic = TOOL_FORMATS["generic"]
+    system, user, assistant, results = fold_tools(messages, [TOOL], generic)
+    assert system["content"].startswith("Be brief.\n\n")
+    assert json.dumps(TOOL) in system["content"]
+    assert user["content"] == "hi"
+    assert "tool_calls" not in assistant
+    deltas = ToolCallParser(generic).feed(assistant["content"], final=True)
+    assert deltas[:2] == [ToolCallStart(0, "f"), ToolArgumentsDelta(0, '{"a": "é"}')]
+    assert results["role"] == "user"
+    assert [line for line in results["content"].split("\n") if line.isdigit()] == ["42", "43"]
+    assert fold_tools([USER], [TOOL], generic)[0]["role"] == "system"
+    assert fold_tools([USER], None, generic) == [USER]
