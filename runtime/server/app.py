@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
 from ramet.runtime.server.config import ServerConfig
@@ -15,12 +15,22 @@ from ramet.runtime.server.openapi import install_openapi
 from ramet.runtime.server.prompts import PromptEncoder
 from ramet.runtime.server.protocol.chat import ChatCompletionRequest
 from ramet.runtime.server.protocol.completions import CompletionRequest
+from ramet.runtime.server.protocol.tokenize import DetokenizeRequest, TokenizeRequest
 from ramet.runtime.server.routes.chat import chat_router
 from ramet.runtime.server.routes.completions import completions_router
-from ramet.runtime.server.routes.operations import AbortRequest, operations_router
+from ramet.runtime.server.routes.models import AbortRequest, models_router
+from ramet.runtime.server.routes.operations import operations_router
+from ramet.runtime.server.routes.tokenize import tokenize_router
 from ramet.runtime.server.telemetry import Telemetry
+from ramet.runtime.server.tenants import Tenants
 
-_BODIES = (ChatCompletionRequest, CompletionRequest, AbortRequest)
+_BODIES = (
+    ChatCompletionRequest,
+    CompletionRequest,
+    TokenizeRequest,
+    DetokenizeRequest,
+    AbortRequest,
+)
 
 
 def create_app(
@@ -37,13 +47,16 @@ def create_app(
         prompts=PromptEncoder(engine.tokenizer, engine.chat_template),
         telemetry=Telemetry(engine.model_name),
         lifecycle=lifecycle or Lifecycle(),
+        tenants=Tenants.from_file(config.api_keys_file),
         model_names=config.served_model_names or (engine.model_name,),
     )
     app = FastAPI(title="Ramet", version="1", redirect_slashes=False)
     install_error_handlers(app)
     install_openapi(app, _BODIES)
-    for router in (chat_router, completions_router, operations_router):
-        app.include_router(router(context))
+    key_needed = [Depends(context.authenticate)]
+    for router in (chat_router, completions_router, tokenize_router, models_router):
+        app.include_router(router(context), dependencies=key_needed)
+    app.include_router(operations_router(context))
     if config.cors_origins:
         app.add_middleware(
             CORSMiddleware,

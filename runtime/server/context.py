@@ -12,6 +12,7 @@ from fastapi import Request as HttpRequest
 from pydantic import BaseModel
 
 from ramet.runtime.errors import InvalidParameterError, NotFoundError
+from ramet.runtime.events import Failed, Finished
 from ramet.runtime.request import Request
 from ramet.runtime.server.config import ServerConfig
 from ramet.runtime.server.engine_api import EngineApi
@@ -21,6 +22,7 @@ from ramet.runtime.server.lifecycle import Lifecycle
 from ramet.runtime.server.prompts import PromptEncoder
 from ramet.runtime.server.sse import watch_disconnect
 from ramet.runtime.server.telemetry import Telemetry
+from ramet.runtime.server.tenants import Tenant, Tenants
 
 Body = TypeVar("Body", bound=BaseModel)
 
@@ -34,6 +36,7 @@ class ServerContext:
     prompts: PromptEncoder
     telemetry: Telemetry
     lifecycle: Lifecycle
+    tenants: Tenants
     model_names: tuple[str, ...]
 
     def check_model(self, name: str | None) -> str:
@@ -62,6 +65,14 @@ class ServerContext:
                 param="prompt",
             )
 
+    def authenticate(self, http_request: HttpRequest) -> None:
+        """A dependency of every route that isn't open to all: see ``tenant_of``."""
+        http_request.state.tenant = self.tenants.find(http_request.headers)
+
+    def authenticate_admin(self, http_request: HttpRequest) -> None:
+        """The same for routes of operators."""
+        http_request.state.tenant = self.tenants.find_admin(http_request.headers)
+
     async def begin(
         self, call_id: str, requests: Sequence[Request], http_request: HttpRequest
     ) -> Generation:
@@ -70,11 +81,24 @@ class ServerContext:
         A failure up to here is raised, so that it becomes a plain error response. If the client
         leaves, the requests are aborted.
         """
-        generation = Generation(
-            on_end=self.telemetry.end,
-            on_close=lambda: self.lifecycle.leave(call_id),
-        )
-        self.lifecycle.enter(call_id, generation.abort)
+        tenant = tenant_of(http_request)
+        name = tenant.scoped(call_id)
+
+        def note_end(event: Finished | Failed) -> None:
+            self.telemetry.end(event)
+            tenant.pay(event.usage.prompt_tokens + event.usage.completion_tokens)
+
+        def leave() -> None:
+            self.lifecycle.leave(name)
+            tenant.leave()
+
+        generation = Generation(on_end=note_end, on_close=leave)
+        self.lifecycle.enter(name, generation.abort)
+        try:
+            tenant.enter()
+        except BaseException:
+            self.lifecycle.leave(name)
+            raise
         try:
             for request in requests:
                 generation.add(self.engine.submit(request))
@@ -84,6 +108,12 @@ class ServerContext:
             generation.close()
             raise
         return generation
+
+
+def tenant_of(http_request: HttpRequest) -> Tenant:
+    """Who sent an authenticated request."""
+    tenant: Tenant = http_request.state.tenant
+    return tenant
 
 
 @contextlib.asynccontextmanager

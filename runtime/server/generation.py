@@ -35,7 +35,7 @@ class Generation:
     def __init__(
         self,
         *,
-        on_end: Callable[[Event], None],
+        on_end: Callable[[Finished | Failed], None],
         on_close: Callable[[], None],
     ) -> None:
         self._sources: list[EventSource] = []

@@ -9,6 +9,7 @@ from ramet.grammars.constraints import Constraint
 from ramet.runtime.params import SamplingParams
 from ramet.runtime.request import Request
 from ramet.runtime.server.protocol.common import GenerationRequest
+from ramet.runtime.server.tenants import Tenant
 
 _NUM_SEEDS = 2**64
 
@@ -18,6 +19,7 @@ def build_requests(
     body: GenerationRequest,
     prompts: Sequence[tuple[int, ...]],
     constraint: Constraint | None,
+    tenant: Tenant,
 ) -> list[Request]:
     """A request for each prompt and each of its ``n`` choices, prompts outermost.
 
@@ -29,10 +31,11 @@ def build_requests(
             prompt_token_ids=prompt,
             params=_nth_choice(params, choice),
             constraint=constraint,
-            cache_salt=body.cache_salt or "",
+            cache_salt=tenant.scoped(body.cache_salt or ""),
+            tenant=tenant.name,
             priority=body.priority,
             hint=body.ramet.hint() if body.ramet else None,
-            request_id=f"{call_id}-{index * body.n + choice}",
+            request_id=f"{tenant.scoped(call_id)}-{index * body.n + choice}",
         )
         for index, prompt in enumerate(prompts)
         for choice in range(body.n)

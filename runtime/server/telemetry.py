@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ramet.runtime.events import Event, Failed, Finished, Timings, Usage
+from ramet.runtime.events import Failed, Finished, Timings, Usage
 from ramet.runtime.server.metrics import Counter, Histogram, Read, Registry
 
 _SECONDS = (0.001, 0.005, 0.01, 0.02, 0.04, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 10, 30, 60, 300)
@@ -82,13 +82,13 @@ class Telemetry:
         """One response of a known route."""
         self._http.add(path=path, status=str(status))
 
-    def end(self, event: Event) -> None:
+    def end(self, event: Finished | Failed) -> None:
         """One request's last event."""
         if isinstance(event, Finished):
             self._success.add(finished_reason=event.reason)
             self._usage(event.usage)
             self._timings(event.timings, event.usage)
-        elif isinstance(event, Failed):
+        else:
             self._failed.add(code=event.error.code or "unknown")
             self._usage(event.usage)
 

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from ramet.runtime.errors import InvalidParameterError
 from ramet.runtime.events import TokenInfo
 from ramet.runtime.request import Request
-from ramet.runtime.server.context import ServerContext, abort_on_disconnect
+from ramet.runtime.server.context import ServerContext, abort_on_disconnect, tenant_of
 from ramet.runtime.server.generation import Generation
 from ramet.runtime.server.http import OrjsonResponse, as_ramet_error, new_id
 from ramet.runtime.server.logprobs import chat_logprobs, prompt_logprobs
@@ -35,7 +35,7 @@ def chat_router(context: ServerContext) -> APIRouter:
     async def chat_completions(http_request: HttpRequest) -> Response:
         """Continues a conversation."""
         body = await context.body(http_request, ChatCompletionRequest)
-        call = await _prepare(context, body)
+        call = await _prepare(context, body, http_request)
         generation = await context.begin(call.id, call.requests, http_request)
         headers = enforced_headers(call.plan.constraint)
         if body.stream:
@@ -69,7 +69,9 @@ class _Call:
         return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
 
 
-async def _prepare(context: ServerContext, body: ChatCompletionRequest) -> _Call:
+async def _prepare(
+    context: ServerContext, body: ChatCompletionRequest, http_request: HttpRequest
+) -> _Call:
     model = context.check_model(body.model)
     context.check_choices(body.n)
     body.usage_wanted()
@@ -84,10 +86,10 @@ async def _prepare(context: ServerContext, body: ChatCompletionRequest) -> _Call
         tools=plan.shown_tools,
         add_generation_prompt=body.add_generation_prompt,
         continue_final_message=body.continue_final_message,
-        **plan.template_variables,
+        variables=plan.template_variables,
     )
     call_id = body.request_id or new_id("chatcmpl")
-    requests = build_requests(call_id, body, [prompt], plan.constraint)
+    requests = build_requests(call_id, body, [prompt], plan.constraint, tenant_of(http_request))
     return _Call(call_id, int(time.time()), model, body, requests, plan)
 
 

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from ramet.runtime.errors import InvalidParameterError
 from ramet.runtime.events import Event, Finished, PromptLogprobs, TextDelta, TokenInfo
 from ramet.runtime.request import Request
-from ramet.runtime.server.context import ServerContext, abort_on_disconnect
+from ramet.runtime.server.context import ServerContext, abort_on_disconnect, tenant_of
 from ramet.runtime.server.generation import Generation
 from ramet.runtime.server.http import OrjsonResponse, as_ramet_error, new_id
 from ramet.runtime.server.logprobs import CompletionLogprobs, prompt_logprobs
@@ -34,7 +34,7 @@ def completions_router(context: ServerContext) -> APIRouter:
     async def completions(http_request: HttpRequest) -> Response:
         """Continues one or more plain prompts."""
         body = await context.body(http_request, CompletionRequest)
-        call = await _prepare(context, body)
+        call = await _prepare(context, body, http_request)
         generation = await context.begin(call.id, call.requests, http_request)
         headers = enforced_headers(call.requests[0].constraint)
         if body.stream:
@@ -73,7 +73,9 @@ class _Call:
         return [_Choice(self, index) for index in range(len(self.requests))]
 
 
-async def _prepare(context: ServerContext, body: CompletionRequest) -> _Call:
+async def _prepare(
+    context: ServerContext, body: CompletionRequest, http_request: HttpRequest
+) -> _Call:
     model = context.check_model(body.model)
     given = split_prompts(body.prompt)
     context.check_choices(body.n, len(given))
@@ -88,7 +90,7 @@ async def _prepare(context: ServerContext, body: CompletionRequest) -> _Call:
         for prompt in given
     ]
     call_id = body.request_id or new_id("cmpl")
-    requests = build_requests(call_id, body, prompts, body.constraint())
+    requests = build_requests(call_id, body, prompts, body.constraint(), tenant_of(http_request))
     echoes = [""] * len(requests)
     if body.echo:
         texts = [

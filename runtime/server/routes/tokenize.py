@@ -1,0 +1,63 @@
+"""``POST /tokenize`` and ``POST /detokenize``."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from fastapi import Request as HttpRequest
+from starlette.responses import Response
+
+from ramet.runtime.errors import InvalidParameterError
+from ramet.runtime.server.context import ServerContext
+from ramet.runtime.server.http import OrjsonResponse
+from ramet.runtime.server.logprobs import token_text
+from ramet.runtime.server.openapi import json_body
+from ramet.runtime.server.protocol.tokenize import DetokenizeRequest, TokenizeRequest
+
+
+def tokenize_router(context: ServerContext) -> APIRouter:
+    """The tokenizer's routes."""
+    router = APIRouter(tags=["Tokenizer"])
+
+    @router.post("/tokenize", openapi_extra=json_body(TokenizeRequest))
+    async def tokenize(http_request: HttpRequest) -> Response:
+        """A prompt's or a conversation's token ids."""
+        body = await context.body(http_request, TokenizeRequest)
+        context.check_model(body.model)
+        ids = await _encode(context, body)
+        answer = {
+            "count": len(ids),
+            "max_model_len": context.engine.max_context_len,
+            "tokens": list(ids),
+        }
+        if body.return_token_strs:
+            token_bytes = context.prompts.tokenizer.token_bytes
+            answer["token_strs"] = [token_text(token_bytes(token_id)) for token_id in ids]
+        return OrjsonResponse(answer)
+
+    @router.post("/detokenize", openapi_extra=json_body(DetokenizeRequest))
+    async def detokenize(http_request: HttpRequest) -> Response:
+        """The text of token ids."""
+        body = await context.body(http_request, DetokenizeRequest)
+        context.check_model(body.model)
+        ids = context.prompts.token_ids(body.tokens, param="tokens") if body.tokens else ()
+        text = context.prompts.tokenizer.decode(ids, skip_special=False)
+        return OrjsonResponse({"prompt": text})
+
+    return router
+
+
+async def _encode(context: ServerContext, body: TokenizeRequest) -> tuple[int, ...]:
+    if (body.prompt is None) == (body.messages is None):
+        raise InvalidParameterError("give either prompt or messages", param="prompt")
+    if body.messages is None:
+        assert body.prompt is not None
+        if not body.prompt:
+            return ()
+        return await context.prompts.text(body.prompt, add_special_tokens=body.add_special_tokens)
+    return await context.prompts.chat(
+        [message.for_template() for message in body.messages],
+        tools=[tool.model_dump(exclude_none=True) for tool in body.tools] if body.tools else None,
+        add_generation_prompt=body.add_generation_prompt,
+        continue_final_message=body.continue_final_message,
+        variables=body.chat_template_kwargs,
+    )
