@@ -141,6 +141,10 @@ class RunContext:
             await self.drain()  # what doesn't depend on the failure may finish
             error.values = self.session.values()
             raise
+        except BaseException:
+            if self.executor is not None:
+                self.executor.abort()  # at once, so that what isn't sent never is
+            raise
         await self.drain()
         failure = self.session.unhandled_failure()
         if failure is not None:

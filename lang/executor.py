@@ -74,11 +74,17 @@ class Executor:
         while self._tasks:
             await asyncio.wait(list(self._tasks.values()))
 
-    async def cancel(self) -> None:
-        """Ends every node that is on its way; their calls are aborted."""
+    def abort(self) -> None:
+        """Ends every node that is on its way; one that hasn't begun is never sent."""
         for task in list(self._tasks.values()):
             task.cancel()
+
+    async def cancel(self) -> None:
+        """Aborts, and waits until all calls have ended."""
+        self.abort()
         await self.drain()
+        for node_id in self._session.unsettled():
+            self._session.fail(node_id, RequestAbortedError("the run was cancelled"))
 
     async def _execute(self, node: Node) -> None:
         session, record = self._session, self.records[node.id]

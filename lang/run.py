@@ -57,7 +57,8 @@ class Run(Generic[T_co]):
         self._bind = bind
         self._state: State | None = None
         self._done: concurrent.futures.Future[Any] = concurrent.futures.Future()
-        self._task: asyncio.Task[None] | None = None
+        self._work: asyncio.Task[Any] | None = None
+        self._supervisor: asyncio.Task[None] | None = None
         self._arguments: dict[str, Any] = arguments
         loop.call_soon_threadsafe(self._start)
 
@@ -65,29 +66,32 @@ class Run(Generic[T_co]):
 
     def _start(self) -> None:
         self._session.begin()
-        self._task = self._loop.create_task(self._main())
+        self._work = self._loop.create_task(self._perform())
+        self._supervisor = self._loop.create_task(self._supervise(self._work))
 
-    async def _main(self) -> None:
-        error: BaseException | None = None
-        result: Any = None
-        try:
-            self._state = State(Writer(self._context))
-            result = await self._context.perform(self._bind(self._state))
-        except asyncio.CancelledError:
+    async def _perform(self) -> Any:
+        self._state = State(Writer(self._context))
+        return await self._context.perform(self._bind(self._state))
+
+    async def _supervise(self, work: asyncio.Task[Any]) -> None:
+        """Sees the run to its end, whatever becomes of its work. Nobody cancels this."""
+        await asyncio.wait([work])
+        error: BaseException | None
+        if work.cancelled():
             error = RequestAbortedError("the run was cancelled")
-        except BaseException as raised:
-            error = raised
+        else:
+            error = work.exception()
         try:
             await self._context.cancel()
-            for writer in list(self._session.writers):
-                writer.close()
             await self._backend.end_program(self._session.program_id)
         except Exception as raised:
             error = error or raised
         finally:
+            for writer in list(self._session.writers):
+                writer.close()
             self._session.log.append(RunEnded(error))
             if error is None:
-                self._done.set_result(result)
+                self._done.set_result(work.result())
             else:
                 self._done.set_exception(error)
 
@@ -95,8 +99,8 @@ class Run(Generic[T_co]):
         """Aborts every call of the run; returns at once."""
 
         def cancel_task() -> None:
-            if self._task is not None:
-                self._task.cancel()
+            if self._work is not None:
+                self._work.cancel()
 
         self._loop.call_soon_threadsafe(cancel_task)
 
@@ -122,11 +126,15 @@ class Run(Generic[T_co]):
         return self._ended().__await__()
 
     async def _ended(self) -> Run[T_co]:
+        done = asyncio.wrap_future(self._done)
         try:
-            await asyncio.shield(asyncio.wrap_future(self._done))
+            await asyncio.wait([done])  # unlike a bare await, cancels nothing but itself
         except asyncio.CancelledError:
             self.cancel()
+            await asyncio.wait([done])
+            done.exception()
             raise
+        done.result()
         return self
 
     def _runs_here(self) -> bool:

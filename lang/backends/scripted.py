@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import math
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
@@ -62,8 +63,7 @@ class ScriptedBackend:
         self._queue = deque(queue)
         self._default = default
         self._check_constraints = check_constraints
-        self._gates: dict[str, asyncio.Event] = {}
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._gates: dict[str, concurrent.futures.Future[None]] = {}
         self.calls: list[GenerateCall | ScoreCall] = []
         self.running: set[str] = set()
         self.aborted: list[str] = []
@@ -72,16 +72,12 @@ class ScriptedBackend:
     def hold(self, *names: str) -> None:
         """Keeps calls of these variables waiting."""
         for name in names:
-            self._gates[name] = asyncio.Event()
+            self._gates[name] = concurrent.futures.Future()
 
     def release(self, *names: str) -> None:
         """Lets calls of these variables go on; may be called from any thread."""
         for name in names:
-            gate = self._gates.pop(name)
-            if self._loop is None or self._loop.is_closed():
-                gate.set()
-            else:
-                self._loop.call_soon_threadsafe(gate.set)
+            self._gates.pop(name).set_result(None)
 
     def check(self, node: Gen | Select, place: CallPlace) -> None:
         """Everything can be scripted."""
@@ -118,12 +114,11 @@ class ScriptedBackend:
 
     async def _guarded(self, call: Call, read: Callable[[Answer], Any]) -> Any:
         node_id = call.hint.node_id
-        self._loop = asyncio.get_running_loop()
         self.running.add(node_id)
         try:
             gate = self._gates.get(call.name)
             if gate is not None:
-                await gate.wait()
+                await asyncio.shield(asyncio.wrap_future(gate))
             answer = self._answer(call)
             if callable(answer):
                 answer = answer(call)
