@@ -1,0 +1,165 @@
+"""Every field is honoured or refused by name; a bad request hurts no other."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "code", "says"),
+    [
+        ({"max_token": 3}, "max_token", "unknown_parameter", "max_tokens"),
+        ({"temprature": 3}, "temprature", "unknown_parameter", "temperature"),
+        ({"zzz": 1}, "zzz", "unknown_parameter", "zzz"),
+        ({"prediction": {"type": "content"}}, "prediction", "unsupported_parameter", "prediction"),
+        ({"audio": {"voice": "x"}}, "audio", "unsupported_parameter", "audio"),
+        ({"service_tier": "flex"}, "service_tier", "unsupported_parameter", "service_tier"),
+        ({"temperature": "hot"}, "temperature", "invalid_parameter", "number"),
+        ({"temperature": -1}, "temperature", "invalid_parameter", "at least 0"),
+        ({"top_p": 0}, "top_p", "invalid_parameter", "top_p"),
+        ({"max_tokens": True}, "max_tokens", "invalid_parameter", "integer"),
+        ({"max_tokens": 1.5}, "max_tokens", "invalid_parameter", "integer"),
+        ({"max_tokens": 1, "max_completion_tokens": 2}, "max_completion_tokens", None, "differ"),
+        ({"min_tokens": 5, "max_tokens": 2}, "min_tokens", "invalid_parameter", "above"),
+        ({"n": 0}, "n", "invalid_parameter", "from 1"),
+        ({"n": 10**6}, "n", "invalid_parameter", "from 1"),
+        ({"top_logprobs": 2}, "top_logprobs", None, "logprobs"),
+        ({"logprobs": True, "top_logprobs": 99}, None, "invalid_parameter", "at most"),
+        ({"stop": [""]}, "stop", "invalid_parameter", "empty"),
+        ({"logit_bias": {"x": 1}}, "logit_bias", "invalid_parameter", "token ids"),
+        ({"response_format": {"type": "xml"}}, "response_format.type", None, "json_object"),
+        ({"response_format": {"type": "json_schema"}}, None, None, "json_schema.schema"),
+        ({"stream_options": {"usage": True}, "stream": True}, "stream_options.usage", None, ""),
+        ({"guided_regex": "a", "guided_choice": ["a"]}, None, "invalid_grammar", "exactly one"),
+        ({"messages": []}, "messages", None, "at least one"),
+        (
+            {"messages": [{"role": "user"}, {"role": "robot"}]},
+            "messages[1].role",
+            None,
+            "robot|'user'",
+        ),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]},
+            "messages[0].content[0].image_url",
+            "unsupported_parameter",
+            "image_url",
+        ),
+        ({"messages": [{"role": "user", "content": 3}]}, "messages[0].content", None, "string"),
+        ({"stream": True, "prompt_logprobs": 1}, "prompt_logprobs", None, "stream"),
+        ({"model": "other"}, "model", "model_not_found", "other"),
+        ({"ramet": {"program": "x"}}, "ramet.program", "unknown_parameter", "program_id"),
+    ],
+)
+def test_a_wrong_field_is_named(serve, fields, param, code, says):
+    server = serve(["ok"])
+    answer = server.chat(**fields)
+    assert answer.status_code == (404 if param == "model" else 400)
+    error = answer.json()["error"]
+    assert error["type"] == "invalid_request_error"
+    assert param is None or error["param"] == param
+    assert code is None or error["code"] == code
+    assert any(word in error["message"] for word in says.split("|"))
+    assert server.chat().json()["choices"][0]["message"]["content"] == "ok"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"user": "u", "metadata": {"a": "b"}, "store": True, "safety_identifier": "s"},
+        {"service_tier": "auto", "modalities": ["text"], "functions": [], "audio": None},
+        {"temperature": None, "tools": None, "stop": None, "logit_bias": None, "n": None},
+        {"max_tokens": 2.0, "seed": -1},
+    ],
+)
+def test_what_changes_nothing_is_accepted(serve, fields):
+    assert serve(["ok"]).chat(**fields).status_code == 200
+
+
+@pytest.mark.parametrize("prompt", ["", [""], [], [[]], ["a", ""]])
+def test_an_empty_prompt_is_refused(serve, prompt):
+    server = serve(["ok"])
+    answer = server.complete(prompt=prompt)
+    assert answer.status_code == 400
+    assert server.complete(prompt="x").json()["choices"][0]["text"] == "ok"
+
+
+@pytest.mark.parametrize("prompt", [3, {"a": 1}, [1, "a"], [1.5], [[1, "a"]], [True], None])
+def test_a_prompt_of_another_shape_is_refused(serve, prompt):
+    answer = serve(["ok"]).complete(prompt=prompt)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"].startswith("prompt")
+
+
+def test_token_ids_outside_the_vocabulary_are_refused(serve):
+    for ids in ([10**6], [-1], [10**30]):
+        assert serve(["ok"]).complete(prompt=ids).json()["error"]["param"] == "prompt"
+
+
+@pytest.mark.parametrize("raw", [b"{", b"[]", b'"x"', b"\xff\xfe", b"", b"[" * 100_000, b"nul"])
+def test_a_body_that_is_no_json_object_is_refused(serve, raw):
+    server = serve(["ok"])
+    headers = {"content-type": "application/json"}
+    answer = server.http.post("/v1/completions", content=raw, headers=headers)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["type"] == "invalid_request_error"
+    assert server.chat().status_code == 200
+
+
+def test_only_json_bodies_are_read(serve):
+    answer = serve(["ok"]).http.post("/v1/completions", content=b'{"prompt":"x"}')
+    assert answer.json()["error"]["code"] == "unsupported_media_type"
+
+
+def test_a_body_over_the_limit_is_refused(serve):
+    server = serve(["ok"], max_body_bytes=1000)
+    assert server.complete(prompt="x" * 2000).status_code == 413
+
+    def chunks():
+        yield b'{"prompt":"' + b"x" * 2000
+        yield b'"}'
+
+    headers = {"content-type": "application/json"}
+    assert server.http.post("/v1/completions", content=chunks(), headers=headers).status_code == 413
+    assert server.complete(prompt="x").status_code == 200
+
+
+def test_a_call_over_the_context_says_what_the_limits_are(serve):
+    server = serve(["ok"])
+    for fields in ({"prompt": "x " * 100_000}, {"prompt": "x", "max_tokens": 10**9}):
+        answer = server.complete(**fields)
+        assert answer.status_code == 400
+        assert answer.json()["error"]["code"] == "context_length_exceeded"
+    assert server.complete(prompt="x").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "content", ["hi", [{"type": "text", "text": "hi"}], [{"type": "text", "text": t} for t in "hi"]]
+)
+def test_content_may_be_text_or_parts(serve, content):
+    server = serve(["ok"])
+    plain = server.chat().json()["usage"]["prompt_tokens"]
+    messages = [{"role": "user", "content": content}]
+    assert server.chat(messages=messages).json()["usage"]["prompt_tokens"] == plain
+
+
+def test_empty_and_absent_history_fields_are_the_same(serve):
+    server = serve(["ok"])
+    variants = [
+        {"role": "assistant", "content": ""},
+        {"role": "assistant", "content": None},
+        {"role": "assistant"},
+        {"role": "assistant", "content": [], "tool_calls": []},
+        {"role": "assistant", "content": "", "refusal": None, "annotations": [], "audio": None},
+    ]
+    user = {"role": "user", "content": "hi"}
+    answers = [server.chat(messages=[user, message, user]) for message in variants]
+    assert [answer.status_code for answer in answers] == [200] * len(variants)
+    assert len({answer.json()["usage"]["prompt_tokens"] for answer in answers}) == 1
+
+
+def test_unknown_paths_and_methods_have_the_error_shape(serve):
+    server = serve(["ok"])
+    assert server.http.get("/v1/nothing").json()["error"]["code"] == "not_found"
+    wrong_method = server.http.get("/v1/completions")
+    assert wrong_method.status_code == 405
+    assert wrong_method.json()["error"]["type"] == "invalid_request_error"
