@@ -1,0 +1,119 @@
+"""From a constraint to a ``Grammar``."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+
+from .automaton import AutomatonLexeme, Context, Whole
+from .constraints import Choice, Constraint, Ebnf, JsonObject, JsonSchema, Regex
+from .errors import ConstraintError, GrammarTooComplexError
+from .grammar import Grammar
+from .json_schema.compile import CompiledSchema
+from .json_schema.languages import Languages
+from .lexemes import DfaLexeme
+from .limits import CompileLimits
+from .machine import Machine
+from .regular import Dfa, literals, regex_dfa
+from .vocabulary import Vocabulary
+
+Start = Callable[[Machine], Context]
+"""What makes a constraint's first context for a machine."""
+
+
+class GrammarCompiler:
+    """Compiles constraints for one vocabulary, and remembers grammars by content.
+
+    May be used from several threads.
+
+    Args:
+        vocab: the vocabulary of the masks.
+        limits: bounds on each grammar.
+        capacity: how many grammars are remembered, the last used ones.
+    """
+
+    def __init__(
+        self, vocab: Vocabulary, limits: CompileLimits | None = None, *, capacity: int = 64
+    ) -> None:
+        self.vocab = vocab
+        self.limits = limits or CompileLimits()
+        self._capacity = capacity
+        self._languages = Languages(self.limits)
+        self._grammars: OrderedDict[str, Grammar] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def compile(self, constraint: Constraint) -> Grammar:
+        """The grammar of a constraint.
+
+        Raises:
+            ConstraintError: it can't be honoured exactly; names the place, keyword and reason.
+            GrammarTooComplexError: it needs more than the limits allow.
+        """
+        key = content_key(constraint)
+        with self._lock:
+            known = self._grammars.get(key)
+            if known is not None:
+                self._grammars.move_to_end(key)
+                return known
+            # Languages are shared between compilations, so there is one at a time.
+            start = start_of(constraint, self._languages, self.limits)
+            grammar = Grammar(start, self.vocab, self.limits)
+            if len(self._grammars) >= self._capacity:
+                self._grammars.popitem(last=False)
+            self._grammars[key] = grammar
+            return grammar
+
+
+def compile_constraint(
+    constraint: Constraint, vocab: Vocabulary, *, limits: CompileLimits | None = None
+) -> Grammar:
+    """The grammar of a constraint, compiled anew. See ``GrammarCompiler.compile``."""
+    limits = limits or CompileLimits()
+    return Grammar(start_of(constraint, Languages(limits), limits), vocab, limits)
+
+
+def content_key(constraint: Constraint) -> str:
+    """A text that is equal for equal constraints."""
+    try:
+        return json.dumps([type(constraint).__name__, vars(constraint)], default=vars)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConstraintError("", "", f"the constraint is no plain data: {error}") from None
+
+
+def start_of(constraint: Constraint, languages: Languages, limits: CompileLimits) -> Start:
+    """What begins the constraint's texts."""
+    try:
+        match constraint:
+            case JsonSchema():
+                return CompiledSchema(
+                    constraint.schema, constraint.documents, any_order=constraint.any_order,
+                    whitespace=constraint.whitespace, languages=languages, limits=limits,
+                ).start  # fmt: skip
+            case JsonObject():
+                return CompiledSchema(
+                    {"type": "object"}, {}, any_order=True, whitespace=constraint.whitespace,
+                    languages=languages, limits=limits,
+                ).start  # fmt: skip
+            case Regex():
+                dfa = regex_dfa(
+                    constraint.pattern, dialect=constraint.dialect, limits=limits.regular
+                )
+                return _whole(dfa, "regex")
+            case Choice():
+                return _whole(literals(constraint.choices, limits.regular), "choice")
+            case Ebnf():
+                from .ebnf import ebnf_automaton
+
+                automaton = ebnf_automaton(constraint, limits)
+                return lambda machine: Whole(AutomatonLexeme(automaton))
+    except RecursionError:
+        raise GrammarTooComplexError("", "", "the constraint nests too deep") from None
+    raise ConstraintError("", "kind", f"{type(constraint).__name__} is no known constraint")
+
+
+def _whole(dfa: Dfa, keyword: str) -> Start:
+    if dfa.is_empty:
+        raise ConstraintError("", keyword, "no text matches")
+    return lambda machine: Whole(DfaLexeme(dfa))

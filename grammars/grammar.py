@@ -1,0 +1,179 @@
+"""``Grammar``: a compiled constraint for one vocabulary."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .automaton import Context
+from .limits import CompileLimits
+from .machine import PENDING, READY, ROOM, ROOM_LABEL, SLICE, Machine
+from .matcher import Matcher, Position
+from .vocabulary import Mask, Vocabulary
+from .walk import DONE, NEED_EDGE, NEED_ROW, NEED_TRANSITION, walk
+
+_NUM_UNCERTAIN = 4096
+
+
+@dataclass(frozen=True)
+class MatchResult:
+    """What ``Grammar.match`` found.
+
+    Attributes:
+        accepted: the whole text matches.
+        offset: the first wrong byte, or the text's length if more must follow; None if accepted.
+        expected: what may stand there, in words; "" if accepted.
+    """
+
+    accepted: bool
+    offset: int | None = None
+    expected: str = ""
+
+    def __bool__(self) -> bool:
+        return self.accepted
+
+
+class Grammar:
+    """An immutable, shareable compiled constraint. What it caches inside is invisible.
+
+    Attributes:
+        vocab: the vocabulary that its masks are for.
+    """
+
+    def __init__(
+        self, start: Callable[[Machine], Context], vocab: Vocabulary, limits: CompileLimits
+    ) -> None:
+        self.vocab = vocab
+        self._limits = limits
+        self._machine = Machine(limits)
+        context = self._machine.intern(start(self._machine))
+        self._start = Position(self._machine.enter(context), context.id, 0)
+        self._masks: OrderedDict[tuple[int, int], Mask] = OrderedDict()
+        self._max_masks = max(16, limits.max_mask_bytes // max(4, 4 * vocab.num_words))
+        self._work = np.zeros((2, vocab.max_token_len + 3), np.int32)
+        self._uncertain = np.zeros(_NUM_UNCERTAIN, np.int32)
+
+    def matcher(self) -> Matcher:
+        """A new sequence's position, at the beginning of the text."""
+        return Matcher(self, self._machine, self._start)
+
+    def match(self, text: str | bytes) -> MatchResult:
+        """Whether the whole text matches; needs no model and no tokens."""
+        data = text.encode() if isinstance(text, str) else text
+        matcher = self.matcher()
+        for at in range(len(data)):
+            if not matcher.accept_bytes(data[at : at + 1]):
+                return MatchResult(False, at, matcher.expected())
+        if matcher.is_accepting:
+            return MatchResult(True)
+        return MatchResult(False, len(data), matcher.expected())
+
+    def mask_at(self, position: Position, text: bytearray) -> Mask:
+        """The mask at a position; ``text`` is all that was matched. Not to be written to."""
+        key = (position.state, position.context)
+        with self._machine.lock:
+            mask = self._masks.get(key)
+            if mask is None:
+                mask, certain = self._compute(position, text)
+                if certain:
+                    if len(self._masks) >= self._max_masks:
+                        self._masks.popitem(last=False)
+                    self._masks[key] = mask
+        return mask
+
+    def _compute(self, position: Position, text: bytearray) -> tuple[Mask, bool]:
+        """The mask, and whether it depends on state and context alone."""
+        machine, vocab, work = self._machine, self.vocab, self._work
+        state, context, _ = position
+        if not machine.states[state, READY]:
+            machine.fill(state)
+        room = int(machine.states[state, ROOM])
+        if room >= 0:
+            label = int(machine.states[state, ROOM_LABEL])
+            if label >= 0 and not machine.is_live(context, label):
+                room = -1
+        if room >= 0:
+            inside = vocab.slices[machine.states[state, SLICE]]
+            mask = inside.masks[min(room, len(inside.masks) - 1)].copy()
+            trie = inside.closing
+        else:
+            mask, trie = vocab.empty_mask(), vocab.trie
+        uncertain = self._uncertain
+        uncertain[0] = 0
+        nodes: list[int] = []
+        work[0, 0] = 0
+        work[0, 1] = state
+        work[1, 1] = context
+        while True:
+            status = walk(
+                trie, machine.rows, machine.states, machine.contexts, machine.transitions,
+                machine.words, mask, work, uncertain,
+            )  # fmt: skip
+            if status == DONE:
+                break
+            if status == NEED_ROW:
+                machine.fill(int(work[1, 0]))
+            elif status == NEED_TRANSITION:
+                machine.transition(int(work[1, 0]), int(work[0, -1]))
+            elif status == NEED_EDGE:
+                machine.edge(int(work[1, 0]), int(work[0, -1]))
+            else:
+                nodes.extend(uncertain[1 : uncertain[0] + 1].tolist())
+                uncertain[0] = 0
+        nodes.extend(uncertain[1 : uncertain[0] + 1].tolist())
+        for node in nodes:
+            self._decide(trie, node, position, text, mask)
+        if len(vocab.aliases):
+            _copy_aliases(mask, vocab.aliases)
+        if machine.is_accepting(state, context, text, position.begin):
+            for token_id in vocab.eos_ids:
+                mask[token_id >> 5] |= _bit(token_id)
+        return mask, not nodes
+
+    def _decide(
+        self, trie: NDArray[np.int32], node: int, position: Position, text: bytearray, mask: Mask
+    ) -> None:
+        """Try each token of a subtree with its text."""
+        for token_id in trie[node : trie[node, 1], 2].tolist():
+            if token_id >= 0:
+                token = self.vocab.tokens[token_id]
+                assert token is not None
+                if self.advance(position, text, token) is not None:
+                    mask[token_id >> 5] |= _bit(token_id)
+
+    def advance(self, position: Position, text: bytearray, token: bytes) -> Position | None:
+        """The position after ``token``; ``text`` is what comes before it and is left as it is."""
+        machine = self._machine
+        length = len(text)
+        text += token
+        try:
+            state, context, begin = position
+            for at in range(length, len(text)):
+                moved = machine.step(state, context, text, begin, at)
+                if moved is None:
+                    return None
+                state, context, begin = moved
+            if state == PENDING:
+                return None
+            return Position(state, context, begin)
+        finally:
+            del text[length:]
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise TypeError("a Grammar is not pickled; keep the constraint and compile it again")
+
+
+def _bit(token_id: int) -> np.int32:
+    return np.uint32(1 << (token_id & 31)).astype(np.int32)
+
+
+def _copy_aliases(mask: Mask, aliases: NDArray[np.int32]) -> None:
+    source, target = aliases[:, 0], aliases[:, 1]
+    allowed = (mask[source >> 5] >> (source & 31)) & 1 != 0
+    bits = (np.uint32(1) << (target[allowed] & 31).astype(np.uint32)).view(np.int32)
+    np.bitwise_or.at(mask, target[allowed] >> 5, bits)
+

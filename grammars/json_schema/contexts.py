@@ -1,0 +1,482 @@
+"""The contexts of a JSON text.
+
+Frames and contexts are immutable: a step makes new ones, which share their parents, and a machine
+interns contexts, so that equal states share masks. A text moves through them like this::
+
+    Top ─ ValueContext ─{─ KeyContext ─"key":─ ValueContext ─ AfterContext ─,─ KeyContext
+                       ─[─ ValueContext ─────────────────────  AfterContext ─,─ ValueContext
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable
+
+from ..automaton import Context, Lexeme
+from ..machine import Machine
+from .arrays import ArrayPlan, State
+from .atoms import Const
+from .excluded_text import excluding
+from .formula import FALSE, Formula, all_of, any_of, atom
+from .frames import UNKNOWN, Frame
+from .layout import Layout
+from .lexemes import ARRAY, CLOSE, CLOSE_ARRAY, COMMA, OBJECT, AfterLexeme, KeyLexeme
+from .objects import CLOSE as CLOSE_OBJECT
+from .objects import Child, ObjectPlan, all_verdicts
+from .solver import signed
+from .text_lexemes import TextLexeme
+from .values import parse_scalar
+from .values_of import values_of
+from .values_plan import ValuePlan, Values, Verdict
+
+
+class ValueContext(Context):
+    """A value comes next (or, at an array's beginning, its closing bracket)."""
+
+    __slots__ = ("_is_known", "frame", "may_close", "plan", "prefixes")
+
+    def __init__(
+        self,
+        plan: ValuePlan,
+        frame: Frame,
+        prefixes: tuple[bytes, ...],
+        *,
+        may_close: bool = False,
+        is_known: bool = True,
+    ) -> None:
+        self.plan = plan
+        self.frame = frame
+        self.prefixes = prefixes
+        self.may_close = may_close
+        self._is_known = is_known
+
+    @property
+    def captures(self) -> bool:  # type: ignore[override]
+        return self.frame.records
+
+    @property
+    def key(self) -> Hashable:
+        return (
+            "value", self.plan.number, self.frame.id, self.prefixes, self.may_close, self._is_known,
+        )  # fmt: skip
+
+    def lexeme(self, machine: Machine) -> Lexeme | None:
+        if not self._is_known:
+            return None
+        close = self.frame.layout.empty_close() if self.may_close else None
+        return self.plan.lexeme(self.prefixes, close)
+
+    def after(self, machine: Machine, label: int, text: bytes | None) -> Context | None:
+        frame = self.frame
+        if label == OBJECT:
+            return ObjectFrame.opened(machine, self.plan, frame)
+        if label == ARRAY:
+            return ArrayFrame.opened(machine, self.plan, frame)
+        if label == CLOSE_ARRAY:
+            assert isinstance(frame, ArrayFrame)
+            return frame.close(machine)
+        value: Hashable = None
+        if frame.records:
+            value = UNKNOWN if text is None else parse_scalar(text)
+        return frame.child_done(machine, self.plan.verdict_of(label), value)
+
+
+class AfterContext(Context):
+    """A comma or a closing bracket comes next."""
+
+    __slots__ = ("_live", "frame")
+
+    def __init__(self, frame: ObjectFrame | ArrayFrame) -> None:
+        self.frame = frame
+
+    @property
+    def key(self) -> Hashable:
+        return ("after", self.frame.id)
+
+    def lexeme(self, machine: Machine) -> Lexeme | None:
+        layout = self.frame.layout
+        bracket = 0x7D if isinstance(self.frame, ObjectFrame) else 0x5D
+        return AfterLexeme(bracket, layout.before_comma(), layout.close())
+
+    def live(self) -> int | None:
+        may_go_on, may_close = self.frame.choices()
+        return may_go_on << COMMA | may_close << CLOSE
+
+    def after(self, machine: Machine, label: int, text: bytes | None) -> Context | None:
+        return self.frame.go_on(machine) if label == COMMA else self.frame.close(machine)
+
+
+# -- objects ------------------------------------------------------------------------------------
+
+
+class KeyContext(Context):
+    """A property's name comes next (or, at an object's beginning, its closing brace)."""
+
+    __slots__ = ("first", "frame")
+
+    def __init__(self, frame: ObjectFrame, *, first: bool) -> None:
+        self.frame = frame
+        self.first = first
+
+    @property
+    def captures(self) -> bool:  # type: ignore[override]
+        return bool(self.frame.plan.classes) or self.frame.is_recording
+
+    @property
+    def key(self) -> Hashable:
+        return ("key", self.frame.id, self.first)
+
+    def lexeme(self, machine: Machine) -> Lexeme | None:
+        frame = self.frame
+        if frame.names is None:
+            return None
+        layout = frame.layout
+        return KeyLexeme(
+            frame.names, layout.before_item(), layout.empty_close() if self.first else None
+        )
+
+    def live(self) -> int | None:
+        live = self.frame.live()
+        return live if self.first else live & ~(1 << CLOSE_OBJECT)
+
+    def after(self, machine: Machine, label: int, text: bytes | None) -> Context | None:
+        if label == CLOSE_OBJECT:
+            return self.frame.close(machine)
+        name = None if text is None else json.loads(text[: text.rindex(b'"') + 1])
+        return self.frame.property(machine, label, name)
+
+
+class ObjectFrame(Frame):
+    """An open object, between two properties or (``label`` is set) in a property's value.
+
+    Attributes:
+        values: the value plans of the schema.
+        plan, goals: what is followed, and which verdicts on it are acceptable.
+        residual: what is left of the plan's formulas.
+        seen: the labels of the properties that are there, as bits.
+        count: how many properties there are, as far as that matters.
+        used: by class, how many of its names are there, where it has finitely many.
+        names: the lexeme of the names that may come; None if it depends on an unknown one.
+        names_id: the machine's number for ``names``.
+        floor: names with labels below it can't come any more (if the order is fixed).
+        content: the properties' names and values, if they are recorded.
+    """
+
+    __slots__ = (
+        "child", "content", "count", "floor", "goals", "is_recording", "label", "names", "names_id",
+        "parent", "plan", "residual", "seen", "used", "values",
+    )  # fmt: skip
+
+    def __init__(self, machine: Machine, **fields: object) -> None:
+        for name, value in fields.items():
+            setattr(self, name, value)
+        self.id = machine.number(
+            (
+                "object", self.plan.number, self.goals, self.residual, self.seen, self.count,
+                self.used, self.names_id, self.floor, self.content, self.label, self.parent.id,
+            )
+        )  # fmt: skip
+
+    values: Values
+    plan: ObjectPlan
+    goals: tuple[Verdict, ...]
+    residual: tuple[Formula, ...]
+    seen: int
+    count: int
+    used: tuple[int, ...]
+    names: TextLexeme | None
+    names_id: int
+    floor: int
+    content: Hashable
+    label: int
+    child: Child | None
+    parent: Frame
+    is_recording: bool
+
+    @classmethod
+    def opened(cls, machine: Machine, value_plan: ValuePlan, parent: Frame) -> Context:
+        """The context after an opening brace."""
+        values = value_plan.values
+        plan = values.solver.object_plan(value_plan.formulas("object"))
+        layout = parent.layout.deeper()
+        names = values.names(plan, layout)
+        frame = cls(
+            machine, values=values, plan=plan, goals=value_plan.verdicts, residual=plan.formulas,
+            seen=0, count=0, used=(0,) * len(plan.classes), names=names,
+            names_id=machine.number(names.key), content=() if parent.records else None, label=0,
+            floor=0, child=None, parent=parent, layout=layout, records=parent.records,
+            is_recording=parent.records,
+        )  # fmt: skip
+        return machine.intern(KeyContext(frame, first=True))
+
+    def _with(self, machine: Machine, **changes: object) -> ObjectFrame:
+        fields: dict[str, object] = {name: getattr(self, name) for name in self.__slots__}
+        fields["layout"] = self.layout
+        fields["records"] = self.records
+        fields.update(changes)
+        return ObjectFrame(machine, **fields)
+
+    # -- deciding ---------------------------------------------------------------------------
+
+    def live(self) -> int:
+        """The labels that may come next (``CLOSE`` too), as bits."""
+        plan = self.plan
+        spent = 0
+        for i, texts in enumerate(plan.classes):
+            if texts.size is not None and self.used[i] >= texts.size:
+                spent |= 2 << i
+        if plan.is_simple and self.values.any_order:
+            return plan.live_labels(self.seen, self.count, spent)
+        return self.values.object_live(self, spent)
+
+    def choices(self) -> tuple[bool, bool]:
+        """Whether there may be another property, and whether the object may end."""
+        live = self.live()
+        return live > 1, bool(live & 1)
+
+    def accepts(self, verdict: Verdict) -> bool:
+        assert self.child is not None
+        if self.plan.is_simple:
+            return True
+        return self.values.object_accepts(self, self.label, self.child, verdict)
+
+    # -- moving -----------------------------------------------------------------------------
+
+    def property(self, machine: Machine, label: int, name: str | None) -> Context:
+        """The context of the value of a property with this label."""
+        plan = self.plan
+        child = plan.child(self.residual, label)
+        names, names_id, used = self.names, self.names_id, self.used
+        if label < plan.first_name:
+            if name is None:
+                names, names_id = None, -1
+            elif names is not None:
+                names = excluding(machine, names, name)
+                names_id = machine.number(names.key)
+            if plan.classes[label - 1].size is not None:
+                used = tuple(n + (i + 1 == label) for i, n in enumerate(used))
+        content = self.content
+        if self.is_recording and content is not None:
+            if label >= plan.first_name:
+                name = plan.names[label - plan.first_name]
+            content = (*content, name)  # type: ignore[misc]
+        frame = self._with(
+            machine, label=label, child=child, names=names, names_id=names_id, used=used,
+            content=content,
+        )  # fmt: skip
+        value_plan = self.values.plan(child.nodes, frame.accepts)
+        return machine.intern(ValueContext(value_plan, frame, self.layout.after_colon()))
+
+    def child_done(self, machine: Machine, verdict: Verdict, value: Hashable) -> Context | None:
+        plan = self.plan
+        assert self.child is not None
+        seen, residual = self.seen, self.residual
+        if self.label >= plan.first_name:
+            seen |= 1 << self.label
+        if not plan.is_simple:
+            residual = plan.after_child(residual, self.child, verdict)
+            residual = plan.settled(residual, seen)
+            if residual[0].op == "false":
+                return None
+        content = self.content
+        if self.is_recording and isinstance(content, tuple) and content != UNKNOWN:
+            if value == UNKNOWN or content[-1] is None:
+                content = UNKNOWN
+            else:
+                content = (*content[:-1], (content[-1], value))
+        floor = self.floor
+        if not self.values.any_order:
+            floor = plan.floor_after(self.label, floor)
+        frame = self._with(
+            machine, seen=seen, floor=floor, count=min(self.count + 1, plan.max_count), residual=residual,
+            label=0, child=None, content=content,
+        )  # fmt: skip
+        return machine.intern(AfterContext(frame))
+
+    def go_on(self, machine: Machine) -> Context:
+        """The context after a comma."""
+        return machine.intern(KeyContext(self, first=False))
+
+    def close(self, machine: Machine) -> Context | None:
+        """The context after the closing brace."""
+        verdict = self.verdict()
+        if verdict not in self.goals:
+            return None
+        value: Hashable = None
+        if self.is_recording:
+            value = UNKNOWN if self.content == UNKNOWN else ("object", frozenset(self.content))  # type: ignore[arg-type]
+        return self.parent.child_done(machine, verdict, value)
+
+    def verdict(self) -> Verdict:
+        """The verdicts if the object ends here."""
+        return tuple(self.plan.holds_now(f, self.seen, self.count) for f in self.residual[1:])
+
+
+# -- arrays -------------------------------------------------------------------------------------
+
+
+class ArrayFrame(Frame):
+    """An open array, between two items or (``child`` is set) in an item.
+
+    Attributes:
+        values, plan, goals: as in an ``ObjectFrame``.
+        state: the plan's state.
+        content: the items' values, if they are recorded.
+    """
+
+    __slots__ = (
+        "child", "content", "goals", "is_recording", "parent", "plan", "state", "values",
+    )  # fmt: skip
+
+    values: Values
+    plan: ArrayPlan
+    goals: tuple[Verdict, ...]
+    state: State
+    content: Hashable
+    child: Child | None
+    parent: Frame
+    is_recording: bool
+
+    def __init__(
+        self,
+        machine: Machine,
+        values: Values,
+        plan: ArrayPlan,
+        goals: tuple[Verdict, ...],
+        state: State,
+        content: Hashable,
+        child: Child | None,
+        parent: Frame,
+        layout: Layout,
+    ) -> None:
+        self.values = values
+        self.plan = plan
+        self.goals = goals
+        self.state = state
+        self.content = content
+        self.child = child
+        self.parent = parent
+        self.layout = layout
+        self.is_recording = parent.records
+        self.records = parent.records or plan.has_unique
+        nodes = None if child is None else child.nodes
+        self.id = machine.number(
+            ("array", plan.number, goals, state, content, nodes, parent.id)
+        )
+
+    @classmethod
+    def opened(cls, machine: Machine, value_plan: ValuePlan, parent: Frame) -> Context | None:
+        """The context after an opening bracket."""
+        values = value_plan.values
+        plan = values.solver.array_plan(value_plan.formulas("array"))
+        frame = cls(
+            machine, values, plan, value_plan.verdicts, plan.start,
+            () if parent.records else None, None, parent, parent.layout.deeper(),
+        )  # fmt: skip
+        may_go_on, may_close = frame.choices()
+        if not may_go_on:
+            nothing = values.plan((FALSE,), lambda _: True)
+            return machine.intern(
+                ValueContext(nothing, frame, frame.layout.before_item(), may_close=True)
+            )
+        return frame._item(machine, may_close=may_close)
+
+    def _with(self, machine: Machine, state: State, content: Hashable, child: Child | None) -> ArrayFrame:
+        return ArrayFrame(
+            machine, self.values, self.plan, self.goals, state, content, child, self.parent,
+            self.layout,
+        )  # fmt: skip
+
+    def next_child(self) -> Child:
+        """What is followed in the next item."""
+        child = self.plan.child(self.state)
+        if self.plan.has_unique and self.plan.max_index:
+            child = self._foreseeing(child)
+        return child
+
+    def _foreseeing(self, child: Child) -> Child:
+        """Leave out the values after which too few different ones would be left."""
+        found = values_of(self.values.solver, child.nodes[0])
+        if found is None or len(child.nodes) > 1:
+            return child
+        keep = []
+        for value in found:
+            state = self.plan.after_child(self.state, child, (), value)
+            if self.plan.can_end_with(state, self.goals):
+                keep.append(value)
+        if len(keep) == len(found):
+            return child
+        kept = any_of(atom(Const(v)) for v in sorted(keep, key=repr))
+        return Child((all_of([child.nodes[0], kept]),), child.atoms, child.verdict_of)
+
+    def choices(self) -> tuple[bool, bool]:
+        """Whether there may be another item, and whether the array may end."""
+        plan = self.plan
+        if plan.is_simple:
+            _, index, _, _ = self.state
+            return plan.can_go_on(self.state), index >= plan.low
+        may_close = (
+            plan.holds_now(self.state[0][0], self.state) and self.verdict() in self.goals
+        )
+        child = self.next_child()
+        return any(self._reaches(child, v) for v in all_verdicts(len(child.nodes) - 1)), may_close
+
+    def _reaches(self, child: Child, verdict: Verdict) -> bool:
+        node = all_of(
+            [child.nodes[0], *(signed(n, v) for n, v in zip(child.nodes[1:], verdict, strict=True))]
+        )
+        solver = self.values.solver
+        if not solver.satisfiable(node):
+            return False
+        state = self.plan.after_child(self.state, child, verdict, UNKNOWN)
+        solver.begin()
+        return self.plan.can_end_with(state, self.goals)
+
+    def accepts(self, verdict: Verdict) -> bool:
+        assert self.child is not None
+        if self.plan.is_simple:
+            return True
+        state = self.plan.after_child(self.state, self.child, verdict, UNKNOWN)
+        self.values.solver.begin()
+        return self.plan.can_end_with(state, self.goals)
+
+    def _item(self, machine: Machine, *, may_close: bool) -> Context:
+        is_known = UNKNOWN not in self.state[3]
+        child = self.next_child() if is_known else self.plan.child(self.state)
+        frame = self._with(machine, self.state, self.content, child)
+        plan = self.values.plan(child.nodes, frame.accepts)
+        return machine.intern(
+            ValueContext(
+                plan, frame, self.layout.before_item(), may_close=may_close, is_known=is_known
+            )
+        )
+
+    def child_done(self, machine: Machine, verdict: Verdict, value: Hashable) -> Context | None:
+        assert self.child is not None
+        state = self.plan.after_child(self.state, self.child, verdict, value)
+        if state[0][0].op == "false":
+            return None
+        content = self.content
+        if self.is_recording:
+            assert isinstance(content, tuple)
+            known = content != UNKNOWN and value != UNKNOWN
+            content = (*content, value) if known else UNKNOWN
+        return machine.intern(AfterContext(self._with(machine, state, content, None)))
+
+    def go_on(self, machine: Machine) -> Context:
+        """The context after a comma."""
+        return self._item(machine, may_close=False)
+
+    def close(self, machine: Machine) -> Context | None:
+        """The context after the closing bracket."""
+        verdict = self.verdict()
+        if verdict not in self.goals:
+            return None
+        value: Hashable = None
+        if self.is_recording:
+            value = UNKNOWN if self.content == UNKNOWN else ("array", self.content)
+        return self.parent.child_done(machine, verdict, value)
+
+    def verdict(self) -> Verdict:
+        """The verdicts if the array ends here."""
+        return tuple(self.plan.holds_now(f, self.state) for f in self.state[0][1:])

@@ -1,0 +1,157 @@
+"""Boolean formulas: how schemas combine. Immutable, compared and hashed by structure.
+
+One class serves two levels. A *node* is a formula over schemas: a value satisfies it or not. A
+*typed* formula is over ``atoms``: single constraints on values of one JSON type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+
+
+class Formula:
+    """A formula: ``op`` is ``atom``, ``true``, ``false``, ``not``, ``all``, ``any`` or ``one``.
+
+    ``parts`` holds the operands; for an atom, the atom itself. ``one`` is true if exactly one of
+    its parts is.
+    """
+
+    __slots__ = ("_hash", "op", "parts")
+
+    def __init__(self, op: str, parts: tuple[Hashable, ...]) -> None:
+        self.op = op
+        self.parts = parts
+        self._hash = hash((op, parts))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, Formula)
+            and self._hash == other._hash
+            and self.op == other.op
+            and self.parts == other.parts
+        )
+
+    def __repr__(self) -> str:
+        if self.op in ("true", "false"):
+            return self.op
+        return f"{self.op}({', '.join(map(repr, self.parts))})"
+
+    @property
+    def operands(self) -> tuple[Formula, ...]:
+        """The parts of a compound formula."""
+        return self.parts  # type: ignore[return-value]
+
+
+TRUE = Formula("true", ())
+FALSE = Formula("false", ())
+
+
+def atom(value: Hashable) -> Formula:
+    """The formula that is one atom."""
+    return Formula("atom", (value,))
+
+
+def negate(formula: Formula) -> Formula:
+    """Not ``formula``."""
+    if formula is TRUE or formula.op == "true":
+        return FALSE
+    if formula.op == "false":
+        return TRUE
+    if formula.op == "not":
+        return formula.operands[0]
+    return Formula("not", (formula,))
+
+
+def _flat(op: str, parts: Iterable[Formula]) -> Iterator[Formula]:
+    for part in parts:
+        if part.op == op:
+            yield from part.operands
+        else:
+            yield part
+
+
+def all_of(parts: Iterable[Formula]) -> Formula:
+    """The conjunction; true if there are no parts."""
+    seen: dict[Formula, None] = {}
+    for part in _flat("all", parts):
+        if part.op == "false":
+            return FALSE
+        if part.op != "true":
+            seen[part] = None
+    for part in seen:
+        if part.op == "not" and part.operands[0] in seen:
+            return FALSE
+    if len(seen) == 1:
+        return next(iter(seen))
+    return Formula("all", tuple(seen)) if seen else TRUE
+
+
+def any_of(parts: Iterable[Formula]) -> Formula:
+    """The disjunction; false if there are no parts."""
+    seen: dict[Formula, None] = {}
+    for part in _flat("any", parts):
+        if part.op == "true":
+            return TRUE
+        if part.op != "false":
+            seen[part] = None
+    for part in seen:
+        if part.op == "not" and part.operands[0] in seen:
+            return TRUE
+    if len(seen) == 1:
+        return next(iter(seen))
+    return Formula("any", tuple(seen)) if seen else FALSE
+
+
+def one_of(parts: Iterable[Formula]) -> Formula:
+    """Exactly one of the parts."""
+    left: list[Formula] = []
+    num_true = 0
+    for part in parts:
+        if part.op == "true":
+            num_true += 1
+        elif part.op != "false":
+            left.append(part)
+    if num_true > 1:
+        return FALSE
+    if num_true == 1:
+        return all_of(map(negate, left))
+    if len(left) <= 1:
+        return left[0] if left else FALSE
+    return Formula("one", tuple(left))
+
+
+def replace(formula: Formula, of: Callable[[Hashable], Formula | None]) -> Formula:
+    """The formula with each atom a replaced by ``of(a)``, where that is not None."""
+    op = formula.op
+    if op == "atom":
+        new = of(formula.parts[0])
+        return formula if new is None else new
+    if op in ("true", "false"):
+        return formula
+    parts = [replace(p, of) for p in formula.operands]
+    if all(a is b for a, b in zip(parts, formula.operands, strict=True)):
+        return formula
+    if op == "not":
+        return negate(parts[0])
+    if op == "all":
+        return all_of(parts)
+    return any_of(parts) if op == "any" else one_of(parts)
+
+
+def atoms(formula: Formula) -> Iterator[Hashable]:
+    """Every atom, in order, repeats included."""
+    if formula.op == "atom":
+        yield formula.parts[0]
+    else:
+        for part in formula.operands:
+            yield from atoms(part)
+
+
+def conjuncts(formula: Formula) -> tuple[Formula, ...]:
+    """The parts of a conjunction; a formula of another kind is its only part."""
+    if formula.op == "all":
+        return formula.operands
+    return () if formula.op == "true" else (formula,)

@@ -1,0 +1,58 @@
+"""What a JSON value stands in: the frames of open objects and arrays (see ``contexts.py``).
+
+A frame's ``id`` is the machine's number for its content; frames with equal content have equal ids.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable
+
+from ..automaton import Context, End
+from ..machine import Machine
+from .layout import Layout
+
+UNKNOWN = ("unknown",)
+"""Stands for a value, or a name, whose text isn't known while a mask is computed."""
+
+
+class Frame(ABC):
+    """What a value stands in."""
+
+    __slots__ = ("id", "layout", "records")
+
+    id: int
+    layout: Layout
+    """The white space inside the frame."""
+
+    records: bool
+    """Whether the value itself is wanted, not only the verdicts on it."""
+
+    @abstractmethod
+    def accepts(self, verdict: tuple[bool, ...]) -> bool:
+        """Whether the whole text can still be completed if the value came out like this."""
+
+    @abstractmethod
+    def child_done(
+        self, machine: Machine, verdict: tuple[bool, ...], value: Hashable
+    ) -> Context | None:
+        """What follows the value. ``value`` is in canonical form if ``records`` is set."""
+
+
+class Top(Frame):
+    """Nothing around the value: the text ends with it."""
+
+    __slots__ = ()
+
+    def __init__(self, layout: Layout) -> None:
+        self.id = -1
+        self.layout = layout
+        self.records = False
+
+    def accepts(self, verdict: tuple[bool, ...]) -> bool:
+        return True
+
+    def child_done(
+        self, machine: Machine, verdict: tuple[bool, ...], value: Hashable
+    ) -> Context | None:
+        return machine.intern(End())

@@ -1,0 +1,332 @@
+"""The regular languages of scalars: which strings and which numbers a typed formula allows."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, TypeVar
+
+from ..errors import GrammarTooComplexError
+from ..json_text import key_body
+from ..limits import CompileLimits
+from ..regular import (
+    EMPTY, Dfa, any_text, characters, intersect_all, literals, regex_dfa, repeat, union_all,
+)  # fmt: skip
+from ..regular import numbers as number_languages
+from ..regular.formats import string_format
+from .atoms import (
+    AtLeast, AtMost, Format, Integer, MultipleOf, NumberIs, Pattern, TextIs, TextLength,
+)  # fmt: skip
+from .formula import Formula, all_of, atom, conjuncts, negate
+
+_T = TypeVar("_T")
+_MAX_COUNTED = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class TextSet:
+    """A set of strings: those in ``texts``, or, if they are ``others``, all in ``base`` but them.
+
+    ``base`` is a ``Dfa`` of UTF-8, or bounds on the number of code points. A ``Dfa`` base has no
+    ``texts``.
+    """
+
+    texts: frozenset[str]
+    others: bool = False
+    base: Dfa | tuple[int, int | None] = (0, None)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no such string."""
+        if not self.others:
+            return not self.texts
+        if isinstance(self.base, Dfa):
+            return self.base.is_empty
+        return self.size == 0
+
+    @property
+    def size(self) -> int | None:
+        """How many strings there are; None if there is no end of them, or far too many."""
+        if not self.others:
+            return len(self.texts)
+        if isinstance(self.base, Dfa):
+            return self.base.num_members
+        low, high = self.base
+        if high is None or high > 0:
+            return None
+        return 1 - len(self.texts & {""})
+
+
+class Languages:
+    """Languages by formula, remembered up to a bound; may serve many compilations."""
+
+    def __init__(self, limits: CompileLimits, capacity: int = 4096) -> None:
+        self.limits = limits
+        self._capacity = capacity
+        self._known: OrderedDict[Hashable, Any] = OrderedDict()
+
+    def remember(self, key: Hashable, make: Callable[[], _T]) -> _T:
+        """``make()``, or what it gave for an equal key."""
+        try:
+            self._known.move_to_end(key)
+            return self._known[key]  # type: ignore[no-any-return]
+        except KeyError:
+            pass
+        made = make()
+        if len(self._known) >= self._capacity:
+            self._known.popitem(last=False)
+        self._known[key] = made
+        return made
+
+    # -- strings ----------------------------------------------------------------------------
+
+    def has_text(self, formula: Formula, text: str) -> bool:
+        """Whether a typed formula over strings allows ``text``."""
+        return _truth(formula, lambda a: self._text_atom(a, text))
+
+    def _text_atom(self, value: Hashable, text: str) -> bool:
+        if isinstance(value, TextIs):
+            return text in value.values
+        if isinstance(value, TextLength):
+            return value.low <= len(text) and (value.high is None or len(text) <= value.high)
+        if isinstance(value, Format):
+            found = string_format(value.name)
+            assert found is not None
+            short = found.max_length is None or len(text) <= found.max_length
+            return short and found.dfa.accepts(text.encode())
+        assert isinstance(value, Pattern)
+        return self.pattern(value.pattern).accepts(text.encode())
+
+    def pattern(self, pattern: str) -> Dfa:
+        """The strings with a match of an ECMA-262 pattern."""
+        return self.remember(
+            ("pattern", pattern),
+            lambda: regex_dfa(pattern, dialect="ecma", search=True, limits=self.limits.regular),
+        )
+
+    def texts(self, formula: Formula) -> TextSet:
+        """The strings that a typed formula allows."""
+        return self.remember(("texts", formula), lambda: self._texts(formula))
+
+    def _texts(self, formula: Formula) -> TextSet:
+        if formula.op == "false":
+            return TextSet(frozenset())
+        parts = conjuncts(formula)
+        listed = [p.parts[0] for p in parts if p.op == "atom" and isinstance(p.parts[0], TextIs)]
+        if listed:
+            texts = frozenset.intersection(*(t.values for t in listed))  # type: ignore[union-attr]
+            rest = [p for p in parts if not (p.op == "atom" and isinstance(p.parts[0], TextIs))]
+            if rest:
+                texts = frozenset(t for t in texts if all(self.has_text(p, t) for p in rest))
+            return TextSet(texts)
+        low, high = 0, None
+        excluded: set[str] = set()
+        for part in parts:
+            value = part.parts[0] if part.op == "atom" else None
+            if isinstance(value, TextLength):
+                low = max(low, value.low)
+                if value.high is not None:
+                    high = value.high if high is None else min(high, value.high)
+            elif part.op == "not" and part.operands[0].op == "atom":
+                value = part.operands[0].parts[0]
+                if not isinstance(value, TextIs):
+                    break
+                excluded |= value.values
+            else:
+                break
+        else:
+            if high is not None and low > high:
+                return TextSet(frozenset())
+            within = frozenset(
+                t for t in excluded if low <= len(t) and (high is None or len(t) <= high)
+            )
+            return TextSet(within, others=True, base=(low, high))
+        if formula.op == "any":
+            unions = [self.texts(p) for p in formula.operands]
+            if all(not u.others for u in unions):
+                return TextSet(frozenset().union(*(u.texts for u in unions)))
+        return TextSet(frozenset(), others=True, base=self.text_dfa(formula))
+
+    def text_dfa(self, formula: Formula) -> Dfa:
+        """The strings that a typed formula allows, as an automaton over UTF-8."""
+        return self.remember(("text dfa", formula), lambda: self._text_dfa(formula))
+
+    def _text_dfa(self, formula: Formula) -> Dfa:
+        limits = self.limits.regular
+        if formula.op == "true":
+            return any_text()
+        if formula.op == "false":
+            return EMPTY
+        if formula.op == "atom":
+            return self._text_atom_dfa(formula.parts[0])
+        parts = formula.operands
+        if formula.op == "not":
+            return self.text_dfa(parts[0]).complement(limits)
+        if formula.op == "any":
+            return union_all([self.text_dfa(p) for p in parts], limits)
+        if formula.op == "all":
+            result = any_text()
+            for part in sorted(parts, key=_cost):
+                if part.op == "not":
+                    result = result.difference(self.text_dfa(part.operands[0]), limits)
+                else:
+                    result = result.intersect(self.text_dfa(part), limits)
+            return result
+        return _exactly_one([self.text_dfa(p) for p in parts], any_text(), limits)
+
+    def _text_atom_dfa(self, value: Hashable) -> Dfa:
+        limits = self.limits.regular
+        if isinstance(value, TextIs):
+            return literals(sorted(value.values), limits)
+        if isinstance(value, Pattern):
+            return self.pattern(value.pattern)
+        if isinstance(value, Format):
+            found = string_format(value.name)
+            assert found is not None
+            if found.max_length is None:
+                return found.dfa
+            return found.dfa.intersect(self._counted(0, found.max_length), limits)
+        assert isinstance(value, TextLength)
+        return self._counted(value.low, value.high)
+
+    def _counted(self, low: int, high: int | None) -> Dfa:
+        if max(low, high or 0) > _MAX_COUNTED:
+            raise GrammarTooComplexError(
+                "", "maxLength", f"a length over {_MAX_COUNTED} is combined with other conditions"
+            )
+        return repeat(characters(((0, 0xD7FF), (0xE000, 0x10FFFF))), low, high, self.limits.regular)
+
+    def body(self, texts: TextSet) -> Dfa:
+        """The spellings of a set of strings."""
+        dfa = self.set_dfa(texts)
+        return self.remember(("body", dfa.digest), lambda: key_body(dfa, self.limits.regular))
+
+    def set_dfa(self, texts: TextSet) -> Dfa:
+        """A set of strings as an automaton over UTF-8."""
+        if not texts.others:
+            return literals(sorted(texts.texts), self.limits.regular)
+        if isinstance(texts.base, Dfa):
+            return texts.base
+        low, high = texts.base
+        if high is not None and low > high:
+            return EMPTY
+        base = any_text() if (low, high) == (0, None) else self._counted(low, high)
+        if not texts.texts:
+            return base
+        return base.difference(literals(sorted(texts.texts), self.limits.regular))
+
+    # -- numbers ----------------------------------------------------------------------------
+
+    def has_number(self, formula: Formula, number: Decimal) -> bool:
+        """Whether a typed formula over numbers allows a number."""
+        return _truth(formula, lambda a: _number_atom(a, number))
+
+    def numbers(self, formula: Formula) -> Dfa:
+        """The number texts that a typed formula over numbers allows."""
+        return self.remember(("numbers", formula), lambda: self._numbers(formula))
+
+    def _numbers(self, formula: Formula) -> Dfa:
+        if formula.op == "true":
+            return number_languages.any_number()
+        if formula.op == "false":
+            return EMPTY
+        parts = conjuncts(formula)
+        listed = [p.parts[0] for p in parts if p.op == "atom" and isinstance(p.parts[0], NumberIs)]
+        if listed:
+            values = frozenset.intersection(*(n.values for n in listed))  # type: ignore[union-attr]
+            values = frozenset(v for v in values if self.has_number(formula, v))
+            return union_all([number_languages.equal_to(v) for v in sorted(values)])
+        try:
+            return self._number_dfa(formula, exponents=True)
+        except GrammarTooComplexError:
+            return self._number_dfa(formula, exponents=False)
+
+    def _number_dfa(self, formula: Formula, *, exponents: bool) -> Dfa:
+        universe = number_languages.spellings(exponents=exponents)
+        limits = self.limits.regular
+        if formula.op == "true":
+            return universe
+        if formula.op == "false":
+            return EMPTY
+        if formula.op == "atom":
+            value = formula.parts[0]
+            key = ("number atom", value, exponents)
+            return self.remember(key, lambda: _number_atom_dfa(value, exponents))
+        parts = [self._number_dfa(p, exponents=exponents) for p in formula.operands]
+        if formula.op == "not":
+            return universe.difference(parts[0], limits)
+        if formula.op == "all":
+            return intersect_all(parts, limits)
+        if formula.op == "any":
+            return union_all(parts, limits)
+        return _exactly_one(parts, universe, limits)
+
+
+def _number_atom(value: Hashable, number: Decimal) -> bool:
+    if isinstance(value, NumberIs):
+        return number in value.values
+    if isinstance(value, AtLeast):
+        return bool(number > value.bound or (number == value.bound and not value.exclusive))
+    if isinstance(value, AtMost):
+        return bool(number < value.bound or (number == value.bound and not value.exclusive))
+    if isinstance(value, MultipleOf):
+        return (Fraction(number) / Fraction(value.divisor)).denominator == 1
+    assert isinstance(value, Integer)
+    return bool(number == number.to_integral_value())
+
+
+def _number_atom_dfa(value: Hashable, exponents: bool) -> Dfa:
+    if isinstance(value, NumberIs):
+        return union_all(
+            [number_languages.equal_to(v, exponents=exponents) for v in sorted(value.values)]
+        )
+    if isinstance(value, AtLeast):
+        return number_languages.at_least(
+            value.bound, exclusive=value.exclusive, exponents=exponents
+        )
+    if isinstance(value, AtMost):
+        return number_languages.at_most(value.bound, exclusive=value.exclusive, exponents=exponents)
+    if isinstance(value, MultipleOf):
+        return number_languages.multiples(value.divisor, exponents=exponents)
+    assert isinstance(value, Integer)
+    return number_languages.integers(exponents=exponents)
+
+
+def _exactly_one(parts: list[Dfa], universe: Dfa, limits: Any) -> Dfa:
+    once, more = EMPTY, EMPTY
+    for part in parts:
+        more = more.union(once.intersect(part, limits), limits)
+        once = once.union(part, limits)
+    return once.difference(more, limits).intersect(universe, limits)
+
+
+def _truth(formula: Formula, of: Callable[[Hashable], bool]) -> bool:
+    """A formula's value, given its atoms'."""
+    op = formula.op
+    if op == "atom":
+        return of(formula.parts[0])
+    if op == "all":
+        return all(_truth(p, of) for p in formula.operands)
+    if op == "any":
+        return any(_truth(p, of) for p in formula.operands)
+    if op == "not":
+        return not _truth(formula.operands[0], of)
+    if op == "one":
+        return sum(_truth(p, of) for p in formula.operands) == 1
+    return op == "true"
+
+
+def _cost(formula: Formula) -> int:
+    """Small languages first; lengths last, which multiply."""
+    value = formula.parts[0] if formula.op == "atom" else None
+    return 2 if isinstance(value, TextLength) else 1 if formula.op == "not" else 0
+
+
+def without(formula: Formula, texts: frozenset[str]) -> Formula:
+    """A typed formula over strings, without some strings."""
+    return all_of([formula, negate(atom(TextIs(texts)))]) if texts else formula
+
+

@@ -1,0 +1,325 @@
+"""Strings some of which are told apart: the names of an object, an enum, or what was seen before.
+
+The tree of the given texts is laid over a *base*, the lexeme of all other strings. A state is a
+node of the tree with the base's state after the same text: its row is the base's, but for the
+bytes that go on in the tree, and for the closing quote where a given text is complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from ..automaton import DEAD, LAZY, Row
+from ..json_text import KEY_SLICE, spellings
+from ..machine import REACH, ROOM, ROOM_LABEL, SLICE, UNBOUNDED_ROOM, Machine
+from ..trie import build_trie, pack
+from .text_lexemes import BACKSLASH, QUOTE, AnyText, Closing, TextLexeme
+
+EXCLUDED = -1
+"""In place of a label: this string is not allowed."""
+
+
+@njit(
+    "int64(int32[:,::1], int32[::1], int32[:,::1], int64, int64, int64, int32[::1], uint64[:,::1],"
+    " uint64[::1], int32[::1])",
+    cache=True,
+    nogil=True,
+)
+def _lay_over(trie, labels, rows, first, base, base_dead, closers, reach, base_reach, bases):  # type: ignore[no-untyped-def]
+    """Write the rows of a tree's nodes over a base that returns to its start at each border.
+
+    Args:
+        trie: of the decoded texts; its tokens index ``labels``.
+        rows: the machine's; node i has row ``first + 1 + i``, the root has row ``first``.
+        base: the base's start state; ``base_dead`` is 1 if there is no base.
+        closers: by label, the entry for the closing quote.
+        reach: uint64[num_nodes + 1, num_words], written: the labels reachable from each state.
+        base_reach: the labels that the base reaches.
+        bases: int32[num_nodes + 1], written: each state's state of the base, or -1.
+
+    Returns:
+        0.
+    """
+    num_nodes = trie.shape[0]
+    path = np.zeros(num_nodes + 2, np.int64)
+    parents = np.zeros(num_nodes + 1, np.int64)
+    bases[0] = -1 if base_dead else base
+    byte = 0
+    raw = True
+    above = first
+    for state in range(num_nodes + 1):
+        if state > 0:
+            byte = trie[state - 1, 0]
+            depth = trie[state - 1, 3]
+            path[depth + 1] = state
+            parents[state] = path[depth]
+            above = first + path[depth]
+            below = bases[path[depth]]
+            raw = byte >= 0x20 and byte != 0x22 and byte != 0x5C
+            if below < 0:
+                bases[state] = -1
+            elif raw:
+                bases[state] = rows[below, byte]
+            else:
+                bases[state] = base
+        own = bases[state]
+        for b in range(256):
+            rows[first + state, b] = -1 if own < 0 else rows[own, b]
+        for word in range(reach.shape[1]):
+            reach[state, word] = np.uint64(0) if own < 0 else base_reach[word]
+        if state > 0:
+            if raw:
+                rows[above, byte] = first + state
+            if not raw or byte >= 0xC0 or byte == 0x2F:
+                rows[above, 0x5C] = LAZY
+            token = trie[state - 1, 2]
+            if token >= 0:
+                label = labels[token]
+                if label < 0:
+                    rows[first + state, 0x22] = -1
+                else:
+                    rows[first + state, 0x22] = closers[label]
+                    reach[state, label >> 6] |= np.uint64(1) << np.uint64(label & 63)
+    for state in range(num_nodes, 0, -1):
+        for word in range(reach.shape[1]):
+            reach[parents[state], word] |= reach[state, word]
+    return 0
+
+
+class LiteralText(TextLexeme):
+    """Given texts with labels, or ``EXCLUDED``, over a base (None: no other string is allowed).
+
+    A base with given texts must spell as ``KEY_SLICE`` does.
+    """
+
+    slice = KEY_SLICE
+
+    def __init__(
+        self,
+        closing: Closing,
+        texts: Mapping[str, int],
+        base: TextLexeme | None,
+        machine: Machine | None = None,
+    ) -> None:
+        """``machine``, if given, is the only one this will be for; the key then stays small."""
+        self.closing = closing
+        self.texts = texts
+        self.base = base
+        base_key = None if base is None else machine.install(base) if machine else base.key
+        self.key = ("literals", closing.key, frozenset(texts.items()), base_key)
+        if base is None and EXCLUDED in texts.values():
+            self.texts = {t: label for t, label in texts.items() if label != EXCLUDED}
+        encoded = sorted((t.encode(), t) for t in self.texts)
+        self._labels = np.array([self.texts[t] for _, t in encoded], np.int32)
+        self._root_label: int | None = None
+        if encoded and not encoded[0][0]:
+            self._root_label = int(self._labels[0])
+        self._encoded = [e for e, _ in encoded]
+
+    def install(self, machine: Machine) -> int:
+        ids = np.arange(len(self._encoded), dtype=np.int32)
+        skip = 0 if self._root_label is None else 1
+        trie = build_trie(*pack(self._encoded[skip:]), ids[skip:])
+        num_states = len(trie) + 1
+        base = -1 if self.base is None else machine.install(self.base)
+        labels = sorted({label for label in self._labels.tolist() if label >= 0})
+        closers = np.full(max(labels, default=0) + 1, DEAD, np.int32)
+        for label in labels:
+            closers[label] = self.closing.target(machine, label)
+        base_bits = self._base_bits(machine, base)
+        num_words = max(1, (max(max(labels, default=0) + 1, base_bits.bit_length()) + 63) // 64)
+        base_reach = _words(base_bits, num_words)
+        reach = np.zeros((num_states, num_words), np.uint64)
+        bases = np.empty(num_states, np.int32)
+        first = machine.new_states(num_states)
+        if self.base is None or isinstance(self.base, AnyText):
+            _lay_over(
+                trie, self._labels, machine.rows, first, base, int(base < 0), closers, reach,
+                base_reach, bases,
+            )  # fmt: skip
+        else:
+            self._lay_over_any(machine, trie, first, base, closers, reach, bases)
+        if self._root_label is not None:
+            label = self._root_label
+            machine.rows[first, QUOTE] = DEAD if label < 0 else closers[label]
+            if label >= 0:
+                reach[0] |= _words(1 << label, num_words)
+        states = machine.states[first : first + num_states]
+        if self.closing.filtered:
+            states[:, REACH] = machine.new_bit_sets(reach)
+        if isinstance(self.base, AnyText):
+            at_border = bases == base
+            states[at_border, ROOM] = UNBOUNDED_ROOM
+            states[at_border, SLICE] = self.base.slice
+            if self.closing.filtered:
+                states[at_border, ROOM_LABEL] = self.base.label
+        lazy = machine.rows[first : first + num_states, BACKSLASH] == LAZY
+        for i in np.flatnonzero(lazy).tolist():
+            machine.has_edges(first + i, self, i)
+        self._installed = (trie, first, bases)
+        return first
+
+    def _base_bits(self, machine: Machine, base: int) -> int:
+        if base < 0:
+            return 0
+        offset = int(machine.states[base, REACH])
+        return machine.bits_at(offset) if offset >= 0 else 0
+
+    def _lay_over_any(
+        self,
+        machine: Machine,
+        trie: NDArray[np.int32],
+        first: int,
+        base: int,
+        closers: NDArray[np.int32],
+        reach: NDArray[np.uint64],
+        bases: NDArray[np.int32],
+    ) -> None:
+        """``_lay_over`` for a base whose states are read one by one."""
+        parents = _parents(trie)
+        bases[:] = -1
+        bases[0] = base
+        for state in range(len(trie) + 1):
+            if state > 0:
+                byte = int(trie[state - 1, 0])
+                below = int(bases[parents[state]])
+                spelled = bytes((byte,)) if byte > 0x7F else spellings(chr(byte))[0]
+                for b in spelled:
+                    below = machine.target(below, b) if below >= 0 else DEAD
+                bases[state] = max(below, -1)
+            own = int(bases[state])
+            row = np.full(256, DEAD, np.int32)
+            if own >= 0:
+                for b in np.flatnonzero(machine.rows[own] == LAZY).tolist():
+                    machine.target(own, b)
+                machine.target(own, 0)
+                for b in np.flatnonzero(machine.rows[own] == LAZY).tolist():
+                    machine.target(own, b)
+                row[:] = machine.rows[own]
+                reach[state] = _words(self._base_bits(machine, own), reach.shape[1])
+            machine.rows[first + state] = row
+            if state > 0:
+                above = first + parents[state]
+                raw = byte >= 0x20 and byte not in (QUOTE, BACKSLASH)
+                if raw:
+                    machine.rows[above, byte] = first + state
+                if not raw or byte >= 0xC0 or byte == 0x2F:
+                    machine.rows[above, BACKSLASH] = LAZY
+                token = int(trie[state - 1, 2])
+                if token >= 0:
+                    label = int(self._labels[token])
+                    machine.rows[first + state, QUOTE] = DEAD if label < 0 else closers[label]
+                    if label >= 0:
+                        reach[state] |= _words(1 << label, reach.shape[1])
+        if not self.closing.filtered:
+            return
+        for state in range(len(trie), -1, -1):
+            row = machine.rows[first + state]
+            bits = 0
+            for target in np.unique(row[row >= 0]).tolist():
+                below = target - first
+                if 0 <= below < len(reach):
+                    bits |= int.from_bytes(reach[below].tobytes(), "little")
+                else:
+                    bits |= self._base_bits(machine, target)
+            if row.min() == LAZY and bases[state] >= 0:
+                bits |= self._base_bits(machine, int(bases[state]))
+            reach[state] = _words(bits, reach.shape[1])
+
+    # -- escapes ----------------------------------------------------------------------------
+
+    def edge(self, machine: Machine, local: int, byte: int, row: Row) -> None:
+        """The backslash's entry: escapes that spell the node's next characters, over the base's."""
+        trie, first, bases = self._installed
+        base = int(bases[local])
+        below = DEAD if base < 0 else machine.target(base, byte)
+        tree: dict[int, object] = {}
+        for character, node in _next_characters(trie, local):
+            for spelling in spellings(character):
+                if spelling[0] == BACKSLASH:
+                    _spell(tree, spelling[1:], first + node)
+        state, _ = self._escape_state(machine, tree, below)
+        machine.rows[first + local, byte] = state
+
+    def _escape_state(self, machine: Machine, tree: dict[int, object], base: int) -> tuple[int, int]:
+        """The state for an escape's rest over a base state; the labels that it reaches."""
+        row = np.full(256, DEAD, np.int32)
+        bits = 0
+        if base >= 0:
+            machine.target(base, 0)
+            row[:] = machine.rows[base]
+            bits = self._base_bits(machine, base)
+        for byte, rest in tree.items():
+            if isinstance(rest, dict):
+                below = DEAD if base < 0 else machine.target(base, byte)
+                row[byte], more = self._escape_state(machine, rest, below)
+                bits |= more
+            else:
+                assert isinstance(rest, int)
+                row[byte] = rest
+                bits |= self._base_bits(machine, rest)
+        state = machine.new_states(1)
+        machine.rows[state] = row
+        if self.closing.filtered:
+            machine.states[state, REACH] = machine.bit_set(bits)
+        return state, bits
+
+
+def _spell(tree: dict[int, object], escape: bytes, target: int) -> None:
+    """Add an escape's rest to a tree of dicts by byte; hexadecimal digits count in either case."""
+    hexadecimal = escape[0] == 0x75
+    nodes = [tree]
+    for at, byte in enumerate(escape):
+        either = hexadecimal and 0x61 <= byte <= 0x66
+        below: list[dict[int, object]] = []
+        for node in nodes:
+            for spelled in (byte, byte - 0x20) if either else (byte,):
+                if at + 1 == len(escape):
+                    node[spelled] = target
+                else:
+                    rest = node.setdefault(spelled, {})
+                    assert isinstance(rest, dict)
+                    below.append(rest)
+        nodes = below
+
+
+def _parents(trie: NDArray[np.int32]) -> list[int]:
+    """By state (node + 1; 0 is the root), the state above."""
+    parents = [0]
+    path = [0]
+    for node, depth in enumerate(trie[:, 3].tolist()):
+        del path[depth + 1 :]
+        parents.append(path[depth])
+        path.append(node + 1)
+    return parents
+
+
+def _next_characters(trie: NDArray[np.int32], state: int) -> list[tuple[str, int]]:
+    """The characters that go on from a state at a border, each with the state after it."""
+    found: list[tuple[str, int]] = []
+
+    def descend(state: int, begun: bytes) -> None:
+        depth = 0 if state == 0 else int(trie[state - 1, 3]) + 1
+        node = state
+        end = len(trie) if state == 0 else int(trie[state - 1, 1])
+        while node < end:
+            assert trie[node, 3] == depth
+            text = begun + bytes((int(trie[node, 0]),))
+            lead = text[0]
+            size = 1 if lead < 0x80 else 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
+            if len(text) == size:
+                found.append((text.decode(), node + 1))
+            else:
+                descend(node + 1, text)
+            node = int(trie[node, 1])
+
+    descend(state, b"")
+    return found
+
+
+def _words(bits: int, num_words: int) -> NDArray[np.uint64]:
+    return np.frombuffer(bytearray(bits.to_bytes(8 * num_words, "little")), np.uint64)

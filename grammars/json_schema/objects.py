@@ -1,0 +1,489 @@
+"""Objects: which properties may come next, and whether the object may end.
+
+An ``ObjectPlan`` is the static part: for the typed formulas that are followed together, every name
+and class of names that they tell apart, and what each formula says of such a property's value. A
+frame (``frames.py``) is the moving part.
+
+The first formula must come out true. The others are verdicts that the surrounding frame wants to
+know: a property-by-property record of which alternatives are still alive.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+from ..errors import GrammarTooComplexError
+from .atoms import Has, Properties, Size, TextIs
+from .formula import FALSE, TRUE, Formula, all_of, atom, atoms, conjuncts, negate, replace
+from .languages import TextSet, without
+from .solver import Case, Solver, signed
+
+CLOSE = 0
+"""The label of the closing brace."""
+
+_MAX_CLASSES = 64
+_MAX_LISTED = 256
+MAX_VERDICTS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """What is followed in one property's or item's value.
+
+    Attributes:
+        nodes: the node that must hold, then the nodes whose verdicts are wanted.
+        verdict_of: for each optional atom, the index in ``nodes`` of its verdict; -1: it holds
+            for sure; -2: it fails for sure.
+        atoms: those optional atoms.
+    """
+
+    nodes: tuple[Formula, ...]
+    atoms: tuple[Hashable, ...]
+    verdict_of: tuple[int, ...]
+
+    def verdicts(self, verdict: tuple[bool, ...]) -> list[tuple[Hashable, bool]]:
+        """Each optional atom, and whether the value agrees with it."""
+        return [
+            (a, True if v == -1 else False if v == -2 else verdict[v - 1])
+            for a, v in zip(self.atoms, self.verdict_of, strict=True)
+        ]
+
+
+def make_child(must: Sequence[Formula], wanted: Sequence[tuple[Hashable, Formula]]) -> Child:
+    """The child for nodes that must hold and atoms whose nodes are wanted."""
+    first = all_of(must)
+    sure = set(conjuncts(first))
+    nodes: dict[Formula, int] = {}
+    verdict_of = []
+    for _, node in wanted:
+        if node.op == "true" or node in sure:
+            verdict_of.append(-1)
+        elif node.op == "false" or negate(node) in sure:
+            verdict_of.append(-2)
+        else:
+            verdict_of.append(nodes.setdefault(node, len(nodes) + 1))
+    if len(nodes) > MAX_VERDICTS:
+        raise GrammarTooComplexError(
+            "", "oneOf", f"more than {MAX_VERDICTS} alternatives have to be told apart at once"
+        )
+    return Child((first, *nodes), tuple(a for a, _ in wanted), tuple(verdict_of))
+
+
+class ObjectPlan:
+    """What some formulas say of an object.
+
+    Attributes:
+        number: tells plans of one solver apart.
+        formulas: see the module's head.
+        names: the names that are told apart; the i-th has label ``first_name + i``.
+        classes: the sets of all other names, with labels 1, 2, and so on.
+        is_simple: there is one formula, a conjunction of atoms.
+    """
+
+    def __init__(self, solver: Solver, formulas: tuple[Formula, ...], number: int) -> None:
+        self.solver = solver
+        self.formulas = formulas
+        self.number = number
+        found = dict.fromkeys(a for f in formulas for a in atoms(f))
+        self._properties = [a for a in found if isinstance(a, Properties)]
+        has = [a for a in found if isinstance(a, Has)]
+        patterns = list(dict.fromkeys(p for a in self._properties for p, _ in a.patterns))
+        names = dict.fromkeys(n for a in self._properties for n, _ in a.names)
+        names.update(dict.fromkeys(a.name for a in has))
+        classes = self._split(patterns, frozenset(names))
+        listed = [c for c in classes if c[1].size is not None and c[1].size <= _MAX_LISTED]
+        for _, texts in listed:
+            names.update(dict.fromkeys(sorted(_members(texts))))
+        self.names = [n for n in names if _is_text(n)]
+        self._vectors = [v for v, t in classes if (v, t) not in listed]
+        self.classes = [t for v, t in classes if (v, t) not in listed]
+        self.first_name = 1 + len(self.classes)
+        self.label_of = {n: self.first_name + i for i, n in enumerate(self.names)}
+        self.num_labels = self.first_name + len(self.names)
+        self._patterns = patterns
+        self._node_tables = {a: dict(a.names) for a in self._properties}
+        self._in_pattern = {
+            n: tuple(solver.languages.has_text(p, n) for p in patterns) for n in self.names
+        }
+        self.is_simple = len(formulas) == 1 and all(
+            p.op == "atom" for p in conjuncts(formulas[0])
+        )
+        self.has_size = any(isinstance(a, Size) for a in found)
+        self.max_count = max(
+            (max(a.low, a.high or 0) + 1 for a in found if isinstance(a, Size)), default=0
+        )
+        self._children: dict[tuple[tuple[Formula, ...], int], Child] = {}
+        self._splits: dict[
+            tuple[Formula, ...], tuple[list[Properties], list[Properties]]
+        ] = {}
+        if self.is_simple:
+            self._prepare_simple()
+
+    def _split(self, patterns: list[Formula], names: frozenset[str]) -> list[
+        tuple[tuple[bool, ...], TextSet]
+    ]:
+        """The names that aren't told apart one by one, by which patterns they are in."""
+        languages = self.solver.languages
+        found: list[tuple[tuple[bool, ...], Formula]] = [((), TRUE)]
+        for pattern in patterns:
+            split = []
+            for vector, formula in found:
+                for truth in (True, False):
+                    part = all_of([formula, signed(pattern, truth)])
+                    if not languages.texts(part).is_empty:
+                        split.append(((*vector, truth), part))
+            found = split
+            if len(found) > _MAX_CLASSES:
+                raise GrammarTooComplexError(
+                    "", "patternProperties", f"more than {_MAX_CLASSES} kinds of names overlap"
+                )
+        # Names with a label of their own are laid over the classes; a class needs at least one
+        # name more to be worth a label.
+        kept = []
+        for vector, formula in found:
+            rest = languages.texts(without(formula, names)) if patterns else None
+            if rest is None or not rest.is_empty:
+                kept.append((vector, languages.texts(formula)))
+        return kept
+
+    # -- labels' nodes ----------------------------------------------------------------------
+
+    def node_of(self, properties: Properties, label: int) -> Formula:
+        """What an atom says of the value of a property with this label."""
+        if label >= self.first_name:
+            name = self.names[label - self.first_name]
+            vector: Sequence[bool] = self._in_pattern[name]
+            own = self._node_tables[properties].get(name)
+        else:
+            vector = self._vectors[label - 1]
+            own = None
+        parts = [] if own is None else [own]
+        is_listed = own is not None
+        for pattern, node in properties.patterns:
+            if vector[self._patterns.index(pattern)]:
+                parts.append(node)
+                is_listed = True
+        return all_of(parts) if is_listed else properties.rest
+
+    def split(self, residual: tuple[Formula, ...]) -> tuple[list[Properties], list[Properties]]:
+        """The ``Properties`` atoms that must hold, and those that may fail."""
+        known = self._splits.get(residual)
+        if known is None:
+            must = [
+                p.parts[0]
+                for p in conjuncts(residual[0])
+                if p.op == "atom" and isinstance(p.parts[0], Properties)
+            ]
+            may = dict.fromkeys(
+                a
+                for f in residual
+                for a in atoms(f)
+                if isinstance(a, Properties) and a not in must
+            )
+            known = self._splits[residual] = (must, list(may))  # type: ignore[assignment]
+        return known
+
+    def child(self, residual: tuple[Formula, ...], label: int) -> Child:
+        """What is followed in the value of a property with this label."""
+        key = (residual, label)
+        known = self._children.get(key)
+        if known is None:
+            must, may = self.split(residual)
+            known = self._children[key] = make_child(
+                [self.node_of(a, label) for a in must], [(a, self.node_of(a, label)) for a in may]
+            )
+        return known
+
+    def after_child(
+        self, residual: tuple[Formula, ...], child: Child, verdict: tuple[bool, ...]
+    ) -> tuple[Formula, ...]:
+        """The formulas that are left after a property's value came out like this."""
+        failed = {a for a, holds in child.verdicts(verdict) if not holds}
+        if not failed:
+            return residual
+        return tuple(replace(f, lambda a: FALSE if a in failed else None) for f in residual)
+
+    def floor_after(self, label: int, floor: int) -> int:
+        """In a fixed order, the least label of a name that can come after ``label``.
+
+        Names that aren't told apart come last.
+        """
+        return max(floor, label + 1) if label >= self.first_name else self.num_labels
+
+    def settled(self, residual: tuple[Formula, ...], seen: int) -> tuple[Formula, ...]:
+        """The formulas with what is decided by the names that are there."""
+        return tuple(replace(f, lambda a: self._decided(a, seen)) for f in residual)
+
+    # -- deciding ---------------------------------------------------------------------------
+
+    def _prepare_simple(self) -> None:
+        parts = [p.parts[0] for p in conjuncts(self.formulas[0])]
+        self.required = 0
+        self.low, self.high = 0, -1
+        for value in parts:
+            if isinstance(value, Has):
+                if value.name in self.label_of:
+                    self.required |= 1 << self.label_of[value.name]
+                else:
+                    self.high = -2
+            elif isinstance(value, Size):
+                self.low = max(self.low, value.low)
+                if value.high is not None and self.high != -2:
+                    self.high = value.high if self.high == -1 else min(self.high, value.high)
+        self._possible: int | None = None
+
+    @property
+    def possible(self) -> int:
+        """For a simple plan, the labels whose properties can have a value, as bits."""
+        if self._possible is None:
+            solver = self.solver
+            bits = 0
+            for label in range(1, self.num_labels):
+                child = self.child(self.formulas, label)
+                if solver.satisfiable(child.nodes[0]):
+                    bits |= 1 << label
+            if solver.is_leaning:
+                return bits
+            self._possible = bits
+        return self._possible
+
+    def live_labels(self, seen: int, count: int, spent: int) -> int:
+        """For a simple plan, the labels (``CLOSE`` too) that may come next, as bits.
+
+        ``spent`` has the classes' labels whose names are used up.
+        """
+        missing = self.required & ~seen
+        num_missing = missing.bit_count()
+        free = self.possible & ~seen & ~spent
+        if missing & ~free:
+            return 0
+        live = free
+        if self.high != -1 and count + num_missing >= self.high:
+            if count + num_missing > self.high:
+                return 0
+            live = missing
+        if not missing and count >= self.low:
+            live |= 1 << CLOSE
+        elif count + num_missing < self.low and not self._can_fill(free, self.low - count):
+            return 0
+        return live
+
+    def _can_fill(self, free: int, needed: int) -> bool:
+        available = (free >> self.first_name).bit_count()
+        for i, texts in enumerate(self.classes):
+            if free >> (1 + i) & 1:
+                if texts.size is None:
+                    return True
+                available += texts.size
+        return available >= needed
+
+    def can_begin(self) -> bool:
+        """Whether some object makes the first formula true."""
+        if self.is_simple:
+            return self.live_labels(0, 0, 0) != 0
+        return self.can_end_with(self.formulas, 0, 0, 0, ((True,) * 0,), ordered_from=0)
+
+    def can_end_with(
+        self,
+        residual: tuple[Formula, ...],
+        seen: int,
+        count: int,
+        spent: int,
+        goals: Sequence[tuple[bool, ...]],
+        *,
+        ordered_from: int,
+    ) -> bool:
+        """Whether further properties can make the first formula true, the others one of ``goals``.
+
+        ``ordered_from``: labels below it can't come any more (properties in a fixed order).
+        """
+        free = ((1 << self.num_labels) - 2) & ~seen & ~spent
+        if ordered_from > self.first_name:
+            free &= (1 << self.first_name) - 1 | ~((1 << ordered_from) - 1)
+        residual = self.settled(residual, seen)
+        for goal in goals:
+            wanted = [(residual[0], True), *zip(residual[1:], goal, strict=False)]
+            if any((f.op == "false") == t for f, t in wanted if f.op in ("true", "false")):
+                continue
+            for case in self.solver.cases(wanted):
+                if self._can_meet(case, free, count):
+                    return True
+        return False
+
+    def _decided(self, value: Hashable, seen: int) -> Formula | None:
+        if isinstance(value, Has):
+            label = self.label_of.get(value.name)
+            if label is None:
+                return FALSE
+            return TRUE if seen >> label & 1 else None
+        return None
+
+    def _can_meet(self, case: Case, free: int, count: int) -> bool:
+        """Whether properties with labels in ``free`` can meet a case."""
+        needed = 0
+        low, high = 0, 1 << 60
+        outside: list[Size] = []
+        holds: list[Properties] = []
+        fails: list[Properties] = []
+        for value, truth in case.items():
+            if isinstance(value, Has):
+                bit = 1 << self.label_of[value.name]
+                if truth:
+                    needed |= bit
+                else:
+                    free &= ~bit
+            elif isinstance(value, Size):
+                if not truth:
+                    outside.append(value)
+                    continue
+                low = max(low, value.low)
+                high = high if value.high is None else min(high, value.high)
+            else:
+                assert isinstance(value, Properties)
+                (holds if truth else fails).append(value)
+        if needed & ~free:
+            return False
+        labels = [label for label in range(1, self.num_labels) if free >> label & 1]
+        must = {label: all_of([self.node_of(a, label) for a in holds]) for label in labels}
+        if any(needed >> label & 1 and not self._fits(must[label]) for label in labels):
+            return False
+        for low_, high_ in _size_ranges(low, high, outside):
+            if self._can_fail(fails, {}, labels, must, needed, count, low_, high_):
+                return True
+        return False
+
+    def _fits(self, node: Formula) -> bool:
+        return self.solver.satisfiable(node)
+
+    def _can_fail(
+        self,
+        fails: list[Properties],
+        chosen: dict[int, list[Formula]],
+        labels: list[int],
+        must: dict[int, Formula],
+        needed: int,
+        count: int,
+        low: int,
+        high: int,
+    ) -> bool:
+        """Whether each atom in ``fails`` can be violated by a property of its own or a shared one.
+
+        ``chosen`` holds, by label, what its value must satisfy beside ``must``.
+        """
+        if not fails:
+            used = needed
+            extra = 0
+            for label, nodes in chosen.items():
+                if label < self.first_name:
+                    extra += len(nodes)
+                else:
+                    used |= 1 << label
+            total = count + used.bit_count() + extra
+            if total > high:
+                return False
+            if total >= low:
+                return True
+            more = low - total
+            for label in labels:
+                if used >> label & 1 or not self._fits(must[label]):
+                    continue
+                if label < self.first_name:
+                    size = self.classes[label - 1].size
+                    if size is None:
+                        return True
+                    more -= max(0, size - len(chosen.get(label, ())))
+                else:
+                    more -= 1
+                if more <= 0:
+                    return True
+            return False
+        self.solver.count_branch()
+        properties, rest = fails[0], fails[1:]
+        tried: set[Formula] = set()
+        # Needed names first: they cost nothing more.
+        for label in sorted(labels, key=lambda k: not needed >> k & 1):
+            violated = negate(self.node_of(properties, label))
+            if violated.op == "false":
+                continue
+            before = chosen.get(label, [])
+            if label < self.first_name:
+                # Each class has names for one property more, mostly.
+                size = self.classes[label - 1].size
+                if size is not None and len(before) >= size:
+                    continue
+                node = all_of([must[label], violated])
+                if node in tried or not self._fits(node):
+                    continue
+                tried.add(node)
+                after = {**chosen, label: [*before, violated]}
+            else:
+                node = all_of([must[label], *before, violated])
+                if not self._fits(node):
+                    continue
+                after = {**chosen, label: [*before, violated]}
+            if self._can_fail(rest, after, labels, must, needed, count, low, high):
+                return True
+        return False
+
+    def holds_now(self, formula: Formula, seen: int, count: int) -> bool:
+        """A formula's value if the object ends here."""
+
+        def now(value: Hashable) -> Formula:
+            if isinstance(value, Has):
+                label = self.label_of.get(value.name)
+                return TRUE if label is not None and seen >> label & 1 else FALSE
+            if isinstance(value, Size):
+                fits = value.low <= count and (value.high is None or count <= value.high)
+                return TRUE if fits else FALSE
+            return TRUE
+
+        return replace(formula, now).op == "true"
+
+
+def _size_ranges(low: int, high: int, outside: list[Size]) -> list[tuple[int, int]]:
+    """The ranges of sizes from ``low`` to ``high`` that are in none of ``outside``."""
+    ranges = [(low, high)]
+    for size in outside:
+        split = []
+        for a, b in ranges:
+            split.append((a, min(b, size.low - 1)))
+            if size.high is not None:
+                split.append((max(a, size.high + 1), b))
+        ranges = [(a, b) for a, b in split if a <= b]
+    return [(a, b) for a, b in ranges if a <= b]
+
+
+def _members(texts: TextSet) -> set[str]:
+    if not texts.others:
+        return set(texts.texts)
+    if isinstance(texts.base, tuple):
+        return {""} - texts.texts
+    dfa = texts.base
+    found: set[str] = set()
+    stack = [(0, b"")]
+    while stack:
+        state, text = stack.pop()
+        if dfa.accepting[state]:
+            found.add(text.decode())
+        for byte, target in enumerate(dfa.transitions[state].tolist()):
+            if target >= 0:
+                stack.append((target, text + bytes((byte,))))
+    return found
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def all_verdicts(count: int) -> tuple[tuple[bool, ...], ...]:
+    """Every combination of ``count`` verdicts, the agreeable first."""
+    return tuple(itertools.product((True, False), repeat=count))
+
+
+__all__ = ["CLOSE", "Child", "ObjectPlan", "all_verdicts", "atom", "make_child"]

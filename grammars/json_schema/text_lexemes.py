@@ -1,0 +1,188 @@
+"""Lexemes of JSON strings, from just after the opening quote.
+
+A string closes by one of its labels. What the closing quote leads to is the ``Closing``'s to say:
+a value ends there, a property's name goes on to its colon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import numpy as np
+
+from ..automaton import DEAD, LAZY, Lexeme, Row, ended
+from ..json_text import KEY_SLICE, slice_tables
+from ..lexemes import LabelledDfa
+from ..machine import REACH, ROOM, ROOM_LABEL, SLICE, UNBOUNDED_ROOM, Machine
+from .layout import Layout
+
+QUOTE, BACKSLASH, COLON = 0x22, 0x5C, 0x3A
+
+
+class Closing:
+    """A value's closing quote: the lexeme ends with it. Labels aren't filtered."""
+
+    key: Hashable = "value"
+    filtered = False
+
+    def target(self, machine: Machine, label: int) -> int:
+        """The row's entry for the closing quote of a string with this label."""
+        return ended(label)
+
+
+class FilteredClosing(Closing):
+    """A value's closing quote where several labels are told apart, and some may be dead."""
+
+    key: Hashable = "filtered value"
+    filtered = True
+
+
+class KeyClosing(Closing):
+    """A name's closing quote: white space and a colon follow, and end the lexeme."""
+
+    filtered = True
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.key = ("key", layout.kind)
+
+    def target(self, machine: Machine, label: int) -> int:
+        return machine.install(_ColonLexeme(self.layout, label))
+
+
+class _ColonLexeme(Lexeme):
+    def __init__(self, layout: Layout, label: int) -> None:
+        self.prefixes = layout.before_colon()
+        self.label = label
+        self.key = ("colon", layout.kind, label)
+
+    def install(self, machine: Machine) -> int:
+        return self._state(machine, 0)
+
+    def _state(self, machine: Machine, local: int) -> int:
+        state = machine.reserve(self, local)
+        machine.states[state, REACH] = machine.bit_set(1 << self.label)
+        return state
+
+    def fill(self, machine: Machine, local: int, row: Row) -> int:
+        row[:] = DEAD
+        row[COLON] = ended(self.label)
+        if local == 0 and len(self.prefixes) > 1:
+            row[0x20] = self._state(machine, 1)
+        return -1
+
+
+class TextLexeme(Lexeme):
+    """A string's body, the closing quote included. ``slice`` is the spelling that it allows."""
+
+    closing: Closing
+    slice: int
+
+
+class AnyText(TextLexeme):
+    """Every string."""
+
+    def __init__(self, closing: Closing, label: int, slice_: int) -> None:
+        self.closing = closing
+        self.label = label
+        self.slice = slice_
+        self.key = ("any text", closing.key, label, slice_)
+
+    def install(self, machine: Machine) -> int:
+        body = slice_tables()[self.slice]
+        first = machine.new_states(len(body))
+        rows = machine.rows[first : machine.num_states]
+        np.add(body, first, out=rows)
+        rows[body < 0] = DEAD
+        states = machine.states[first : machine.num_states]
+        states[0, ROOM] = UNBOUNDED_ROOM
+        states[0, SLICE] = self.slice
+        if self.closing.filtered:
+            states[0, ROOM_LABEL] = self.label
+            states[:, REACH] = machine.bit_set(1 << self.label)
+        # The target may itself need new states, and so move the arrays.
+        target = self.closing.target(machine, self.label)
+        machine.rows[first, QUOTE] = target
+        return first
+
+
+class BoundedText(TextLexeme):
+    """Strings of ``low`` to ``high`` code points. State (count, mode) is count * modes + mode."""
+
+    def __init__(
+        self, closing: Closing, label: int, low: int, high: int | None, slice_: int
+    ) -> None:
+        self.closing = closing
+        self.label = label
+        self.low = low
+        self.high = high
+        self.slice = slice_
+        self.body = slice_tables()[slice_]
+        self.key = ("bounded text", closing.key, label, low, high, slice_)
+
+    def install(self, machine: Machine) -> int:
+        return self._state(machine, 0)
+
+    def _state(self, machine: Machine, local: int) -> int:
+        count, mode = divmod(local, len(self.body))
+        if self.high is None and count >= self.low and mode == 0:
+            return machine.install(AnyText(self.closing, self.label, self.slice))
+        state = machine.reserve(self, local)
+        if self.closing.filtered:
+            machine.states[state, REACH] = machine.bit_set(1 << self.label)
+        if mode == 0:
+            room = UNBOUNDED_ROOM if self.high is None else self.high - count
+            machine.states[state, ROOM] = room
+            machine.states[state, SLICE] = self.slice
+            if self.closing.filtered:
+                machine.states[state, ROOM_LABEL] = self.label
+        return state
+
+    def fill(self, machine: Machine, local: int, row: Row) -> int:
+        count, mode = divmod(local, len(self.body))
+        body = self.body[mode]
+        row[:] = DEAD
+        full = self.high is not None and count >= self.high
+        if not full:
+            row[body > 0] = LAZY
+            after = body == 0
+            if after.any():
+                row[after] = self._state(machine, (count + 1) * len(self.body))
+        if mode == 0:
+            row[QUOTE] = DEAD
+            if count >= self.low:
+                row[QUOTE] = self.closing.target(machine, self.label)
+        return -1
+
+    def edge(self, machine: Machine, local: int, byte: int, row: Row) -> None:
+        count, mode = divmod(local, len(self.body))
+        target = int(self.body[mode, byte])
+        state = self._state(machine, count * len(self.body) + target)
+        row[(self.body[mode] == target) & (row == LAZY)] = state
+
+
+class DfaText(TextLexeme):
+    """The strings of labelled bodies (see ``json_string_body``)."""
+
+    slice = KEY_SLICE
+
+    def __init__(self, closing: Closing, bodies: LabelledDfa, key: Hashable) -> None:
+        self.closing = closing
+        self.bodies = bodies
+        self.key = ("dfa text", closing.key, key)
+
+    def install(self, machine: Machine) -> int:
+        moves, labels = self.bodies.transitions, self.bodies.labels
+        first = machine.new_states(len(moves))
+        rows = machine.rows[first : machine.num_states]
+        np.add(moves, first, out=rows)
+        rows[moves < 0] = DEAD
+        if self.closing.filtered:
+            for i, bits in enumerate(self.bodies.reachable()):
+                machine.states[first + i, REACH] = machine.bit_set(bits)
+        for label in sorted({label for label in labels.tolist() if label >= 0}):
+            target = self.closing.target(machine, label)
+            machine.rows[first : first + len(moves)][labels == label, QUOTE] = target
+        return first
+
+

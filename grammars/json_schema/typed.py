@@ -1,0 +1,546 @@
+"""From nodes to typed formulas: what a schema says of values of one JSON type.
+
+Keywords that apply to the same value (allOf, anyOf, oneOf, not, if, $ref, dependentSchemas and the
+unevaluated ones) disappear here; what is left are the atoms of ``atoms.py``.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Hashable
+from typing import Any
+
+from ..errors import ConstraintError, GrammarTooComplexError
+from ..regular.formats import FORMAT_NAMES, string_format
+from .atoms import (
+    AtLeast,
+    AtMost,
+    Const,
+    Contains,
+    Format,
+    Has,
+    Integer,
+    Items,
+    Length,
+    MultipleOf,
+    NumberIs,
+    Pattern,
+    Properties,
+    Size,
+    TextIs,
+    TextLength,
+    Unique,
+)
+from .formula import FALSE, TRUE, Formula, all_of, any_of, atom, negate, one_of, replace
+from .languages import Languages
+from .schema import Documents, Leaf, escape
+from .values import canonical, decimal
+
+_OF_TYPE = {
+    "object": ("object",), "array": ("array",), "string": ("string",), "number": ("number",),
+    "integer": ("number",), "null": ("null",), "boolean": ("true", "false"),
+}  # fmt: skip
+_MAX_GUARDS = 8
+
+
+class Typer:
+    """Typed formulas of one compilation, remembered."""
+
+    def __init__(self, documents: Documents, languages: Languages) -> None:
+        self.documents = documents
+        self._languages = languages
+        self._known: dict[tuple[Hashable, str], Formula] = {}
+        self._open: set[tuple[Hashable, str]] = set()
+
+    def node(self, leaf: Leaf) -> Formula:
+        """The node of one subschema; a schema that is a reference alone is what it refers to."""
+        seen = set()
+        while isinstance(leaf.schema, dict) and isinstance(leaf.schema.get("$ref"), str):
+            if len(leaf.schema) > 1 and not self.documents.is_old(leaf):
+                break
+            if leaf in seen:
+                raise ConstraintError(leaf.path, "$ref", "the schema refers to itself alone")
+            seen.add(leaf)
+            leaf = self.documents.refer(leaf, "$ref", leaf.schema["$ref"])
+        if leaf.schema is True or leaf.schema == {}:
+            return TRUE
+        if leaf.schema is False:
+            return FALSE
+        return atom(leaf)
+
+    def child(self, leaf: Leaf, *steps: str | int) -> Formula:
+        """The node of a subschema of ``leaf``."""
+        return self.node(self.documents.child(leaf, *steps))
+
+    def typed(self, node: Formula, kind: str) -> Formula:
+        """What a node says of values of type ``kind`` (see ``TYPES``), over typed atoms."""
+        if node.op in ("true", "false"):
+            return node
+        key = (node, kind)
+        known = self._known.get(key)
+        if known is None:
+            known = replace(node, lambda a: self._atom(a, kind))
+            self._known[key] = known
+        return known
+
+    def _atom(self, value: Hashable, kind: str) -> Formula:
+        if isinstance(value, Const):
+            return self._const(value.value, kind)
+        assert isinstance(value, Leaf)
+        key = (value, kind)
+        known = self._known.get(key)
+        if known is None:
+            if key in self._open:
+                raise ConstraintError(
+                    value.path, "$ref", "the schema refers to itself for the same value"
+                )
+            self._open.add(key)
+            try:
+                known = self._leaf(value, kind)
+            finally:
+                self._open.discard(key)
+            self._known[key] = known
+        return known
+
+    def _const(self, value: Any, kind: str) -> Formula:
+        name = value[0]
+        if name != kind:
+            return FALSE
+        if kind == "string":
+            return atom(TextIs(frozenset((value[1],))))
+        if kind == "number":
+            return atom(NumberIs(frozenset((value[1],))))
+        if kind == "object":
+            names = tuple((k, atom(Const(v))) for k, v in sorted(value[1], key=lambda p: p[0]))
+            return all_of(
+                [atom(Properties(names, (), FALSE)), *(atom(Has(k)) for k, _ in names)]
+            )
+        if kind == "array":
+            nodes = tuple(atom(Const(v)) for v in value[1])
+            return all_of([atom(Items(nodes, FALSE)), atom(Length(len(nodes), len(nodes)))])
+        return TRUE
+
+    # -- one schema -------------------------------------------------------------------------
+
+    def _leaf(self, leaf: Leaf, kind: str) -> Formula:
+        schema = leaf.schema
+        if schema is True:
+            return TRUE
+        if schema is False:
+            return FALSE
+        documents = self.documents
+        parts: list[Formula] = []
+        for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
+            if keyword in schema:
+                target = documents.refer(leaf, keyword, schema[keyword])
+                parts.append(self.typed(self.node(target), kind))
+        if "$ref" in schema and documents.is_old(leaf):
+            return parts[0]
+        if "type" in schema:
+            allowed = self._type(leaf, schema["type"], kind)
+            if allowed.op == "false":
+                return FALSE
+            parts.append(allowed)
+        if "const" in schema:
+            parts.append(self._values([canonical(schema["const"])], kind))
+        if "enum" in schema:
+            if not isinstance(schema["enum"], list):
+                raise ConstraintError(f"{leaf.path}/enum", "enum", "enum must be an array")
+            parts.append(self._values([canonical(v) for v in schema["enum"]], kind))
+        parts.extend(self._in_place(leaf, kind))
+        if kind == "number":
+            parts.extend(_number_parts(leaf))
+        elif kind == "string":
+            parts.extend(self._string_parts(leaf))
+        elif kind == "object":
+            parts.extend(self._object_parts(leaf))
+        elif kind == "array":
+            parts.extend(self._array_parts(leaf))
+        return all_of(parts)
+
+    def _type(self, leaf: Leaf, types: Any, kind: str) -> Formula:
+        path = f"{leaf.path}/type"
+        names = types if isinstance(types, list) else [types]
+        found = []
+        for name in names:
+            if isinstance(name, dict | bool):
+                raise ConstraintError(path, "type", "a type must be a name, not a schema")
+            if name == "any" and self.documents.is_old(leaf):
+                return TRUE
+            if not isinstance(name, str) or name not in _OF_TYPE:
+                raise ConstraintError(path, "type", f"{name!r} is no type")
+            if kind in _OF_TYPE[name]:
+                found.append(atom(Integer()) if name == "integer" else TRUE)
+        return any_of(found)
+
+    def _values(self, values: list[Any], kind: str) -> Formula:
+        mine = [v for v in values if v[0] == kind]
+        if not mine:
+            return FALSE
+        if kind == "string":
+            return atom(TextIs(frozenset(v[1] for v in mine)))
+        if kind == "number":
+            return atom(NumberIs(frozenset(v[1] for v in mine)))
+        return any_of(self._const(v, kind) for v in mine)
+
+    def _in_place(self, leaf: Leaf, kind: str) -> list[Formula]:
+        schema = leaf.schema
+        parts: list[Formula] = []
+        for keyword, combine in (("allOf", all_of), ("anyOf", any_of), ("oneOf", one_of)):
+            if keyword in schema:
+                if not isinstance(schema[keyword], list) or not schema[keyword]:
+                    raise ConstraintError(
+                        f"{leaf.path}/{keyword}", keyword, f"{keyword} must be a non-empty array"
+                    )
+                parts.append(
+                    combine(
+                        [
+                            self.typed(self.child(leaf, keyword, i), kind)
+                            for i in range(len(schema[keyword]))
+                        ]
+                    )
+                )
+        if "not" in schema:
+            parts.append(negate(self.typed(self.child(leaf, "not"), kind)))
+        if "if" in schema and ("then" in schema or "else" in schema):
+            condition = self.typed(self.child(leaf, "if"), kind)
+            if "then" in schema:
+                then = self.typed(self.child(leaf, "then"), kind)
+                parts.append(any_of([negate(condition), then]))
+            if "else" in schema:
+                parts.append(any_of([condition, self.typed(self.child(leaf, "else"), kind)]))
+        return parts
+
+    # -- strings ----------------------------------------------------------------------------
+
+    def _string_parts(self, leaf: Leaf) -> list[Formula]:
+        schema = leaf.schema
+        parts: list[Formula] = []
+        low, high = _bounds(leaf, "minLength", "maxLength")
+        if high is not None and low > high:
+            return [FALSE]
+        if (low, high) != (0, None):
+            parts.append(atom(TextLength(low, high)))
+        if "pattern" in schema:
+            parts.append(self._pattern(leaf, schema["pattern"], f"{leaf.path}/pattern", "pattern"))
+        name = schema.get("format")
+        if isinstance(name, str) and name in FORMAT_NAMES:
+            try:
+                string_format(name)
+            except ConstraintError as error:
+                raise type(error)(f"{leaf.path}/format", "format", error.reason) from None
+            parts.append(atom(Format(name)))
+        return parts
+
+    def _pattern(self, leaf: Leaf, pattern: object, path: str, keyword: str) -> Formula:
+        if not isinstance(pattern, str):
+            raise ConstraintError(path, keyword, "a pattern must be a string")
+        try:
+            self._languages.pattern(pattern)
+        except ConstraintError as error:
+            raise type(error)(path, keyword, f"{error.reason} ({error.path})") from None
+        return atom(Pattern(pattern))
+
+    # -- objects ----------------------------------------------------------------------------
+
+    def _object_parts(self, leaf: Leaf) -> list[Formula]:
+        schema = leaf.schema
+        parts: list[Formula] = []
+        names = tuple((n, self.child(leaf, "properties", n)) for n in _map(leaf, "properties"))
+        patterns = tuple(
+            (
+                self._pattern(
+                    leaf, p, f"{leaf.path}/patternProperties/{escape(p)}", "patternProperties"
+                ),
+                self.child(leaf, "patternProperties", p),
+            )
+            for p in _map(leaf, "patternProperties")
+        )
+        rest = TRUE
+        if "additionalProperties" in schema:
+            rest = self.child(leaf, "additionalProperties")
+        names = tuple((n, f) for n, f in names if f.op != "true" or rest.op != "true")
+        if names or patterns or rest.op != "true":
+            parts.append(atom(Properties(names, patterns, rest)))
+        if "propertyNames" in schema:
+            allowed = self.typed(self.child(leaf, "propertyNames"), "string")
+            if allowed.op == "false":
+                parts.append(atom(Size(0, 0)))
+            elif allowed.op != "true":
+                parts.append(atom(Properties((), ((negate(allowed), FALSE),), TRUE)))
+        parts.extend(atom(Has(n)) for n in _names(leaf, "required"))
+        low, high = _bounds(leaf, "minProperties", "maxProperties")
+        if (low, high) != (0, None):
+            parts.append(atom(Size(low, high)))
+        for keyword in ("dependentRequired", "dependencies"):
+            for name, needed in _map(leaf, keyword).items():
+                if isinstance(needed, str):
+                    needed = [needed]
+                if isinstance(needed, list):
+                    parts.append(
+                        any_of([negate(atom(Has(name))), all_of(atom(Has(n)) for n in needed)])
+                    )
+        for keyword in ("dependentSchemas", "dependencies"):
+            for name, sub in _map(leaf, keyword).items():
+                if isinstance(sub, dict | bool):
+                    then = self.typed(self.child(leaf, keyword, name), "object")
+                    parts.append(any_of([negate(atom(Has(name))), then]))
+        if "unevaluatedProperties" in schema:
+            node = self.child(leaf, "unevaluatedProperties")
+            if node.op != "true":
+                parts.append(self._unevaluated_properties(leaf, node))
+        return parts
+
+    def _unevaluated_properties(self, leaf: Leaf, node: Formula) -> Formula:
+        found: list[_Seen] = []
+        self._evaluated(leaf, "object", TRUE, found, own=False)
+        return _by_guards(leaf, "unevaluatedProperties", found, lambda seen: _rest_of(seen, node))
+
+    # -- arrays -----------------------------------------------------------------------------
+
+    def _array_parts(self, leaf: Leaf) -> list[Formula]:
+        schema = leaf.schema
+        parts: list[Formula] = []
+        prefix, rest = self._items(leaf)
+        while prefix and rest == prefix[-1]:
+            prefix = prefix[:-1]
+        if prefix or rest.op != "true":
+            parts.append(atom(Items(prefix, rest)))
+        low, high = _bounds(leaf, "minItems", "maxItems")
+        if (low, high) != (0, None):
+            parts.append(atom(Length(low, high)))
+        if "contains" in schema:
+            at_least, at_most = _bounds(leaf, "minContains", "maxContains", default_low=1)
+            if (at_least, at_most) != (0, None):
+                parts.append(
+                    atom(Contains(self.child(leaf, "contains"), at_least, at_most))
+                )
+        if schema.get("uniqueItems") is True:
+            parts.append(atom(Unique()))
+        if "unevaluatedItems" in schema:
+            node = self.child(leaf, "unevaluatedItems")
+            if node.op != "true":
+                found: list[_Seen] = []
+                self._evaluated(leaf, "array", TRUE, found, own=False)
+                parts.append(
+                    _by_guards(
+                        leaf, "unevaluatedItems", found, lambda seen: _rest_of_items(seen, node)
+                    )
+                )
+        return parts
+
+    def _items(self, leaf: Leaf) -> tuple[tuple[Formula, ...], Formula]:
+        schema = leaf.schema
+        listed = "prefixItems" if "prefixItems" in schema else "items"
+        prefix: tuple[Formula, ...] = ()
+        rest = TRUE
+        if isinstance(schema.get(listed), list):
+            prefix = tuple(self.child(leaf, listed, i) for i in range(len(schema[listed])))
+        if listed == "items" and prefix:
+            if "additionalItems" in schema:
+                rest = self.child(leaf, "additionalItems")
+        elif isinstance(schema.get("items"), dict | bool):
+            rest = self.child(leaf, "items")
+        return prefix, rest
+
+    # -- what is evaluated ------------------------------------------------------------------
+
+    def _evaluated(
+        self, leaf: Leaf, kind: str, guard: Formula, found: list[_Seen], *, own: bool
+    ) -> None:
+        """Collect what a schema evaluates of an object or array, and under which condition.
+
+        ``own`` counts the schema's own unevaluated keyword.
+        """
+        schema = leaf.schema
+        if not isinstance(schema, dict) or guard.op == "false":
+            return
+        if len(found) > 1000:
+            raise GrammarTooComplexError(leaf.path, "$ref", "too many schemas apply in one place")
+        for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
+            if keyword in schema:
+                target = self.documents.refer(leaf, keyword, schema[keyword])
+                self._evaluated(target, kind, guard, found, own=True)
+        if "$ref" in schema and self.documents.is_old(leaf):
+            return
+        if kind == "object":
+            names = frozenset(schema.get("properties", {}))
+            patterns = frozenset(schema.get("patternProperties", {}))
+            everything = "additionalProperties" in schema
+            if own and "unevaluatedProperties" in schema:
+                everything = True
+            if names or patterns or everything:
+                found.append(_Seen(guard, names, patterns, everything))
+        else:
+            prefix, _ = self._items(leaf)
+            everything = isinstance(schema.get("items"), dict | bool) or (
+                "additionalItems" in schema and isinstance(schema.get("items"), list)
+            )
+            if own and "unevaluatedItems" in schema:
+                everything = True
+            contains = FALSE
+            if "contains" in schema and not self.documents.is_old(leaf):
+                contains = self.child(leaf, "contains")
+            if prefix or everything or contains.op != "false":
+                found.append(
+                    _Seen(guard, frozenset(), frozenset(), everything, len(prefix), contains)
+                )
+
+        def within(condition: Formula, *steps: str | int) -> None:
+            child = self.documents.child(leaf, *steps)
+            self._evaluated(child, kind, all_of([guard, condition]), found, own=True)
+
+        for i in range(len(schema.get("allOf", ()))):
+            within(TRUE, "allOf", i)
+        for keyword in ("anyOf", "oneOf"):
+            for i in range(len(schema.get(keyword, ()))):
+                within(self.typed(self.child(leaf, keyword, i), kind), keyword, i)
+        if "if" in schema:
+            condition = self.typed(self.child(leaf, "if"), kind)
+            within(condition, "if")
+            if "then" in schema:
+                within(condition, "then")
+            if "else" in schema:
+                within(negate(condition), "else")
+        if kind == "object":
+            for keyword in ("dependentSchemas", "dependencies"):
+                for name, sub in _map(leaf, keyword).items():
+                    if isinstance(sub, dict):
+                        within(atom(Has(name)), keyword, name)
+
+
+class _Seen:
+    """Names, patterns or items that a schema evaluates if ``guard`` holds."""
+
+    def __init__(
+        self,
+        guard: Formula,
+        names: frozenset[str],
+        patterns: frozenset[str],
+        everything: bool,
+        num_items: int = 0,
+        contains: Formula = FALSE,
+    ) -> None:
+        self.guard = guard
+        self.names = names
+        self.patterns = patterns
+        self.everything = everything
+        self.num_items = num_items
+        self.contains = contains
+
+
+def _by_guards(leaf: Leaf, keyword: str, found: list[_Seen], rest: Any) -> Formula:
+    """The disjunction, over which guards hold, of those guards and ``rest(what they evaluate)``."""
+    always = [s for s in found if s.guard.op == "true"]
+    if any(s.everything for s in always):
+        return TRUE
+    sometimes: dict[Formula, list[_Seen]] = {}
+    for seen in found:
+        if seen.guard.op != "true":
+            sometimes.setdefault(seen.guard, []).append(seen)
+    if len(sometimes) > _MAX_GUARDS:
+        raise GrammarTooComplexError(
+            f"{leaf.path}/{keyword}",
+            keyword,
+            f"what is evaluated depends on more than {_MAX_GUARDS} subschemas",
+        )
+    cases = []
+    for truth in itertools.product((True, False), repeat=len(sometimes)):
+        guards = [g if t else negate(g) for g, t in zip(sometimes, truth, strict=True)]
+        seen = always + [
+            s for ss, t in zip(sometimes.values(), truth, strict=True) if t for s in ss
+        ]
+        cases.append(all_of([*guards, rest(seen)]))
+    return any_of(cases)
+
+
+def _rest_of(seen: list[_Seen], node: Formula) -> Formula:
+    if any(s.everything for s in seen):
+        return TRUE
+    names = sorted({n for s in seen for n in s.names})
+    patterns = sorted({p for s in seen for p in s.patterns})
+    return atom(
+        Properties(
+            tuple((n, TRUE) for n in names), tuple((atom(Pattern(p)), TRUE) for p in patterns), node
+        )
+    )
+
+
+def _rest_of_items(seen: list[_Seen], node: Formula) -> Formula:
+    if any(s.everything for s in seen):
+        return TRUE
+    num_items = max((s.num_items for s in seen), default=0)
+    rest = any_of([node, *(s.contains for s in seen)])
+    return TRUE if rest.op == "true" else atom(Items((TRUE,) * num_items, rest))
+
+
+# -- keywords' values ---------------------------------------------------------------------------
+
+
+def _number(leaf: Leaf, keyword: str) -> Any:
+    value = leaf.schema[keyword]
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+        raise ConstraintError(f"{leaf.path}/{keyword}", keyword, f"{keyword} must be a number")
+    if value in (float("inf"), float("-inf")):
+        raise ConstraintError(f"{leaf.path}/{keyword}", keyword, f"{keyword} must be finite")
+    return decimal(value)
+
+
+def _bounds(
+    leaf: Leaf, low_keyword: str, high_keyword: str, default_low: int = 0
+) -> tuple[int, int | None]:
+    found: list[int | None] = []
+    for keyword, default in ((low_keyword, default_low), (high_keyword, None)):
+        value = leaf.schema.get(keyword, default)
+        if value is not None:
+            whole = isinstance(value, int | float) and not isinstance(value, bool)
+            if not whole or value < 0 or value != int(value):
+                raise ConstraintError(
+                    f"{leaf.path}/{keyword}", keyword, f"{keyword} must be a whole number from 0"
+                )
+            value = int(value)
+        found.append(value)
+    assert found[0] is not None
+    return found[0], found[1]
+
+
+def _names(leaf: Leaf, keyword: str) -> list[str]:
+    value = leaf.schema.get(keyword, [])
+    if isinstance(value, bool):
+        # Draft 3 marks a property as required in its own schema; its meaning is not the object's.
+        return []
+    if not isinstance(value, list) or any(not isinstance(n, str) for n in value):
+        raise ConstraintError(
+            f"{leaf.path}/{keyword}", keyword, f"{keyword} must be an array of strings"
+        )
+    return value
+
+
+def _map(leaf: Leaf, keyword: str) -> dict[str, Any]:
+    value = leaf.schema.get(keyword, {})
+    if not isinstance(value, dict):
+        raise ConstraintError(f"{leaf.path}/{keyword}", keyword, f"{keyword} must be an object")
+    return value
+
+
+def _number_parts(leaf: Leaf) -> list[Formula]:
+    schema = leaf.schema
+    parts: list[Formula] = []
+    for keyword, exclusive_keyword, kind in (
+        ("minimum", "exclusiveMinimum", AtLeast),
+        ("maximum", "exclusiveMaximum", AtMost),
+    ):
+        exclusive = schema.get(exclusive_keyword)
+        if keyword in schema:
+            parts.append(atom(kind(_number(leaf, keyword), exclusive is True)))
+        if exclusive is not None and not isinstance(exclusive, bool):
+            parts.append(atom(kind(_number(leaf, exclusive_keyword), True)))
+    for keyword in ("multipleOf", "divisibleBy"):
+        if keyword in schema and (keyword == "multipleOf" or "multipleOf" not in schema):
+            divisor = _number(leaf, keyword)
+            if divisor <= 0:
+                raise ConstraintError(
+                    f"{leaf.path}/{keyword}", keyword, f"{keyword} must be above 0"
+                )
+            parts.append(atom(MultipleOf(divisor)))
+    return parts

@@ -1,0 +1,50 @@
+"""JSON values in a form that is hashable, and equal exactly where JSON Schema says equal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable
+from decimal import Decimal
+from typing import Any
+
+from ..errors import ConstraintError, GrammarTooComplexError
+
+_MAX_EXPONENT = 5000
+
+
+def decimal(number: int | float | Decimal) -> Decimal:
+    """The exact value of a number as JSON would write it (0.1 is a tenth)."""
+    return Decimal(repr(number)) if isinstance(number, float) else Decimal(number)
+
+
+def canonical(value: Any) -> Hashable:
+    """A value as a tuple of its type's name and its content.
+
+    Numbers are decimals (1 equals 1.0), objects are sets of pairs.
+    """
+    if value is None:
+        return ("null",)
+    if value is True:
+        return ("true",)
+    if value is False:
+        return ("false",)
+    if isinstance(value, int | float | Decimal):
+        return ("number", decimal(value))
+    if isinstance(value, str):
+        return ("string", value)
+    if isinstance(value, list | tuple):
+        return ("array", tuple(canonical(v) for v in value))
+    if isinstance(value, dict):
+        return ("object", frozenset((k, canonical(v)) for k, v in value.items()))
+    raise ConstraintError("", "const", f"{type(value).__name__} is not a JSON value")
+
+
+def parse_scalar(text: bytes) -> Hashable:
+    """The canonical value of a scalar's JSON text."""
+    text = text.strip()
+    if text[:1] in b'"tfn':
+        return canonical(json.loads(text))
+    exponent = text.lower().partition(b"e")[2]
+    if exponent and abs(int(exponent)) > _MAX_EXPONENT:
+        raise GrammarTooComplexError("", "uniqueItems", "a number's exponent is too large")
+    return ("number", Decimal(text.decode()))

@@ -1,0 +1,263 @@
+"""A value: which scalars it may be and with which verdicts, and whether it may be an object or array."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ..automaton import Lexeme
+from ..errors import GrammarTooComplexError
+from ..json_text import KEY_SLICE, VALUE_SLICE
+from ..lexemes import DfaLexeme, LabelledDfa, LabelledDfaLexeme
+from ..limits import CompileLimits
+from ..regular import Dfa
+from .formula import Formula, all_of
+from .languages import Languages, TextSet
+from .layout import Layout
+from .lexemes import ARRAY, CLOSE_ARRAY, FIRST_SCALAR, OBJECT, ValueLexeme
+from .literal_text import EXCLUDED, LiteralText
+from .objects import Child, ObjectPlan, all_verdicts
+from .solver import Solver, signed
+from .text_lexemes import (
+    AnyText, BoundedText, Closing, DfaText, FilteredClosing, KeyClosing, TextLexeme,
+)  # fmt: skip
+
+if TYPE_CHECKING:
+    from .contexts import ObjectFrame
+
+Verdict = tuple[bool, ...]
+_VALUE_CLOSING = Closing()
+_MAX_TREE_BYTES = 20_000
+
+
+class Values:
+    """What one compiled schema has worked out about values, names and objects.
+
+    Attributes:
+        any_order: an object's properties come in any order; otherwise in the schema's.
+    """
+
+    def __init__(self, solver: Solver, *, any_order: bool) -> None:
+        self.solver = solver
+        self.any_order = any_order
+        self._plans: dict[object, ValuePlan] = {}
+        self._names: dict[object, TextLexeme] = {}
+        self._live: dict[object, int] = {}
+
+    def plan(self, nodes: tuple[Formula, ...], accepts: Callable[[Verdict], bool]) -> ValuePlan:
+        """The plan for a value in which ``nodes`` are followed and some verdicts are acceptable."""
+        verdicts = all_verdicts(len(nodes) - 1)
+        if len(verdicts) > 1:
+            verdicts = tuple(v for v in verdicts if accepts(v))
+        key = (nodes, verdicts)
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._plans[key] = ValuePlan(self, nodes, verdicts, len(self._plans))
+        return plan
+
+    def names(self, plan: ObjectPlan, layout: Layout) -> TextLexeme:
+        """The lexeme of an object's names."""
+        key = (plan.number, layout.kind)
+        known = self._names.get(key)
+        if known is None:
+            closing = KeyClosing(layout)
+            languages = self.solver.languages
+            classes = [(1 + i, texts) for i, texts in enumerate(plan.classes)]
+            base = text_lexeme(classes, languages, closing)
+            if plan.names or base is None:
+                _check_size(plan.label_of, languages.limits)
+                base = LiteralText(closing, plan.label_of, base)
+            known = self._names[key] = base
+        return known
+
+    # -- objects that follow several formulas, or whose order is fixed -----------------------
+
+    def object_live(self, frame: ObjectFrame, spent: int) -> int:
+        """The labels that may come next in an object, as bits."""
+        plan = frame.plan
+        key = (
+            plan.number, frame.residual, frame.seen, frame.count, spent, frame.goals, frame.floor,
+        )  # fmt: skip
+        known = self._live.get(key)
+        if known is None:
+            live = 0
+            if plan.holds_now(frame.residual[0], frame.seen, frame.count):
+                live |= frame.verdict() in frame.goals
+            for label in range(1, plan.num_labels):
+                is_name = label >= plan.first_name
+                if (frame.seen | spent) >> label & 1 or (is_name and label < frame.floor):
+                    continue
+                child = plan.child(frame.residual, label)
+                verdicts = all_verdicts(len(child.nodes) - 1)
+                if any(
+                    self.solver.satisfiable(joined(child.nodes, v))
+                    and self.object_accepts(frame, label, child, v)
+                    for v in verdicts
+                ):
+                    live |= 1 << label
+            known = self._live[key] = live
+        return known
+
+    def object_accepts(
+        self, frame: ObjectFrame, label: int, child: Child, verdict: Verdict
+    ) -> bool:
+        """Whether an object can be completed after a property with a verdict."""
+        plan = frame.plan
+        seen = frame.seen | (1 << label if label >= plan.first_name else 0)
+        residual = plan.after_child(frame.residual, child, verdict)
+        used = list(frame.used)
+        if label < plan.first_name and plan.classes[label - 1].size is not None and not frame.label:
+            used[label - 1] += 1
+        spent = 0
+        for i, texts in enumerate(plan.classes):
+            if texts.size is not None and used[i] >= texts.size:
+                spent |= 2 << i
+        self.solver.begin()
+        return plan.can_end_with(
+            residual, seen, frame.count + 1, spent, frame.goals,
+            ordered_from=0 if self.any_order else plan.floor_after(label, frame.floor),
+        )  # fmt: skip
+
+
+class ValuePlan:
+    """What may come where a value is due.
+
+    Attributes:
+        number: tells the plans of one schema apart.
+        verdicts: the acceptable verdicts on all nodes but the first, which must hold.
+    """
+
+    def __init__(
+        self, values: Values, nodes: tuple[Formula, ...], verdicts: tuple[Verdict, ...], number: int
+    ) -> None:
+        self.values = values
+        self.nodes = nodes
+        self.number = number
+        self.verdicts = verdicts
+        self._lexemes: dict[object, Lexeme] = {}
+        self._parts: tuple[TextLexeme | None, Lexeme | None, dict[str, int], set[int]] | None = None
+
+    def verdict_of(self, label: int) -> Verdict:
+        """The verdict of a scalar that ended with a label."""
+        return self.verdicts[label - FIRST_SCALAR]
+
+    def lexeme(
+        self, prefixes: tuple[bytes, ...], close_prefixes: tuple[bytes, ...] | None
+    ) -> Lexeme:
+        """The lexeme, with white space before it, and before the array's closing bracket if any."""
+        key = (prefixes, close_prefixes)
+        known = self._lexemes.get(key)
+        if known is None:
+            if self._parts is None:
+                self._parts = self._make_parts()
+            text, number, literals, brackets = self._parts
+            allowed = frozenset(brackets if close_prefixes is None else {*brackets, CLOSE_ARRAY})
+            known = self._lexemes[key] = ValueLexeme(
+                text, number, literals, allowed, prefixes, close_prefixes or ()
+            )
+        return known
+
+    def _make_parts(self) -> tuple[TextLexeme | None, Lexeme | None, dict[str, int], set[int]]:
+        solver = self.values.solver
+        languages = solver.languages
+        texts: list[tuple[int, TextSet]] = []
+        numbers: list[tuple[int, Dfa]] = []
+        literals: dict[str, int] = {}
+        brackets: set[int] = set()
+        for i, verdict in enumerate(self.verdicts):
+            node = joined(self.nodes, verdict)
+            if node.op == "false":
+                continue
+            label = FIRST_SCALAR + i
+            for kind in ("null", "true", "false"):
+                if solver.has_kind(node, kind):
+                    literals[kind] = label
+            formula = solver.typer.typed(node, "string")
+            if formula.op != "false":
+                found = languages.texts(formula)
+                if not found.is_empty:
+                    texts.append((label, found))
+            formula = solver.typer.typed(node, "number")
+            if formula.op != "false":
+                dfa = languages.numbers(formula)
+                if not dfa.is_empty:
+                    numbers.append((label, dfa))
+            for bracket, kind in ((OBJECT, "object"), (ARRAY, "array")):
+                if bracket not in brackets and solver.has_kind(node, kind):
+                    brackets.add(bracket)
+        return text_lexeme(texts, languages), _number_lexeme(numbers), literals, brackets
+
+    def formulas(self, kind: str) -> tuple[Formula, ...]:
+        """What is followed in an object or array."""
+        typer = self.values.solver.typer
+        return tuple(typer.typed(n, kind) for n in self.nodes)
+
+
+def joined(nodes: tuple[Formula, ...], verdict: Verdict) -> Formula:
+    """The node of the values for which the first of ``nodes`` holds and the others' verdict is this."""
+    return all_of([nodes[0], *(signed(n, v) for n, v in zip(nodes[1:], verdict, strict=True))])
+
+
+def text_lexeme(
+    parts: Sequence[tuple[int, TextSet]], languages: Languages, closing: Closing | None = None
+) -> TextLexeme | None:
+    """The lexeme of disjoint sets of strings with their labels."""
+    if not parts:
+        return None
+    is_key = closing is not None
+    labels = {label for label, _ in parts}
+    if closing is None:
+        closing = _VALUE_CLOSING if len(labels) == 1 else FilteredClosing()
+    infinite = [(label, t) for label, t in parts if t.others]
+    listed = {text: label for label, t in parts if not t.others for text in t.texts}
+    if all(_is_light(t, alone=not listed and not is_key) for _, t in infinite[:2]) and (
+        len(infinite) <= 1
+    ):
+        base: TextLexeme | None = None
+        if infinite:
+            label, texts = infinite[0]
+            listed.update({t: EXCLUDED for t in texts.texts if t not in listed})
+            slice_ = KEY_SLICE if listed or is_key else VALUE_SLICE
+            bounds = texts.base
+            assert isinstance(bounds, tuple)
+            if bounds == (0, None):
+                base = AnyText(closing, label, slice_)
+            else:
+                base = BoundedText(closing, label, *bounds, slice_)
+        if not listed:
+            return base
+        _check_size(listed, languages.limits)
+        if base is not None or sum(map(len, listed)) <= _MAX_TREE_BYTES:
+            return LiteralText(closing, listed, base)
+    bodies = [(label, languages.body(texts)) for label, texts in parts]
+    key = tuple((label, body.digest) for label, body in bodies)
+    labelled = languages.remember(("labelled", key), lambda: LabelledDfa.of(bodies))
+    return DfaText(closing, labelled, key)
+
+
+def _is_light(texts: TextSet, *, alone: bool) -> bool:
+    """Whether an infinite set needs no automaton of its own.
+
+    With an upper bound on the length, leaving out a string can leave a state without a way on.
+    """
+    if isinstance(texts.base, Dfa):
+        return False
+    return texts.base[1] is None or (alone and not texts.texts)
+
+
+def _check_size(listed: Mapping[str, int], limits: CompileLimits) -> None:
+    if sum(map(len, listed)) > limits.max_literal_bytes:
+        raise GrammarTooComplexError(
+            "", "enum", f"its strings have more than {limits.max_literal_bytes} characters"
+        )
+
+
+def _number_lexeme(parts: Sequence[tuple[int, Dfa]]) -> Lexeme | None:
+    if not parts:
+        return None
+    if len(parts) == 1:
+        return DfaLexeme(parts[0][1], parts[0][0])
+    key = tuple((label, dfa.digest) for label, dfa in parts)
+    return LabelledDfaLexeme(LabelledDfa.of(parts), key)
+
+

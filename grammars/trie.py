@@ -1,0 +1,97 @@
+"""The tree of a vocabulary's tokens, flat and depth first, as the mask walk reads it."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+BYTE, SKIP, TOKEN, DEPTH = range(4)
+"""Columns of a trie: the node's byte, the first node after its subtree, the id of the token that
+ends here (or -1), and the node's depth (0 for a token's first byte)."""
+
+
+@njit("int32[:,::1](uint8[::1], int64[::1], int32[::1])", cache=True, nogil=True)
+def build_trie(data, starts, ids):  # type: ignore[no-untyped-def]
+    """The trie of sorted, distinct, non-empty texts.
+
+    ``data[starts[i]:starts[i + 1]]`` is the token ``ids[i]``.
+
+    Returns:
+        int32[num_nodes, 4], depth first.
+    """
+    num_tokens = ids.shape[0]
+    total = 0
+    for i in range(num_tokens):
+        begin, end = starts[i], starts[i + 1]
+        common = 0
+        if i > 0:
+            before = starts[i - 1]
+            limit = min(end - begin, begin - before)
+            while common < limit and data[before + common] == data[begin + common]:
+                common += 1
+        total += (end - begin) - common
+    trie = np.empty((total, 4), np.int32)
+    path = np.empty(65536, np.int32)
+    depth = 0
+    node = 0
+    for i in range(num_tokens):
+        begin, end = starts[i], starts[i + 1]
+        common = 0
+        if i > 0:
+            before = starts[i - 1]
+            limit = min(end - begin, begin - before)
+            while common < limit and data[before + common] == data[begin + common]:
+                common += 1
+        while depth > common:
+            depth -= 1
+            trie[path[depth], 1] = node
+        for at in range(common, end - begin):
+            trie[node, 0] = data[begin + at]
+            trie[node, 1] = 0
+            trie[node, 2] = -1
+            trie[node, 3] = at
+            path[at] = node
+            node += 1
+        depth = end - begin
+        trie[node - 1, 2] = ids[i]
+    while depth > 0:
+        depth -= 1
+        trie[path[depth], 1] = node
+    return trie
+
+
+@njit("int32[::1](uint8[::1], int64[::1], int32[:,::1])", cache=True, nogil=True)
+def characters_inside(data, starts, table):  # type: ignore[no-untyped-def]
+    """How each text fares inside a JSON string that is at the border of two characters.
+
+    ``table`` is a string body (see ``json_text.py``).
+
+    Returns:
+        int32[num_texts]: the characters that the text begins if it stays inside the string, -1
+        if it closes the string on the way, -2 if it can't stand there.
+    """
+    counts = np.empty(starts.shape[0] - 1, np.int32)
+    for i in range(counts.shape[0]):
+        state = 0
+        count = 0
+        for at in range(starts[i], starts[i + 1]):
+            if state == 0:
+                if data[at] == 0x22:
+                    count = -1
+                    break
+                count += 1
+            state = table[state, data[at]]
+            if state < 0:
+                count = -2
+                break
+        counts[i] = count
+    return counts
+
+
+def pack(texts: list[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Texts end to end, and where each starts (one more entry for the end)."""
+    data = np.frombuffer(bytearray().join(texts), np.uint8)
+    starts = np.zeros(len(texts) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)), out=starts[1:])
+    return data, starts
