@@ -38,10 +38,9 @@ from ramet.runtime.errors import (
     RametError,
     RequestAbortedError,
 )
-from ramet.runtime.events import Failed, Usage
+from ramet.runtime.events import Event, Failed, Usage
 from ramet.runtime.grammar_pool import CompiledGrammar, GrammarPool
-from ramet.runtime.model.gguf_file import GgufFile
-from ramet.runtime.model.locate import locate_model
+from ramet.runtime.model.load import open_model
 from ramet.runtime.params import SamplingParams
 from ramet.runtime.request import ProgramHint, Request
 from ramet.runtime.request_stream import Completion, RequestStream, Wakeups
@@ -107,6 +106,7 @@ class Engine:
         )
         self._seeds = random.Random(config.seed)
         self._wakeups = Wakeups()
+        self._step_listeners: list[Callable[[], None]] = [self._wakeups.flush]
         self._lock = threading.Lock()
         self._inbox: deque[Callable[[], None]] = deque()
         self._live: dict[str, Sequence] = {}
@@ -128,7 +128,7 @@ class Engine:
         from ramet.runtime.model.cpu_runner import CpuRunner
 
         config = config or EngineConfig()
-        file = GgufFile(locate_model(model))
+        file = open_model(model)
         runner = CpuRunner(
             file,
             num_pages=config.num_pages,
@@ -146,10 +146,18 @@ class Engine:
         A constraint is compiled meanwhile, elsewhere; one that can't be honoured ends the stream
         in ``Failed`` before anything is generated. Safe from any thread.
         """
+        stream = RequestStream(request, abort=self.abort, wakeups=self._wakeups)
+        self.submit_to(request, stream.push)
+        return stream
+
+    def submit_to(self, request: Request, push: Callable[[Event], None]) -> None:
+        """``submit`` for who takes the events as they are made, on the step's thread.
+
+        ``push`` must be quick; ``add_step_listener`` tells when a step's events are complete.
+        """
         max_len = check_request(
             request, vocab_size=self._runner.vocab_size, max_len=self.max_context_len
         )
-        stream = RequestStream(request, abort=self.abort, wakeups=self._wakeups)
         params = request.params
         with self._lock:
             seed = self._seeds.getrandbits(63) if params.seed is None else params.seed
@@ -159,7 +167,7 @@ class Engine:
             seed=seed % 2**64,
             text=OutputStream(params, self.tokenizer.special_ids),
             restrictions=Restrictions(params, self.tokenizer.eos_ids, self._token_texts),
-            emit=stream.push,
+            emit=push,
             submit_time=self._clock(),
         )
         future = None if request.constraint is None else self._grammars.get(request.constraint)
@@ -168,7 +176,10 @@ class Engine:
             self._post(lambda: self._start(sequence))
         else:
             future.add_done_callback(lambda done: self._post(lambda: self._start(sequence, done)))
-        return stream
+
+    def add_step_listener(self, listener: Callable[[], None]) -> None:
+        """Has the step's thread call ``listener`` after each step's events; it must be quick."""
+        self._step_listeners.append(listener)
 
     def abort(self, request_id: str) -> None:
         """Ends a request within one step, wherever it is; unknown and ended ones are ignored."""
@@ -214,12 +225,15 @@ class Engine:
 
     # -- the engine itself ---------------------------------------------------------------------
 
+    @property
+    def vocab_size(self) -> int:
+        """The width of the model's head; token ids are below it."""
+        return self._runner.vocab_size
+
     @cached_property
     def vocabulary(self) -> Vocabulary:
         """The vocabulary that grammars are compiled for, as wide as the model's head."""
-        tokens = self.tokenizer.vocabulary
-        padding: list[bytes | None] = [None] * (self._runner.vocab_size - len(tokens))
-        return Vocabulary.from_tokens(tokens + padding, set(self.tokenizer.eos_ids))
+        return grammar_vocabulary(self.tokenizer, self._runner.vocab_size)
 
     def stats(self) -> EngineStats:
         """Counts as of now; safe from any thread."""
@@ -315,7 +329,7 @@ class Engine:
                 self._die(error)
                 break
             self._forget_ended()
-            self._wakeups.flush()
+            self._tell_listeners()
             if not worked and not self._inbox and not self._closing:
                 self._wake.wait(None if self._scheduler.idle else 0.001)
         self._shut_down()
@@ -397,7 +411,18 @@ class Engine:
                     self._refuse(sequence, reason)
             except Exception:  # its bookkeeping is broken; its caller still gets an answer
                 self._refuse(sequence, reason)
-        self._wakeups.flush()
+        self._tell_listeners()
+
+    def _tell_listeners(self) -> None:
+        for listener in self._step_listeners:
+            listener()
+
+
+def grammar_vocabulary(tokenizer: Tokenizer, vocab_size: int) -> Vocabulary:
+    """A tokenizer's tokens as a vocabulary as wide as a model's head."""
+    tokens = tokenizer.vocabulary
+    padding: list[bytes | None] = [None] * (vocab_size - len(tokens))
+    return Vocabulary.from_tokens(tokens + padding, set(tokenizer.eos_ids))
 
 
 def _default_sampler() -> TokenSampler:

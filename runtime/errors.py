@@ -41,6 +41,10 @@ class RametError(Exception):
         self.param = param
         self.code = code or self.default_code
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Errors cross process borders whole, whatever their constructors take."""
+        return _rebuild, (type(self), self.args, self.__dict__)
+
     def body(self) -> dict[str, Any]:
         """The OpenAI error object: ``{"error": {message, type, param, code}}``."""
         return {
@@ -51,6 +55,13 @@ class RametError(Exception):
                 "code": self.code,
             }
         }
+
+
+def _rebuild(kind: type[RametError], args: tuple[Any, ...], state: dict[str, Any]) -> RametError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(state)
+    return error
 
 
 class InvalidRequestError(RametError):

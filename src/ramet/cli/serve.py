@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -57,11 +57,12 @@ def serve(
     ] = False,
 ) -> None:
     """Serve a model over the OpenAI API."""
-    from ramet.runtime.engine import Engine, EngineConfig
+    from ramet.runtime.engine import EngineConfig
+    from ramet.runtime.process import EngineProcess
     from ramet.runtime.server.config import ServerConfig
     from ramet.runtime.server.main import serve as serve_engine
 
-    engine_options = {
+    engine_options: dict[str, Any] = {
         "num_threads": threads,
         "max_num_seqs": max_num_seqs,
         "max_tokens_per_step": max_tokens_per_step,
@@ -79,6 +80,6 @@ def serve(
         cors_origins=tuple(cors_origin or ()),
         access_log=access_log,
     )
-    with Engine.from_model(model, EngineConfig(**given)) as engine:
+    with EngineProcess.from_model(model, EngineConfig(**given)) as engine:
         typer.echo(f"Serving {model} on http://{host}:{port} (Ctrl-C ends it)", err=True)
         serve_engine(engine, server_config)

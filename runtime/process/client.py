@@ -1,0 +1,295 @@
+"""The callers' side: an engine that looks like ``Engine`` and runs in another process.
+
+If that process dies, every request it had ends in ``EngineDeadError``, ``error`` says so, and a
+new process is started; when it is ready, ``error`` is None again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import multiprocessing
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import cached_property, partial
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from ramet.grammars.vocabulary import Vocabulary
+from ramet.runtime.admission import check_request
+from ramet.runtime.engine import Engine, EngineConfig, EngineStats, grammar_vocabulary
+from ramet.runtime.errors import EngineDeadError, InvalidParameterError, RametError
+from ramet.runtime.events import Event, Failed, Finished, Usage
+from ramet.runtime.model.gguf_file import GgufFile
+from ramet.runtime.model.locate import locate_model
+from ramet.runtime.process.messages import (
+    Abort,
+    Answer,
+    Ask,
+    Close,
+    Command,
+    Events,
+    Question,
+    Ready,
+    Report,
+    StartFailed,
+    Submit,
+)
+from ramet.runtime.process.worker import run_engine
+from ramet.runtime.request import Request
+from ramet.runtime.request_stream import RequestStream, Wakeups
+from ramet.runtime.tokenizer import ChatTemplate, Tokenizer
+
+logger = logging.getLogger("ramet.engine")
+
+_SPAWN = multiprocessing.get_context("spawn")
+_ANSWER_TIMEOUT_S = 60.0
+_RESTART_PAUSE_S = 0.5
+
+
+class EngineProcess:
+    """An engine in a process of its own.
+
+    Args:
+        factory: makes the engine, in the other process; it must be picklable.
+        tokenizer: the model's, used on this side.
+        model_name: what the model is called.
+        chat_template: how its chats are printed; None: the tokenizer's own, if it has one.
+
+    Raises what the factory raises, once, at the start.
+    """
+
+    def __init__(
+        self,
+        factory: Callable[[], Engine],
+        tokenizer: Tokenizer,
+        *,
+        model_name: str = "model",
+        chat_template: ChatTemplate | None = None,
+    ) -> None:
+        self._begin(factory)
+        self._attach(tokenizer, model_name, chat_template)
+
+    @classmethod
+    def from_model(
+        cls, model: str | Path = "smollm2", config: EngineConfig | None = None
+    ) -> EngineProcess:
+        """``Engine.from_model`` in a process of its own."""
+        path = locate_model(model)
+        process = cls.__new__(cls)
+        process._begin(partial(Engine.from_model, path, config))
+        try:  # this side reads the tokenizer while the other loads the weights
+            tokenizer = Tokenizer.from_gguf(GgufFile(path))
+        except BaseException:
+            process.close()
+            raise
+        process._attach(tokenizer, path.stem, None)
+        return process
+
+    def _begin(self, factory: Callable[[], Engine]) -> None:
+        self._factory = factory
+        self._lock = threading.Lock()
+        self._wakeups = Wakeups()
+        self._live: dict[str, RequestStream] = {}
+        self._answers: dict[int, Future[Any]] = {}
+        self._numbers = itertools.count()
+        self._closing = False
+        self._connection: Connection | None = None
+        self._process: Any = None
+        self._started: Future[Ready] = Future()
+        self.error: RametError | None = EngineDeadError("the engine is starting")
+        self._supervisor = threading.Thread(
+            target=self._supervise, name="ramet-engine-client", daemon=True
+        )
+        self._supervisor.start()
+
+    def _attach(
+        self, tokenizer: Tokenizer, model_name: str, chat_template: ChatTemplate | None
+    ) -> None:
+        self.tokenizer = tokenizer
+        self.model_name = model_name
+        if chat_template is None and tokenizer.chat_template is not None:
+            chat_template = ChatTemplate(tokenizer.chat_template, tokenizer)
+        self.chat_template = chat_template
+        ready = self._started.result()
+        self.vocab_size = ready.vocab_size
+        self.max_context_len = ready.max_context_len
+
+    # -- the engine's interface ------------------------------------------------------------------
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The vocabulary that the engine compiles grammars for."""
+        return grammar_vocabulary(self.tokenizer, self.vocab_size)
+
+    @property
+    def process_id(self) -> int | None:
+        """The other process's id, while there is one."""
+        pid: int | None = None if self._process is None else self._process.pid
+        return pid
+
+    def submit(self, request: Request) -> RequestStream:
+        """Queues a request. What is wrong with the request itself is raised here; what only the
+        engine can tell (a full queue, a constraint) ends the stream in ``Failed``."""
+        check_request(request, vocab_size=self.vocab_size, max_len=self.max_context_len)
+        stream = RequestStream(request, abort=self.abort, wakeups=self._wakeups)
+        with self._lock:
+            if self.error is not None:
+                raise self.error
+            if request.request_id in self._live:
+                raise InvalidParameterError(
+                    f"a request {request.request_id!r} is running already", param="request_id"
+                )
+            self._live[request.request_id] = stream
+            self._send(Submit(request))
+        return stream
+
+    def abort(self, request_id: str) -> None:
+        """Ends a request within one step; unknown and ended ones are ignored."""
+        with self._lock:
+            if request_id in self._live:
+                self._send(Abort(request_id))
+
+    def stats(self) -> EngineStats:
+        """Counts as of now; EngineDeadError if the engine doesn't answer."""
+        stats: EngineStats = self._ask("stats")
+        return stats
+
+    def check(self) -> None:
+        """Raises InvariantError if a page, a slot or a state is not as it must be."""
+        self._ask("check")
+
+    def clear_cache(self) -> int:
+        """Evicts every cached page that nobody holds; returns how many."""
+        return int(self._ask("clear_cache"))
+
+    def close(self) -> None:
+        """Ends the other process; requests that still run fail with EngineDeadError."""
+        with self._lock:
+            self._closing = True
+            self._send(Close())
+        self._supervisor.join()
+
+    def __enter__(self) -> EngineProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _ask(self, question: Question) -> Any:
+        number, answer = next(self._numbers), Future[Any]()
+        with self._lock:
+            if self.error is not None:
+                raise self.error
+            self._answers[number] = answer
+            self._send(Ask(number, question))
+        try:
+            return answer.result(timeout=_ANSWER_TIMEOUT_S)
+        except TimeoutError:
+            raise EngineDeadError("the engine does not answer") from None
+        finally:
+            self._answers.pop(number, None)
+
+    def _send(self, command: Command) -> None:
+        if self._connection is None:
+            return
+        with contextlib.suppress(OSError):  # it has just died; the supervisor answers everybody
+            self._connection.send(command)
+
+    # -- the supervisor's thread -----------------------------------------------------------------
+
+    def _supervise(self) -> None:
+        while not self._closing:
+            started = time.monotonic()
+            try:
+                self._run_once()
+            except Exception as error:
+                logger.critical("the engine's process can't be started", exc_info=error)
+                if not self._started.done():
+                    self._started.set_exception(error)
+            if not self._started.done() or self._started.exception() is not None:
+                break
+            if time.monotonic() - started < _RESTART_PAUSE_S:
+                time.sleep(_RESTART_PAUSE_S)
+        if not self._started.done():
+            self._started.set_exception(EngineDeadError("the engine died while it started"))
+
+    def _run_once(self) -> None:
+        """One process, from its start to its end."""
+        ours, theirs = _SPAWN.Pipe()
+        process = _SPAWN.Process(
+            target=run_engine, args=(theirs, self._factory), name="ramet-engine", daemon=True
+        )
+        process.start()
+        theirs.close()
+        with self._lock:
+            self._process, self._connection = process, ours
+            if self._closing:
+                self._send(Close())
+        try:
+            while True:
+                self._handle(ours.recv())
+        except (EOFError, OSError):
+            pass
+        finally:
+            process.join(timeout=10)
+            if process.is_alive():
+                process.kill()
+                process.join()
+            self._answer_everybody(process.exitcode)
+            ours.close()
+
+    def _handle(self, report: Report) -> None:
+        match report:
+            case Events(events):
+                for request_id, event in events:
+                    self._deliver(request_id, event)
+                self._wakeups.flush()
+            case Answer(number, value, error):
+                answer = self._answers.get(number)
+                if answer is not None and error is not None:
+                    answer.set_exception(error)
+                elif answer is not None:
+                    answer.set_result(value)
+            case Ready():
+                with self._lock:
+                    self.error = None
+                if not self._started.done():
+                    self._started.set_result(report)
+            case StartFailed(error):
+                if not self._started.done():
+                    self._started.set_exception(error)
+                else:
+                    logger.critical("the engine can't be started again", exc_info=error)
+
+    def _deliver(self, request_id: str, event: Event) -> None:
+        stream = self._live.get(request_id)
+        if stream is None:
+            return
+        if isinstance(event, Finished | Failed):
+            with self._lock:
+                del self._live[request_id]
+        stream.push(event)
+
+    def _answer_everybody(self, exit_code: int | None) -> None:
+        closing = self._closing
+        reason = "has been closed" if closing else f"has died (its exit code is {exit_code})"
+        dead = EngineDeadError(f"the engine {reason}")
+        if not closing:
+            logger.critical("the engine's process has died with exit code %s", exit_code)
+        with self._lock:
+            self.error = dead
+            self._connection = None
+            live, self._live = self._live, {}
+            answers, self._answers = self._answers, {}
+        for stream in live.values():
+            usage = Usage(prompt_tokens=len(stream.request.prompt_token_ids))
+            stream.push(Failed(dead, usage))
+        self._wakeups.flush()
+        for answer in answers.values():
+            if not answer.done():
+                answer.set_exception(dead)

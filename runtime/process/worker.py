@@ -1,0 +1,99 @@
+"""The engine's side: makes the engine, hands it the commands that arrive, sends its events."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from functools import partial
+from multiprocessing.connection import Connection
+
+from ramet.runtime.engine import Engine
+from ramet.runtime.errors import RametError
+from ramet.runtime.events import Event, Failed, Usage
+from ramet.runtime.process.messages import (
+    Abort,
+    Answer,
+    Ask,
+    Close,
+    Command,
+    Events,
+    Ready,
+    Report,
+    StartFailed,
+    Submit,
+)
+
+_POLL_S = 0.25
+
+
+class Outbox:
+    """Sends reports; a step's events go as one."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._lock = threading.Lock()
+        self._events: list[tuple[str, Event]] = []
+
+    def add(self, request_id: str, event: Event) -> None:
+        self._events.append((request_id, event))
+
+    def flush(self) -> None:
+        if self._events:
+            events, self._events = self._events, []
+            self.send(Events(events))
+
+    def send(self, report: Report) -> None:
+        with self._lock:
+            self._connection.send(report)
+
+
+def run_engine(connection: Connection, factory: Callable[[], Engine]) -> None:
+    """The process's main function; it ends when told to, with its parent, or with the engine."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt means
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    outbox = Outbox(connection)
+    try:
+        engine = factory()
+    except Exception as error:
+        outbox.send(StartFailed(error))
+        return
+    engine.add_step_listener(outbox.flush)
+    outbox.send(Ready(engine.vocab_size, engine.max_context_len))
+    try:
+        while engine.error is None:
+            if connection.poll(_POLL_S):
+                command: Command = connection.recv()
+                if isinstance(command, Close):
+                    break
+                _obey(command, engine, outbox)
+    except (EOFError, ConnectionError):  # the parent is gone
+        pass
+    finally:
+        died = engine.error is not None
+        try:
+            engine.close()
+        except ConnectionError:
+            died = True
+    if died:
+        sys.exit(1)
+
+
+def _obey(command: Command, engine: Engine, outbox: Outbox) -> None:
+    match command:
+        case Submit(request):
+            try:
+                engine.submit_to(request, partial(outbox.add, request.request_id))
+            except RametError as refused:
+                usage = Usage(prompt_tokens=len(request.prompt_token_ids))
+                outbox.send(Events([(request.request_id, Failed(refused, usage))]))
+        case Abort(request_id):
+            engine.abort(request_id)
+        case Ask(number, question):
+            try:
+                outbox.send(Answer(number, getattr(engine, question)()))
+            except Exception as error:
+                outbox.send(Answer(number, None, error))
+        case Close():
+            pass
