@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ramet.runtime.errors import ModelLoadError, UnsupportedModelError
-from ramet.runtime.model.gguf_file import GgufFile
+from ramet.runtime.model.model_file import ModelFile
 
 RopeLayout = Literal["interleaved", "half_split"]
 """Which values of a head are rotated together. ``interleaved``: 2i and 2i+1, the order in which
@@ -59,7 +59,7 @@ class ModelConfig:
     qk_norm: bool
 
     @classmethod
-    def from_gguf(cls, file: GgufFile) -> ModelConfig:
+    def from_gguf(cls, file: ModelFile) -> ModelConfig:
         """Reads the configuration and checks that every tensor it implies is there, in shape.
 
         Raises ``UnsupportedModelError`` for an architecture or a variant that Ramet doesn't run,
@@ -129,7 +129,7 @@ ARCHITECTURES: Mapping[str, _Architecture] = {
 """The architectures that Ramet runs, by ``general.architecture``."""
 
 
-def inverse_frequencies(config: ModelConfig, file: GgufFile) -> npt.NDArray[np.float64]:
+def inverse_frequencies(config: ModelConfig, file: ModelFile) -> npt.NDArray[np.float64]:
     """Rotary angles a position, float64[rope_dim / 2]: position p turns pair i by ``p * f[i]``.
 
     Includes linear scaling and the file's own divisors (Llama 3's long-context scaling is stored
@@ -146,7 +146,7 @@ def inverse_frequencies(config: ModelConfig, file: GgufFile) -> npt.NDArray[np.f
     return frequencies
 
 
-def _read(file: GgufFile) -> ModelConfig:
+def _read(file: ModelFile) -> ModelConfig:
     architecture = str(file.require("general.architecture"))
     variant = ARCHITECTURES.get(architecture)
     if variant is None:
@@ -202,7 +202,7 @@ def _read(file: GgufFile) -> ModelConfig:
     )
 
 
-def _refuse_variants(file: GgufFile, prefix: str) -> None:
+def _refuse_variants(file: ModelFile, prefix: str) -> None:
     """Refuses what the family's files can ask for and the forward pass doesn't do."""
     metadata: Mapping[str, Any] = file.metadata
     refused = {
@@ -223,7 +223,7 @@ def _refuse_variants(file: GgufFile, prefix: str) -> None:
             raise UnsupportedModelError(f"{file.path}: {what} is not supported")
 
 
-def _linear_scale(file: GgufFile, prefix: str) -> float:
+def _linear_scale(file: ModelFile, prefix: str) -> float:
     kind = str(file.metadata.get(prefix + "rope.scaling.type", "none"))
     if kind == "none":
         scale = float(file.metadata.get(prefix + "rope.scale_linear", 1.0))

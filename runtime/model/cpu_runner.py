@@ -16,7 +16,8 @@ from ramet.runtime.batch import Batch, Float32Array, Int32Array
 from ramet.runtime.model.config import ModelConfig
 from ramet.runtime.model.cpu_program import Buffers, KvPages, llama_program
 from ramet.runtime.model.cpu_weights import CpuWeights, load_cpu_weights
-from ramet.runtime.model.gguf_file import GgufFile
+from ramet.runtime.model.load import open_model
+from ramet.runtime.model.model_file import ModelFile
 
 ActivationKind = Literal["int8", "float32"]
 
@@ -30,7 +31,7 @@ class CpuRunner:
     cut, on the number of threads or on whether pages were shared.
 
     Args:
-        model: a GGUF file, opened or by path.
+        model: a model, opened or by path.
         num_pages: pages of keys and values; None: as many as fit ``kv_bytes``. Memory is taken
             from the system when a page is first used.
         page_size: tokens of a page, a multiple of 16.
@@ -43,7 +44,7 @@ class CpuRunner:
 
     def __init__(
         self,
-        model: GgufFile | str | Path,
+        model: ModelFile | str | Path,
         *,
         num_pages: int | None = None,
         page_size: int = 16,
@@ -52,7 +53,7 @@ class CpuRunner:
         activations: ActivationKind = "int8",
         group_pages: bool = True,
     ) -> None:
-        file = model if isinstance(model, GgufFile) else GgufFile(model)
+        file = model if isinstance(model, ModelFile) else open_model(model)
         if page_size <= 0 or page_size % 16:
             raise ValueError(f"page_size must be a multiple of 16, not {page_size}")
         self.config = ModelConfig.from_gguf(file)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ramet.kernels.cpu.weights import GROUP, PackedWeight, pack, pack_float, packs
 from ramet.runtime.errors import UnsupportedModelError
 from ramet.runtime.model.config import ModelConfig, inverse_frequencies
-from ramet.runtime.model.gguf_file import GgufFile
+from ramet.runtime.model.model_file import ModelFile
 
 Float32Array = npt.NDArray[np.float32]
 
@@ -51,7 +51,7 @@ class CpuWeights:
     frequencies: npt.NDArray[np.float64]  # [rope_dim / 2], radians a position
 
 
-def load_cpu_weights(file: GgufFile, config: ModelConfig, *, exact: bool) -> CpuWeights:
+def load_cpu_weights(file: ModelFile, config: ModelConfig, *, exact: bool) -> CpuWeights:
     """Packs a file's tensors.
 
     With ``exact``, tensors stored as floats stay float32; otherwise they become 8-bit values with
@@ -72,7 +72,7 @@ def load_cpu_weights(file: GgufFile, config: ModelConfig, *, exact: bool) -> Cpu
     )
 
 
-def _check_sizes(file: GgufFile, config: ModelConfig) -> None:
+def _check_sizes(file: ModelFile, config: ModelConfig) -> None:
     sizes = {
         "hidden size": (config.hidden_size, GROUP),
         "feed-forward size": (config.ffn_size, GROUP),
@@ -88,7 +88,7 @@ def _check_sizes(file: GgufFile, config: ModelConfig) -> None:
 
 
 class _Loader:
-    def __init__(self, file: GgufFile, config: ModelConfig, exact: bool) -> None:
+    def __init__(self, file: ModelFile, config: ModelConfig, exact: bool) -> None:
         self._file = file
         self._config = config
         self._exact = exact

@@ -15,15 +15,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ramet.runtime.errors import ModelLoadError, UnsupportedModelError
-
-MetadataValue = Any
-"""bool, int, float, str, list[str], a numpy array of numbers, or a list of such arrays."""
+from ramet.runtime.model.model_file import MetadataValue, ModelFile
 
 _MAGIC = b"GGUF"
 _DEFAULT_ALIGNMENT = 32
@@ -105,7 +102,7 @@ class GgufTensor:
         return values.reshape(self.shape)
 
 
-class GgufFile:
+class GgufFile(ModelFile):
     """A GGUF file, mapped read-only.
 
     Raises ``ModelLoadError`` for a path that can't be read and for a file that is not GGUF or is
@@ -114,7 +111,7 @@ class GgufFile:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self._buffer = _map_file(self.path)
+        self._buffer = map_file(self.path)
         cursor = _Cursor(self._buffer, self.path)
         num_tensors, num_values = _read_header(cursor)
         self.metadata: dict[str, MetadataValue] = {}
@@ -125,20 +122,6 @@ class GgufFile:
             self.metadata[key] = cursor.value(cursor.u32())
         self._refuse_splits()
         self.tensors: dict[str, GgufTensor] = self._read_tensors(cursor, num_tensors)
-
-    def require(self, key: str) -> MetadataValue:
-        """The metadata value of ``key``; ``ModelLoadError`` if the file has none."""
-        try:
-            return self.metadata[key]
-        except KeyError:
-            raise ModelLoadError(f"{self.path}: the metadata key {key!r} is missing") from None
-
-    def tensor(self, name: str) -> GgufTensor:
-        """The tensor called ``name``; ``ModelLoadError`` if the file has none."""
-        try:
-            return self.tensors[name]
-        except KeyError:
-            raise ModelLoadError(f"{self.path}: the tensor {name!r} is missing") from None
 
     @cached_property
     def fingerprint(self) -> str:
@@ -207,16 +190,17 @@ class GgufFile:
         return GgufTensor(name, kind.name, shape, data.reshape(num_rows, row_bytes))
 
 
-def _map_file(path: Path) -> mmap.mmap:
+def map_file(path: Path) -> mmap.mmap:
+    """The file, mapped read-only; ``ModelLoadError`` if that can't be."""
     try:
         with path.open("rb") as file:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except FileNotFoundError:
         raise ModelLoadError(f"{path}: no such file") from None
     except IsADirectoryError:
-        raise ModelLoadError(f"{path}: a directory, not a GGUF file") from None
+        raise ModelLoadError(f"{path}: a directory, not a file") from None
     except ValueError:
-        raise ModelLoadError(f"{path}: an empty file, not a GGUF file") from None
+        raise ModelLoadError(f"{path}: an empty file, not a model") from None
     except OSError as error:
         raise ModelLoadError(f"{path}: can't be read: {error.strerror or error}") from error
 

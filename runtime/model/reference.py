@@ -15,13 +15,13 @@ import torch.nn.functional as F
 
 from ramet.runtime.errors import InvalidParameterError
 from ramet.runtime.model.config import ModelConfig, inverse_frequencies
-from ramet.runtime.model.gguf_file import GgufFile
+from ramet.runtime.model.model_file import ModelFile
 
 
 class ReferenceModel:
     """A model file's weights in float32, and their forward pass over one sequence."""
 
-    def __init__(self, file: GgufFile) -> None:
+    def __init__(self, file: ModelFile) -> None:
         self.config = ModelConfig.from_gguf(file)
         self._weights = {
             name: torch.from_numpy(file.tensor(name).to_float32())

@@ -17,7 +17,8 @@ from ramet.runtime.batch import Batch, Float32Array, Int32Array, SamplingRows, S
 from ramet.runtime.errors import ModelLoadError
 from ramet.runtime.model.config import ModelConfig
 from ramet.runtime.model.device_arrays import upload
-from ramet.runtime.model.gguf_file import GgufFile
+from ramet.runtime.model.load import open_model
+from ramet.runtime.model.model_file import ModelFile
 from ramet.runtime.model.torch_decoder import TorchDecoder
 from ramet.runtime.model.torch_graphs import DecodeGraphs
 from ramet.runtime.model.torch_step import step_inputs
@@ -98,8 +99,10 @@ class TorchRunner:
         self._sampler = Sampler()
 
     @classmethod
-    def load(cls, model: GgufFile | str | Path, options: TorchOptions | None = None) -> TorchRunner:
-        """A runner for a GGUF file, opened or by path.
+    def load(
+        cls, model: ModelFile | str | Path, options: TorchOptions | None = None
+    ) -> TorchRunner:
+        """A runner for a model, opened or by path.
 
         ModelLoadError: the file, or a device that isn't there.
         """
@@ -112,7 +115,7 @@ class TorchRunner:
         if dtype is None and on_gpu:
             dtype = torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
         packed = on_gpu if options.packed_weights is None else options.packed_weights
-        file = model if isinstance(model, GgufFile) else GgufFile(model)
+        file = model if isinstance(model, ModelFile) else open_model(model)
         config = ModelConfig.from_gguf(file)
         weights = load_torch_weights(
             file, config, device=device, dtype=dtype or torch.float32, packed=packed

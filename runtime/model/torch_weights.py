@@ -10,7 +10,8 @@ import torch
 
 from ramet.kernels.linear import PackedWeight, WeightFormat, pack_q4, pack_q8
 from ramet.runtime.model.config import ModelConfig, inverse_frequencies
-from ramet.runtime.model.gguf_file import GgufFile, GgufTensor
+from ramet.runtime.model.gguf_file import GgufTensor
+from ramet.runtime.model.model_file import ModelFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ class TorchWeights:
 
 
 def load_torch_weights(
-    file: GgufFile,
+    file: ModelFile,
     config: ModelConfig,
     *,
     device: torch.device | str,

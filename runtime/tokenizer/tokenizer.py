@@ -14,7 +14,7 @@ from functools import cached_property
 import tiktoken
 
 from ramet.runtime.errors import InvalidParameterError, ModelLoadError, UnsupportedModelError
-from ramet.runtime.model.gguf_file import GgufFile
+from ramet.runtime.model.model_file import ModelFile
 from ramet.runtime.tokenizer.byte_alphabet import decode_alphabet
 from ramet.runtime.tokenizer.pretokenizers import PreTokenizer, bounded_chunks, pre_tokenizer
 
@@ -49,6 +49,9 @@ class TokenKind(enum.IntEnum):
     """Text that is always one token, such as ``<think>`` in some vocabularies."""
     UNUSED = 5
     BYTE = 6
+
+
+_SPECIAL_KINDS = frozenset({TokenKind.CONTROL, TokenKind.UNKNOWN, TokenKind.UNUSED})
 
 
 class Tokenizer:
@@ -88,7 +91,7 @@ class Tokenizer:
         self.chat_template = chat_template
         self._pre_tokenizer = pre_tokenizer
         self.special_ids = frozenset(
-            i for i, kind in enumerate(self.kinds) if kind in (TokenKind.CONTROL, TokenKind.UNKNOWN)
+            i for i, kind in enumerate(self.kinds) if kind in _SPECIAL_KINDS
         )
         control = _ids_by_text(self._tokens, self.kinds, TokenKind.CONTROL)
         user_defined = _ids_by_text(self._tokens, self.kinds, TokenKind.USER_DEFINED)
@@ -101,7 +104,7 @@ class Tokenizer:
         )
 
     @classmethod
-    def from_gguf(cls, file: GgufFile) -> Tokenizer:
+    def from_gguf(cls, file: ModelFile) -> Tokenizer:
         """The tokenizer in a model file; ``UnsupportedModelError`` unless it is byte-level BPE."""
         model = str(file.require("tokenizer.ggml.model"))
         if model != "gpt2":
@@ -270,7 +273,7 @@ def _alternation(texts: Iterable[str]) -> re.Pattern[str] | None:
     return re.compile(f"({'|'.join(map(re.escape, ordered))})") if ordered else None
 
 
-def _kinds(file: GgufFile, numbers: Iterable[int]) -> list[TokenKind]:
+def _kinds(file: ModelFile, numbers: Iterable[int]) -> list[TokenKind]:
     by_number = {int(kind): kind for kind in TokenKind}
     try:
         return [by_number[number] for number in map(int, numbers)]
@@ -291,10 +294,11 @@ def _token_bytes(texts: Sequence[str], kinds: Sequence[TokenKind]) -> list[bytes
     ]
 
 
-def _end_ids(file: GgufFile, texts: Sequence[str], kinds: Sequence[TokenKind]) -> set[int]:
+def _end_ids(file: ModelFile, texts: Sequence[str], kinds: Sequence[TokenKind]) -> set[int]:
     """The file's end tokens, and the control tokens that are well known as such."""
     named = ("eos_token_id", "eot_token_id", "eom_token_id")
-    ids = {
+    ids = set(file.metadata.get("ramet.end_token_ids", ()))
+    ids |= {
         int(i) for name in named if (i := file.metadata.get(f"tokenizer.ggml.{name}")) is not None
     }
     if any(not 0 <= i < len(texts) for i in ids):

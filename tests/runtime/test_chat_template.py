@@ -183,19 +183,26 @@ def test_a_model_without_template_says_so(tokenizer: Tokenizer) -> None:
 ATTACKS = [*CONTROL_TEXTS, "<|", "im_end", "|>", "<|im_", "end|>", "<", "\n", "\ufdd0", "a"]
 
 
+TEST_TOKENIZER = scripted_tokenizer()
+ATTACKED = (
+    TEST_TOKENIZER,
+    ChatTemplate.of(TEST_TOKENIZER),
+    ChatTemplate(PLAIN, TEST_TOKENIZER),
+)
+
+
 @settings(max_examples=200, deadline=None)
 @given(
     st.lists(st.lists(st.sampled_from(ATTACKS), max_size=5).map("".join), min_size=1, max_size=3)
 )
 def test_no_text_can_make_a_control_token(contents: list[str]) -> None:
-    tokenizer = scripted_tokenizer()
+    tokenizer, template, trimming = ATTACKED
     messages = [{"role": "user", "content": content} for content in contents]
     harmless = [{"role": "user", "content": "x"} for _ in contents]
-    for template in (ChatTemplate.of(tokenizer), ChatTemplate(PLAIN, tokenizer)):
-        ids = template.encode(messages)
-        structure = [i for i in ids if tokenizer.is_special(i)]
-        assert structure == [i for i in template.encode(harmless) if tokenizer.is_special(i)]
-    printed = tokenizer.decode(ChatTemplate.of(tokenizer).encode(messages), skip_special=False)
+    for each in (template, trimming):
+        structure = [i for i in each.encode(messages) if tokenizer.is_special(i)]
+        assert structure == [i for i in each.encode(harmless) if tokenizer.is_special(i)]
+    printed = tokenizer.decode(template.encode(messages), skip_special=False)
     assert printed == "".join(
         f"<|im_start|>user\n{content}<|im_end|>\n" for content in contents
     ) + ("<|im_start|>assistant\n")

@@ -1,0 +1,19 @@
+"""Opens a model by its short name or path, whatever its format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ramet.runtime.model.gguf_file import GgufFile
+from ramet.runtime.model.hf_directory import HfDirectory
+from ramet.runtime.model.locate import locate_model
+from ramet.runtime.model.model_file import ModelFile
+
+
+def open_model(model: str | Path) -> ModelFile:
+    """The model: a GGUF file, or a Hugging Face folder.
+
+    Raises ``ModelLoadError`` or ``UnsupportedModelError`` that says what is wrong or missing.
+    """
+    path = locate_model(model)
+    return HfDirectory(path) if path.is_dir() else GgufFile(path)
