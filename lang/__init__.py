@@ -3,6 +3,7 @@
 from ramet.lang.agent import AgentLimits, describe_tools
 from ramet.lang.backends.base import Backend
 from ramet.lang.backends.choose import set_default_backend
+from ramet.lang.backends.http import HttpBackend, connect
 from ramet.lang.backends.scripted import ScriptedBackend
 from ramet.lang.branches import Branches
 from ramet.lang.errors import (
@@ -60,6 +61,7 @@ __all__ = [
     "DuplicateNameError",
     "ForeignValueError",
     "GraphError",
+    "HttpBackend",
     "LangError",
     "Meta",
     "NodeFailedError",
@@ -86,6 +88,7 @@ __all__ = [
     "assistant_begin",
     "assistant_end",
     "choice",
+    "connect",
     "describe_tools",
     "ebnf",
     "gen",

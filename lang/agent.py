@@ -107,7 +107,10 @@ class Agent:
             max_calls=(self.limits.max_calls_a_turn if self.parallel else 1) if calls else 0,
             allows_answer=answer,
         )
-        return s._writer.gen(GenExpr(f"{self.name}.turn{turn + 1}", output, self.options))
+        step = s._writer.gen(GenExpr(f"{self.name}.turn{turn + 1}", output, self.options))
+        if calls:
+            s._writer.session.expected_tools[step.node_id] = "|".join(t.name for t in self.tools)
+        return step
 
     def _run_calls(self, s: State, calls: list[ToolRequest]) -> None:
         by_name = {tool.name: tool for tool in self.tools}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -199,6 +200,10 @@ class RequestGraph:
         from ramet.lang.graph_views import mermaid
 
         return mermaid(self)
+
+    def json(self) -> str:
+        """``to_json`` as text."""
+        return json.dumps(self.to_json(), indent=2, ensure_ascii=False)
 
     def to_json(self) -> dict[str, Any]:
         """The graph as JSON data; ``RequestGraph.from_json`` reads it."""

@@ -6,7 +6,7 @@ What the graph can't know yet (a state that is still open may grow) is left unkn
 
 from __future__ import annotations
 
-from ramet.lang.nodes import CALL_KINDS, Gen, Select
+from ramet.lang.nodes import CALL_KINDS, Gen, Select, ToolCall
 from ramet.lang.session import Session
 from ramet.runtime.request import ProgramHint
 
@@ -26,6 +26,7 @@ def hint_for(session: Session, node: Gen | Select) -> ProgramHint:
         steps_to_next_use=steps,
         remaining_uses=remaining,
         critical_path_weight=_weight(session, node.id),
+        tool=_awaited_tool(session, node.id, extending),
     )
 
 
@@ -84,6 +85,18 @@ def _steps_before(session: Session, call_id: str, node_id: str) -> int:
         depth[current] = own + max((depth[n] for n in waiting), default=0)
         stack.pop()
     return depth[call_id]
+
+
+def _awaited_tool(session: Session, node_id: str, extending: list[str]) -> str:
+    """The tool that the next call waits for, and that itself waits for this node."""
+    if node_id in session.expected_tools:
+        return session.expected_tools[node_id]
+    for call_id in extending:
+        for needed in session.graph.needs(call_id):
+            node = session.graph[needed]
+            if isinstance(node, ToolCall) and not session.is_settled(needed):
+                return node.tool
+    return ""
 
 
 def _weight(session: Session, node_id: str) -> float:

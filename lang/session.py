@@ -115,6 +115,7 @@ class Session:
         self.outputs: dict[str, OutputType[Any]] = {}
         self.tools: dict[str, Tool[..., Any]] = {}
         self.writers: WeakSet[Writer] = WeakSet()
+        self.expected_tools: dict[str, str] = {}
         self.dependents: dict[str, list[str]] = {}
         self.on_node: Callable[[Node], None] | None = None
         self._loop = loop
@@ -295,14 +296,21 @@ class Session:
         return NodeFailedError(node_id, self.graph[node_id].label, error, self.values())
 
     def values(self) -> dict[str, Any]:
-        """The finished values, by variable; of one name in several branches, all as a list."""
-        found: dict[str, list[Any]] = {}
+        """The finished values, by variable: the first state's, then those that only branches
+        have; of several branches, all as a list."""
+        first: dict[str, Any] = {}
+        branches: dict[str, list[Any]] = {}
         for node in self.graph:
             name = getattr(node, "name", "")
             slot = self._slots.get(node.id)
-            if name and slot is not None and slot.result is not None:
-                found.setdefault(name, []).append(slot.result.value)
-        return {name: items[0] if len(items) == 1 else items for name, items in found.items()}
+            if not name or slot is None or slot.result is None:
+                continue
+            if self.graph.branch_of(node.id):
+                branches.setdefault(name, []).append(slot.result.value)
+            else:
+                first[name] = slot.result.value
+        lists = {name: v[0] if len(v) == 1 else v for name, v in branches.items()}
+        return {**lists, **first}
 
     def unhandled_failure(self) -> NodeFailedError | None:
         """The first failure that the program has not met by looking."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from pydantic_core import to_jsonable_python
 
 from ramet.lang.errors import UsageError
 from ramet.lang.executor import CallRecord
+from ramet.lang.values import add_usage
 from ramet.runtime.events import Usage
 
 if TYPE_CHECKING:
@@ -72,8 +74,7 @@ class Trace:
     @property
     def usage(self) -> Usage:
         """Tokens of all calls together."""
-        names = [f.name for f in dataclasses.fields(Usage)]
-        return Usage(**{name: sum(getattr(c.usage, name) for c in self.calls) for name in names})
+        return reduce(add_usage, (record.usage for record in self.calls), Usage())
 
     @property
     def num_calls(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Generic, Protocol, TypeVar, overload
 
 from pydantic_core import to_json
@@ -219,6 +219,12 @@ def values_in(data: Any) -> Iterator[Value[Any]]:
     elif type(data) is dict:
         for item in data.values():
             yield from values_in(item)
+
+
+def add_usage(a: Usage, b: Usage) -> Usage:
+    """The sum of two usages."""
+    names = [field.name for field in fields(Usage)]
+    return Usage(**{name: getattr(a, name) + getattr(b, name) for name in names})
 
 
 def text_of(value: Any) -> str:

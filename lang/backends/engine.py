@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from ramet.lang.backends.base import (
@@ -20,6 +21,7 @@ from ramet.lang.backends.base import (
 )
 from ramet.lang.errors import BackendError
 from ramet.lang.nodes import Gen, Select
+from ramet.lang.values import add_usage
 from ramet.runtime.errors import EmptyPromptError
 from ramet.runtime.events import Failed, Finished, PromptLogprobs, TextDelta, TokenInfo
 from ramet.runtime.params import SamplingParams
@@ -105,7 +107,10 @@ class EngineBackend:
         )
         for text, choice in zip(call.continuations, choices, strict=True):
             self._note(call, f"{call.hint.node_id}={text}", pieces, text, prompt_ids + choice)
-        return Scores(scores, done[0][1])
+        finished = [each[1] for each in done]
+        usage = reduce(add_usage, (end.usage for end in finished))
+        last = max(finished, key=lambda end: end.timings.finished_s or 0.0)
+        return Scores(scores, replace(last, usage=usage))
 
     async def count_tokens(self, prompt: Prompt) -> int:
         """How many tokens the engine would see."""

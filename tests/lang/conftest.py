@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from ramet.lang import ScriptedBackend
+from ramet.runtime.engine import Engine
+from ramet.runtime.model.scripted import Script, ScriptedModel
+from ramet.runtime.server import ServerConfig
+from ramet.runtime.server.main import HttpServer
+from ramet.runtime.tokenizer.scripted import scripted_tokenizer
 
 
 @pytest.fixture
@@ -18,3 +25,42 @@ def scripted() -> Callable[..., ScriptedBackend]:
         return ScriptedBackend(by_name, **options)
 
     return make
+
+
+@pytest.fixture
+def scripted_engine() -> Iterator[Callable[..., Engine]]:
+    """Real engines over a ScriptedModel, by its scripts; closed, and checked, with the test."""
+    engines: list[Engine] = []
+
+    def make(*scripts: Script) -> Engine:
+        tokenizer = scripted_tokenizer()
+        engines.append(Engine(ScriptedModel(tokenizer, scripts), tokenizer, model_name="m"))
+        return engines[-1]
+
+    yield make
+    for engine in engines:
+        engine.check()
+        assert engine.stats().num_running == 0
+        engine.close()
+
+
+@pytest.fixture
+def served(scripted_engine: Callable[..., Engine]) -> Iterator[Callable[..., str]]:
+    """The address of a Ramet server over a ScriptedModel, by its scripts."""
+    running: list[tuple[HttpServer, threading.Thread]] = []
+
+    def make(*scripts: Script) -> str:
+        server = HttpServer(scripted_engine(*scripts), ServerConfig(port=0))
+        thread = threading.Thread(target=server.run)
+        thread.start()
+        running.append((server, thread))
+        deadline = time.monotonic() + 10
+        while not server.started:
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        return f"http://127.0.0.1:{server.port}"
+
+    yield make
+    for server, thread in running:
+        server.stop()
+        thread.join(10)

@@ -1,0 +1,149 @@
+"""What a server's API can express: one table a kind of server."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ramet.grammars.constraints import (
+    Choice,
+    Constraint,
+    Ebnf,
+    JsonObject,
+    JsonSchema,
+    Regex,
+)
+from ramet.lang.backends.base import CallPlace, GenerateCall
+from ramet.lang.errors import UnsupportedError
+from ramet.lang.nodes import Gen, Select
+from ramet.runtime.params import SamplingParams
+
+_DEFAULTS = SamplingParams()
+_OPENAI_FIELDS = frozenset(
+    ("max_tokens", "temperature", "top_p", "presence_penalty", "frequency_penalty")
+    + ("seed", "stop", "logprobs", "logit_bias")
+)
+_ALL_FIELDS = frozenset(f.name for f in dataclasses.fields(SamplingParams)) - {"prompt_logprobs"}
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What one kind of server understands.
+
+    Attributes:
+        name: for errors.
+        fields: the sampling parameters that have a field of the same name.
+        max_stops: how many stop strings a call may have.
+        structured: whether ``structured_outputs`` is understood, and not only ``response_format``.
+        prefill: whether an assistant's turn that has begun can be continued.
+        scoring: how given text is scored: ``tokens`` by token ids and prompt log-probabilities,
+            ``echo`` by the old completions API.
+        salts, priorities: whether ``cache_salt`` and ``priority`` are understood.
+        hints: whether a ``ramet`` object with a ProgramHint is.
+        min_max_tokens: the smallest ``max_tokens``.
+    """
+
+    name: str
+    fields: frozenset[str]
+    max_stops: int = 16
+    structured: bool = False
+    prefill: bool = False
+    scoring: Literal["tokens", "echo"] = "echo"
+    salts: bool = False
+    priorities: bool = False
+    hints: bool = False
+    min_max_tokens: int = 0
+
+    def check(self, backend: str, node: Gen | Select, place: CallPlace) -> None:
+        """Raises UnsupportedError for a node that this API can't express."""
+        if place.continues_turn and place.is_chat and not self.prefill:
+            raise UnsupportedError(
+                backend, "way to continue an assistant's turn that has begun", node.id
+            )
+        if isinstance(node, Select):
+            if place.is_chat and self.scoring == "echo":
+                raise UnsupportedError(
+                    backend, "log-probabilities of given text in a chat", node.id
+                )
+            return
+        for name in given_fields(node.params):
+            if name not in self.fields:
+                raise UnsupportedError(backend, f"sampling parameter {name!r}", node.id)
+        if len(node.params.stop) > self.max_stops:
+            raise UnsupportedError(backend, f"room for more than {self.max_stops} stops", node.id)
+        if node.constraint is not None:
+            self.constraint_fields(backend, node.constraint, node.id)
+
+    def sampling_fields(self, call: GenerateCall, *, is_chat: bool) -> dict[str, Any]:
+        """The body's sampling fields: those that differ from the defaults."""
+        body = {name: getattr(call.params, name) for name in given_fields(call.params)}
+        body["temperature"] = call.params.temperature  # servers' own defaults differ
+        logprobs = body.pop("logprobs", None)
+        if logprobs is not None:
+            body |= (
+                {"logprobs": True, "top_logprobs": logprobs} if is_chat else {"logprobs": logprobs}
+            )
+        if "logit_bias" in body:
+            body["logit_bias"] = {str(key): value for key, value in body["logit_bias"].items()}
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in body.items()}
+
+    def constraint_fields(
+        self, backend: str, constraint: Constraint, node_id: str
+    ) -> dict[str, Any]:
+        """The body's fields for a constraint. The order of a JSON object's properties is left to
+        the server; what is valid isn't.
+
+        Raises:
+            UnsupportedError: the API has no such constraint.
+        """
+        if isinstance(constraint, JsonSchema) and not constraint.documents:
+            if constraint.whitespace == "compact":
+                schema = {"name": "value", "schema": constraint.schema, "strict": True}
+                return {"response_format": {"type": "json_schema", "json_schema": schema}}
+            if self.structured and constraint.whitespace == "none":
+                return _structured(json=constraint.schema, disable_any_whitespace=True)
+        if isinstance(constraint, JsonObject) and constraint.whitespace == "compact":
+            return {"response_format": {"type": "json_object"}}
+        if self.structured:
+            if isinstance(constraint, Regex) and constraint.dialect == "python":
+                return _structured(regex=constraint.pattern)
+            if isinstance(constraint, Choice):
+                return _structured(choice=list(constraint.choices))
+            if isinstance(constraint, Ebnf) and constraint.start is None:
+                return _structured(grammar=constraint.grammar)
+        raise UnsupportedError(backend, f"constraint {constraint.kind!r} of this form", node_id)
+
+
+def given_fields(params: SamplingParams) -> list[str]:
+    """The parameters that differ from their defaults."""
+    return [
+        field.name
+        for field in dataclasses.fields(params)
+        if getattr(params, field.name) != getattr(_DEFAULTS, field.name)
+    ]
+
+
+def _structured(**fields: Any) -> dict[str, Any]:
+    return {"structured_outputs": fields}
+
+
+OPENAI = Dialect("openai", _OPENAI_FIELDS, max_stops=4)
+"""Any server that speaks OpenAI's API."""
+
+VLLM = Dialect(
+    "vllm",
+    _ALL_FIELDS,
+    structured=True,
+    prefill=True,
+    scoring="tokens",
+    salts=True,
+    priorities=True,
+    min_max_tokens=1,
+)
+"""A server with vLLM's extensions."""
+
+RAMET = dataclasses.replace(VLLM, name="ramet", hints=True, min_max_tokens=0)
+"""A Ramet server."""
+
+DIALECTS = {dialect.name: dialect for dialect in (OPENAI, VLLM, RAMET)}

@@ -1,0 +1,283 @@
+"""Programs on a server: Ramet's own, one with vLLM's extensions, or any with OpenAI's API."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+
+from ramet.lang.backends.base import (
+    Call,
+    CallPlace,
+    ContinuationScore,
+    GenerateCall,
+    Prompt,
+    ScoreCall,
+    Scores,
+)
+from ramet.lang.backends.dialects import DIALECTS, OPENAI, Dialect
+from ramet.lang.backends.transport import Transport
+from ramet.lang.errors import BackendError, UnsupportedError, UsageError
+from ramet.lang.nodes import Gen, Select
+from ramet.lang.values import add_usage
+from ramet.runtime.events import Finished, TextDelta, Timings, TokenInfo, Usage
+from ramet.runtime.request import ProgramHint
+
+
+class HttpBackend:
+    """Sends calls to a server. ``connect`` makes one; ``dialect`` is what the server can say.
+
+    What the server's API can't express raises UnsupportedError before the call is made.
+    """
+
+    def __init__(self, transport: Transport, dialect: Dialect, model: str | None = None) -> None:
+        self._transport = transport
+        self._dialect = dialect
+        self._model = model
+
+    @property
+    def name(self) -> str:
+        """The kind of server, and where it is."""
+        return f"{self._dialect.name}:{self._transport.url}"
+
+    def check(self, node: Gen | Select, place: CallPlace) -> None:
+        """Refuses what the API can't express."""
+        self._dialect.check(self.name, node, place)
+
+    async def stream(self, call: GenerateCall) -> AsyncIterator[TextDelta | Finished]:
+        """The call's text as the server sends it."""
+        is_chat = call.prompt.is_chat
+        body = await self._body(call)
+        body |= self._dialect.sampling_fields(call, is_chat=is_chat)
+        body |= {"stream": True, "stream_options": {"include_usage": True}}
+        if call.constraint is not None:
+            body |= self._dialect.constraint_fields(self.name, call.constraint, call.hint.node_id)
+        if is_chat:
+            body["messages"] = [dataclasses.asdict(message) for message in call.prompt.messages]
+            if call.prompt.continues_assistant:
+                body |= {"continue_final_message": True, "add_generation_prompt": False}
+        else:
+            body["prompt"] = call.prompt.text
+        path = "/v1/chat/completions" if is_chat else "/v1/completions"
+        reason: str | None = None
+        usage = Usage()
+        events = self._transport.events(path, body)
+        try:
+            async for event in events:
+                usage = _usage(event.get("usage")) or usage
+                for choice in event.get("choices", ()):
+                    reason = choice.get("finish_reason") or reason
+                    delta = _delta(choice, is_chat=is_chat)
+                    if delta is not None:
+                        yield delta
+        finally:
+            await events.aclose()  # type: ignore[attr-defined]
+        if reason not in ("stop", "length"):
+            raise BackendError(f"the server ended the call with finish_reason {reason!r}")
+        yield Finished("stop" if reason == "stop" else "length", usage, Timings())
+
+    async def score(self, call: ScoreCall) -> Scores:
+        """Log-probabilities of the continuations."""
+        if self._dialect.scoring == "tokens":
+            return await self._score_tokens(call)
+        return await self._score_echo(call)
+
+    async def count_tokens(self, prompt: Prompt) -> int | None:
+        """The number of tokens, where the server has a route that tells."""
+        if self._dialect.scoring != "tokens":
+            return None
+        return len(await self._tokenize(prompt))
+
+    async def end_program(self, program_id: str) -> None:
+        """A server learns of a program's end from its hints."""
+
+    async def aclose(self) -> None:
+        """Closes the running loop's connections."""
+        await self._transport.aclose()
+
+    async def _body(self, call: Call) -> dict[str, Any]:
+        """The fields that every call has."""
+        dialect = self._dialect
+        body: dict[str, Any] = {"model": await self._model_name()}
+        if call.cache_salt:
+            if not dialect.salts:
+                raise UnsupportedError(self.name, "cache_salt", call.hint.node_id)
+            body["cache_salt"] = call.cache_salt
+        if call.priority:
+            if not dialect.priorities:
+                raise UnsupportedError(self.name, "priority", call.hint.node_id)
+            body["priority"] = call.priority
+        if dialect.hints:
+            body["ramet"] = _given(call.hint)
+        return body
+
+    async def _model_name(self) -> str:
+        if self._model is None:
+            models = (await self._transport.get("/v1/models")).get("data") or []
+            if not models:
+                raise BackendError(f"{self._transport.url} serves no model")
+            self._model = str(models[0]["id"])
+        return self._model
+
+    async def _tokenize(self, prompt: Prompt) -> list[int]:
+        body: dict[str, Any] = {"model": await self._model_name()}
+        if prompt.is_chat:
+            continues = prompt.continues_assistant
+            body["messages"] = [dataclasses.asdict(message) for message in prompt.messages]
+            body |= {"add_generation_prompt": not continues, "continue_final_message": continues}
+        else:
+            body["prompt"] = prompt.text
+        return list((await self._transport.post("/tokenize", body))["tokens"])
+
+    async def _score_tokens(self, call: ScoreCall) -> Scores:
+        begin = await self._tokenize(call.prompt)
+        model = await self._model_name()
+        scores: list[ContinuationScore] = []
+        usage = Usage()
+        for text in call.continuations:
+            body = {"model": model, "prompt": text, "add_special_tokens": False}
+            ids: list[int] = (await self._transport.post("/tokenize", body))["tokens"]
+            logprobs, used = await self._logprobs(call, begin, ids)
+            free: tuple[float, ...] = ()
+            if call.unconditional:
+                # The first token after nothing has no probability to compare with, so it counts
+                # as certain, as in the language model evaluation harness.
+                free, _ = await self._logprobs(call, [], ids)
+            scores.append(ContinuationScore(tuple(ids), logprobs, free))
+            usage = add_usage(usage, used)
+        return Scores(tuple(scores), Finished("stop", usage, Timings()))
+
+    async def _logprobs(
+        self, call: ScoreCall, begin: list[int], ids: list[int]
+    ) -> tuple[tuple[float, ...], Usage]:
+        body = await self._body(call)
+        body |= {
+            "prompt": begin + ids,
+            "max_tokens": self._dialect.min_max_tokens,
+            "prompt_logprobs": 0,
+            "temperature": 0,
+        }
+        answer = await self._transport.post("/v1/completions", body)
+        entries = answer["choices"][0].get("prompt_logprobs") or []
+        if len(entries) != len(begin) + len(ids):
+            raise BackendError("the server scored another number of tokens than it was given")
+        logprobs = tuple(
+            0.0 if entry is None else float(entry[str(token_id)]["logprob"])
+            for entry, token_id in zip(entries[len(begin) :], ids, strict=True)
+        )
+        return logprobs, _usage(answer.get("usage")) or Usage()
+
+    async def _score_echo(self, call: ScoreCall) -> Scores:
+        scores: list[ContinuationScore] = []
+        usage = Usage()
+        for text in call.continuations:
+            logprobs, used = await self._echo(call, call.prompt.text, text)
+            free: tuple[float, ...] = ()
+            if call.unconditional:
+                free, _ = await self._echo(call, "", text)
+                if len(free) != len(logprobs):
+                    raise BackendError("the server splits a choice differently after nothing")
+            scores.append(ContinuationScore((), logprobs, free))
+            usage = add_usage(usage, used)
+        return Scores(tuple(scores), Finished("stop", usage, Timings()))
+
+    async def _echo(
+        self, call: ScoreCall, before: str, text: str
+    ) -> tuple[tuple[float, ...], Usage]:
+        body = await self._body(call)
+        body |= {"prompt": before + text, "max_tokens": 0, "echo": True, "logprobs": 0}
+        answer = await self._transport.post("/v1/completions", body)
+        listed = answer["choices"][0].get("logprobs") or {}
+        offsets, values = listed.get("text_offset"), listed.get("token_logprobs")
+        if not offsets or not values or len(offsets) != len(values):
+            raise UnsupportedError(self.name, "log-probabilities of given text", call.hint.node_id)
+        logprobs = tuple(
+            0.0 if value is None else float(value)
+            for offset, value in zip(offsets, values, strict=True)
+            if offset >= len(before)
+        )
+        return logprobs, _usage(answer.get("usage")) or Usage()
+
+
+def connect(
+    url: str,
+    *,
+    model: str | None = None,
+    api_key: str | None = None,
+    dialect: str | None = None,
+    timeout_s: float | None = 600.0,
+) -> HttpBackend:
+    """A backend for the server at ``url`` (with or without a ``/v1`` at its end).
+
+    Args:
+        model: None: the first that the server lists.
+        api_key: sent as a bearer token.
+        dialect: ``ramet``, ``vllm`` or ``openai``; None: the server is asked.
+        timeout_s: for a call's next piece of data.
+
+    Raises:
+        BackendError: the server can't be reached.
+    """
+    if not url.startswith(("http://", "https://")):
+        raise UsageError(f"not an address of a server: {url!r}")
+    url = url.rstrip("/").removesuffix("/v1")
+    if dialect is not None and dialect not in DIALECTS:
+        raise UsageError(f"no dialect {dialect!r}; there are {', '.join(DIALECTS)}")
+    chosen = DIALECTS[dialect] if dialect is not None else _recognise(url, api_key)
+    return HttpBackend(Transport(url, api_key=api_key, timeout_s=timeout_s), chosen, model)
+
+
+def _recognise(url: str, api_key: str | None) -> Dialect:
+    headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
+    try:
+        response = httpx.get(f"{url}/v1/models", headers=headers, timeout=10.0)
+        response.raise_for_status()
+        owners = {str(model.get("owned_by")) for model in response.json()["data"]}
+    except (httpx.HTTPError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BackendError(f"{url} is no server that lists its models: {error}") from error
+    return next((DIALECTS[owner] for owner in owners if owner in DIALECTS), OPENAI)
+
+
+def _given(hint: ProgramHint) -> dict[str, Any]:
+    """What a hint says, without what it leaves open."""
+    return {
+        field.name: value
+        for field in dataclasses.fields(hint)
+        if (value := getattr(hint, field.name)) != field.default
+    }
+
+
+def _usage(data: dict[str, Any] | None) -> Usage | None:
+    if not data:
+        return None
+    details = data.get("prompt_tokens_details") or {}
+    return Usage(
+        prompt_tokens=int(data.get("prompt_tokens") or 0),
+        completion_tokens=int(data.get("completion_tokens") or 0),
+        cached_tokens=int(details.get("cached_tokens") or 0),
+    )
+
+
+def _delta(choice: dict[str, Any], *, is_chat: bool) -> TextDelta | None:
+    if is_chat:
+        delta = choice.get("delta") or {}
+        if delta.get("tool_calls"):
+            raise BackendError("the server answered with a tool call that nobody asked for")
+        text = delta.get("content") or ""
+        entries = (choice.get("logprobs") or {}).get("content") or ()
+        tokens = tuple(
+            TokenInfo(-1, bytes(entry.get("bytes") or entry["token"].encode()), entry["logprob"])
+            for entry in entries
+        )
+    else:
+        text = choice.get("text") or ""
+        listed = choice.get("logprobs") or {}
+        pairs = zip(listed.get("tokens") or (), listed.get("token_logprobs") or (), strict=False)
+        tokens = tuple(
+            TokenInfo(-1, token.encode(), value if value is not None else math.nan)
+            for token, value in pairs
+        )
+    return TextDelta(text, tokens) if text or tokens else None
