@@ -29,6 +29,8 @@ class ProgramHint:
             may be dropped at once.
         critical_path_weight: the share of the program's remaining work that waits for this call,
             in [0, 1].
+        tool: the tool whose answer the next call waits for; the prefix stays in memory for as
+            long as that tool usually takes. Empty: none.
     """
 
     program_id: str
@@ -36,6 +38,7 @@ class ProgramHint:
     steps_to_next_use: int | None = None
     remaining_uses: int | None = None
     critical_path_weight: float = 0.0
+    tool: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,13 @@ from collections.abc import Set
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
 from ramet.runtime.errors import InvariantError, RametError
 from ramet.runtime.events import FinishReason, PromptLogprobs, TextDelta, TokenInfo, TokenLogprob
 from ramet.runtime.scheduler.forced import ForcedTokens
-from ramet.runtime.scheduler.sequence import Sequence
+from ramet.runtime.scheduler.restrictions import pack
+from ramet.runtime.scheduler.sequence import Matcher, Sequence
 
 
 class OutputTokenizer(Protocol):
@@ -42,9 +45,13 @@ class NoTokenAllowedError(RametError):
 class OutputWriter:
     """Appends tokens to sequences and sends their text on."""
 
-    def __init__(self, tokenizer: OutputTokenizer, *, forced_tokens: bool = True) -> None:
+    def __init__(
+        self, tokenizer: OutputTokenizer, vocab_size: int, *, forced_tokens: bool = True
+    ) -> None:
         self._tokenizer = tokenizer
         self._eos_ids = tokenizer.eos_ids
+        self._not_eos = ~pack(tokenizer.eos_ids, vocab_size)
+        self._mask = np.empty_like(self._not_eos)
         self._forced = ForcedTokens(tokenizer) if forced_tokens else None
 
     def token_info(
@@ -88,23 +95,30 @@ class OutputWriter:
 
     def _append(self, sequence: Sequence, token: TokenInfo) -> End | None:
         params, token_id = sequence.params, token.token_id
+        matcher = sequence.matcher
+        complete = matcher is not None and self._is_complete(matcher)
         sequence.append(token_id)
         bad_words = sequence.restrictions.bad_words
         if bad_words is not None:
             bad_words.feed(token.token_bytes)
         may_stop = sequence.num_output >= params.min_tokens
-        matcher = sequence.matcher
         if may_stop and token_id in params.stop_token_ids:
             return self._write(sequence, token, End("stop", token_id), ends_output=True)
-        if token_id in self._eos_ids and (
-            (may_stop and not params.ignore_eos) or (matcher is not None and matcher.is_finished)
-        ):
-            return self._write(sequence, token, End("stop"), ends_output=True)
-        if matcher is not None and matcher.is_finished:
-            return self._write(sequence, token, End("stop"))
+        ends = token_id in self._eos_ids
+        if complete or (ends and may_stop and not params.ignore_eos):
+            return self._write(sequence, token, End("stop"), ends_output=ends)
         if sequence.num_tokens >= sequence.max_len:
             return self._write(sequence, token, End("length"))
         return self._write(sequence, token, None)
+
+    def _is_complete(self, matcher: Matcher) -> bool:
+        """Whether nothing but the end may follow: then no step is spent on drawing it."""
+        if matcher.is_finished:
+            return True
+        if not matcher.is_accepting:
+            return False
+        matcher.fill_mask(self._mask)
+        return not (self._mask & self._not_eos).any()
 
     @staticmethod
     def _write(
@@ -138,7 +152,7 @@ class OutputWriter:
             if not matcher.accept(token_id):
                 break
             num_accepted += 1
-        if not (num_accepted == len(tokens) and matcher.is_finished):
+        if not (num_accepted == len(tokens) and self._is_complete(matcher)):
             keep = min(num_accepted, num_certain)
             matcher.rollback(num_accepted - keep)
             num_accepted = keep

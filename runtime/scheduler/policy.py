@@ -48,16 +48,29 @@ class FirstCome:
 
 
 class LongestPrefix(FirstCome):
-    """Longest cached prefix first, so that it is used before it is evicted."""
+    """Longest cached prefix first, so that it is used before it is evicted.
 
-    def __init__(self, cache: RadixCache) -> None:
+    A sequence's cached prefix is looked up anew only after ``refresh`` more questions about it.
+    """
+
+    def __init__(self, cache: RadixCache, refresh: int = 16) -> None:
         self._cache = cache
+        self._refresh = refresh
+        self._known: dict[Sequence, tuple[int, int]] = {}  # cached length, uses left
 
     def key(self, sequence: Sequence) -> float:
         if sequence.held is not None:
             return -sequence.num_tokens
-        wanted = sequence.token_ids[: max(sequence.reusable_len, 0)]
-        return -self._cache.match(wanted, sequence.request.cache_salt).matched_len
+        length, uses = self._known.get(sequence, (0, 0))
+        if not uses:
+            wanted = sequence.token_ids[: max(sequence.reusable_len, 0)]
+            length = self._cache.match(wanted, sequence.request.cache_salt).matched_len
+            uses = self._refresh
+        self._known[sequence] = length, uses - 1
+        return -length
+
+    def finish(self, sequence: Sequence) -> None:
+        self._known.pop(sequence, None)
 
 
 class ShortestRemaining(FirstCome):

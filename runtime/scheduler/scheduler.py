@@ -26,7 +26,8 @@ from ramet.runtime.scheduler.batch_builder import BatchBuilder, Row
 from ramet.runtime.scheduler.config import SchedulerConfig
 from ramet.runtime.scheduler.hints import HintKeeper
 from ramet.runtime.scheduler.output import End, OutputTokenizer, OutputWriter
-from ramet.runtime.scheduler.pages import Blocked, PageTables
+from ramet.runtime.scheduler.pages import Blocked, PageTables, Start
+from ramet.runtime.scheduler.pauses import Pauses
 from ramet.runtime.scheduler.policy import Ranking, TenantShares, make_policy
 from ramet.runtime.scheduler.sequence import Sequence, SequenceState
 from ramet.runtime.scheduler.slots import Slots
@@ -85,13 +86,14 @@ class Scheduler:
         self._builder = BatchBuilder(
             self._slots, cache.page_size, config.max_logits_per_step, vocab_size
         )
-        self._output = OutputWriter(tokenizer, forced_tokens=config.forced_tokens)
+        self._output = OutputWriter(tokenizer, vocab_size, forced_tokens=config.forced_tokens)
         self._ranking = Ranking(
             make_policy(config.policy, cache),
             TenantShares(config.tenant_weights),
             config.max_wait_s,
         )
         self._hints = HintKeeper(cache)
+        self._pauses = Pauses(cache)
         self._waiting: dict[Sequence, None] = {}
         self._running: dict[Sequence, None] = {}
         self._arrivals = itertools.count()
@@ -126,6 +128,7 @@ class Scheduler:
         self._ranking.shares.arrive(sequence.request.tenant)
         self._waiting[sequence] = None
         self._hints.arrive(sequence)
+        self._pauses.arrive(sequence, self.clock())
         if sequence.params.prompt_logprobs is not None and not sequence.scoring:
             self._output.send_prompt_logprobs(sequence)
         if sequence.num_pending <= 0:
@@ -148,7 +151,11 @@ class Scheduler:
         sequence.state = SequenceState.FINISHED
         sequence.matcher = None
         self._ranking.finish(sequence)
+        self._pauses.resumed(sequence)
         self._hints.leave(sequence, handle)
+        hint = sequence.request.hint
+        if hint is not None and hint.tool and handle is not None and isinstance(reason, End):
+            self._pauses.begin(sequence, handle, now)
         self._output.flush(sequence, final=True)
         self.stats.note_end(sequence, reason, now)
         self._on_end(sequence)
@@ -233,6 +240,7 @@ class Scheduler:
     # -- inside a step -------------------------------------------------------------------------
 
     def _expire(self, now: float) -> None:
+        self._pauses.expire(now)
         late = [
             sequence
             for sequence in itertools.chain(self._running, self._waiting)
@@ -256,6 +264,8 @@ class Scheduler:
         if count < 1:
             return
         while not self._pages.grow(sequence, sequence.num_computed + count):
+            if self._pauses.give_way():
+                continue
             victim = next(s for s in reversed(order) if s.state is SequenceState.RUNNING)
             if victim is sequence and len(self._running) == 1:
                 self.release(sequence, OutOfPagesError("the page pool is too small to go on"))
@@ -308,15 +318,23 @@ class Scheduler:
                 self._ranking.lend(ranks[sequence], start.by)
                 continue
             sequence.blocked_on = None
-            if not self._pages.take(sequence, start, headroom=len(self._running)):
+            if not self._take_pages(sequence, start):
                 if not self._running:
                     self.release(
                         sequence, OutOfPagesError("the page pool is too small for the request")
                     )
                     continue
                 return
+            self._pauses.resumed(sequence)
             self._start(sequence, now)
             self._add_row(sequence, min(sequence.num_pending, budget.tokens), rows, budget)
+
+    def _take_pages(self, sequence: Sequence, start: Start) -> bool:
+        """Gives a waiting sequence its pages; programs that wait for tools give way first."""
+        while not self._pages.take(sequence, start, headroom=len(self._running)):
+            if not self._pauses.give_way():
+                return False
+        return True
 
     @staticmethod
     def _still_blocked(sequence: Sequence) -> Blocked | None:
@@ -405,7 +423,7 @@ class Scheduler:
         if self._slots.num_free != self.config.max_num_seqs - len(self._running):
             raise InvariantError("a slot was lost")
         self.cache.check(owned)
-        if not self._running and self.cache.num_locked:
+        if not (self._running or self._pauses.num_held) and self.cache.num_locked:
             raise InvariantError("pages are held and nothing runs")
 
 

@@ -18,6 +18,7 @@ from ramet.runtime.streams import OutputStream
 
 if TYPE_CHECKING:
     from ramet.runtime.scheduler.pages import Blocked
+    from ramet.runtime.scheduler.pauses import Pause
 
 NO_SLOT = -1
 
@@ -85,6 +86,7 @@ class Sequence:
         "prompt_logprobs",
         "request",
         "restrictions",
+        "resumes",
         "scheduled_time",
         "seed",
         "slot",
@@ -134,6 +136,7 @@ class Sequence:
         self.copy_from: tuple[int, int] | None = None
         self.page_key = b""
         self.blocked_on: Blocked | None = None
+        self.resumes: Pause | None = None
         self.submit_time = submit_time
         self.scheduled_time: float | None = None
         self.first_token_time: float | None = None

@@ -77,10 +77,8 @@ def test_events_come_in_order_and_end_once(make_engine):
 
 async def test_async_iteration_and_await_give_the_same(make_engine):
     engine = make_engine([Script(["abc def"])])
-    texts = []
-    async for event in engine.submit(Request(prompt_token_ids=(1, 2), params=GREEDY)):
-        if isinstance(event, TextDelta):
-            texts.append(event.text)
+    stream = engine.submit(Request(prompt_token_ids=(1, 2), params=GREEDY))
+    texts = [event.text async for event in stream if isinstance(event, TextDelta)]
     done = await engine.agenerate([1, 2], GREEDY)
     assert "".join(texts) == done.text == "abc def"
 

@@ -6,6 +6,7 @@ every step here also checks what the sequences' page tables say.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 
 import numpy as np
@@ -13,44 +14,22 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ramet.runtime.batch import Batch, Float32Array, SamplingRows, StepResult
-from ramet.runtime.cache import PagePool, RadixCache
+from ramet.runtime.batch import Batch
 from ramet.runtime.errors import RequestAbortedError
 from ramet.runtime.events import Event, Failed, Finished, TextDelta
-from ramet.runtime.model.scripted import ScriptedModel
 from ramet.runtime.params import SamplingParams
-from ramet.runtime.request import ProgramHint, Request
-from ramet.runtime.scheduler import Scheduler, SchedulerConfig, Sequence, SequenceState
+from ramet.runtime.request import ProgramHint, Request, next_request_id
+from ramet.runtime.scheduler import SchedulerConfig, Sequence, SequenceState
 from ramet.runtime.scheduler.policy import POLICIES
-from ramet.runtime.scheduler.restrictions import Restrictions, TokenTexts, pack
-from ramet.runtime.stepper import Stepper
-from ramet.runtime.streams import OutputStream
-from ramet.runtime.tokenizer.scripted import scripted_tokenizer
+from ramet.runtime.scheduler.restrictions import pack
+from ramet.runtime.simulation import Simulation
 
-TOKENIZER = scripted_tokenizer()
-TEXTS = TokenTexts(TOKENIZER.vocabulary, TOKENIZER.vocab_size)
+TOKENIZER = Simulation.tokenizer
 ALL_ALLOWED = pack(range(TOKENIZER.vocab_size), TOKENIZER.vocab_size)
 DIGITS = pack(TOKENIZER.encode("0123456789"), TOKENIZER.vocab_size)
 POISON = 13  # a prompt with this token makes the runner fail
 NUM_STEPS = int(os.environ.get("RAMET_SIMULATION_STEPS", "60"))
 NUM_EXAMPLES = int(os.environ.get("RAMET_SIMULATION_EXAMPLES", "60"))
-
-
-class GreedySampler:
-    """The likeliest token that the mask allows."""
-
-    def sample(self, logits: Float32Array, rows: SamplingRows) -> StepResult:
-        size = logits.shape[1]
-        for row, mask_row in enumerate(rows.mask_rows):
-            if mask_row >= 0:
-                bits = np.unpackbits(rows.masks[mask_row].view(np.uint8), bitorder="little")
-                logits[row, bits[:size] == 0] = -np.inf
-        drawn = logits.argmax(axis=1).astype(np.int32)
-        drawn = np.where(rows.targets >= 0, rows.targets, drawn).astype(np.int32)
-        none = np.empty((len(drawn), 0))
-        return StepResult(
-            drawn, np.zeros(len(drawn), np.float32), none.astype(np.int32), none.astype(np.float32)
-        )
 
 
 class DigitsMatcher:
@@ -68,7 +47,7 @@ class DigitsMatcher:
 
     @property
     def is_finished(self) -> bool:
-        return self.is_accepting
+        return False  # no end token has been accepted
 
     def _maybe_fault(self) -> None:
         if self.fault_at is not None and len(self.history) >= self.fault_at:
@@ -76,11 +55,11 @@ class DigitsMatcher:
 
     def fill_mask(self, row: np.ndarray) -> None:
         self._maybe_fault()
-        row[:] = DIGITS
+        row[:] = 0 if self.is_accepting else DIGITS
 
     def accept(self, token_id: int) -> bool:
         self._maybe_fault()
-        if not DIGITS[token_id // 32] >> (token_id % 32) & 1 or self.is_finished:
+        if not DIGITS[token_id // 32] >> (token_id % 32) & 1 or self.is_accepting:
             return False
         self.history.append(token_id)
         return True
@@ -92,63 +71,6 @@ class DigitsMatcher:
     def forced_bytes(self) -> bytes:
         left = self.count - len(self.history)
         return b"7" * min(left, 9) if self.forced and len(self.history) % 3 == 1 else b""
-
-
-class Simulation:
-    """A scheduler whose clock, runner and callers are ours."""
-
-    def __init__(self, config: SchedulerConfig, num_pages: int, page_size: int) -> None:
-        self.now = 0.0
-        self.runner = ScriptedModel(
-            TOKENIZER, num_pages=num_pages, page_size=page_size, before_step=self._before_step
-        )
-        self.broken = False
-        self.cache = RadixCache(PagePool(num_pages, page_size))
-        self.max_len = num_pages * page_size
-        self.scheduler = Scheduler(
-            self.cache,
-            TOKENIZER,
-            vocab_size=TOKENIZER.vocab_size,
-            max_len=self.max_len,
-            config=config,
-            clock=lambda: self.now,
-        )
-        self.stepper = Stepper(self.scheduler, self.runner, GreedySampler())
-        self.events: dict[Sequence, list[Event]] = {}
-
-    def _before_step(self, batch: Batch) -> None:
-        if self.broken or POISON in batch.token_ids:
-            raise RuntimeError("the runner fails")
-
-    def add(self, request: Request, matcher: DigitsMatcher | None = None) -> Sequence:
-        events: list[Event] = []
-        params = request.params
-        wanted = params.max_tokens
-        assert wanted is not None
-        sequence = Sequence(
-            request,
-            max_len=min(len(request.prompt_token_ids) + wanted, self.max_len),
-            seed=0,
-            text=OutputStream(params, TOKENIZER.special_ids),
-            restrictions=Restrictions(params, TOKENIZER.eos_ids, TEXTS),
-            emit=events.append,
-            submit_time=self.now,
-            matcher=matcher,
-        )
-        self.events[sequence] = events
-        self.scheduler.add(sequence)
-        return sequence
-
-    def step(self) -> bool:
-        self.now += 1.0
-        return self.stepper.step()
-
-    def drain(self, limit: int = 20_000) -> None:
-        for _ in range(limit):
-            if self.scheduler.idle:
-                return
-            self.step()
-        raise AssertionError("some request never ends")
 
 
 class SchedulerMachine(RuleBasedStateMachine):
@@ -179,9 +101,16 @@ class SchedulerMachine(RuleBasedStateMachine):
             tenant_weights={"big": 3.0},
             forced_tokens=forced,
         )
-        self.sim = Simulation(config, num_pages * 8 // page_size, page_size)
+        self.broken = False
+        self.sim = Simulation(
+            config, num_pages * 8 // page_size, page_size, before_step=self._before_step
+        )
         self.sequences: list[Sequence] = []
         self.constrained: set[Sequence] = set()
+
+    def _before_step(self, batch: Batch) -> None:
+        if self.broken or POISON in batch.token_ids:
+            raise RuntimeError("the runner fails")
 
     @rule(
         family=st.integers(20, 22),
@@ -196,10 +125,17 @@ class SchedulerMachine(RuleBasedStateMachine):
         digits=st.one_of(st.none(), st.integers(1, 9)),
         fault_at=st.sampled_from([None] * 5 + [0, 1, 3]),
         forced=st.booleans(),
+        continues=st.sampled_from([0, 0, 1, 2]),
         score=st.sampled_from([None, None, 0, 1]),
         penalised=st.booleans(),
         hint=st.one_of(
-            st.none(), st.tuples(st.sampled_from(["p", "q"]), st.integers(0, 3), st.integers(0, 3))
+            st.none(),
+            st.tuples(
+                st.sampled_from(["p", "q"]),
+                st.integers(0, 3),
+                st.integers(0, 3),
+                st.sampled_from(["", "search"]),
+            ),
         ),
     )
     def arrive(self, **draw: object) -> None:
@@ -226,11 +162,23 @@ class SchedulerMachine(RuleBasedStateMachine):
             score_from=None if score is None else min(score, len(prompt)),
             hint=None
             if hint is None
-            else ProgramHint(program_id=hint[0], steps_to_next_use=hint[1], remaining_uses=hint[2]),
+            else ProgramHint(
+                program_id=hint[0],
+                steps_to_next_use=hint[1],
+                remaining_uses=hint[2],
+                tool=hint[3],
+            ),
         )
         matcher = None
         if draw["digits"] is not None:
             matcher = DigitsMatcher(draw["digits"], draw["fault_at"], draw["forced"])
+        continued = draw["continues"]
+        if continued and self.sequences:
+            prompt = [*self.sequences[-continued % len(self.sequences)].known.tolist(), 31]
+            if len(prompt) + params.max_tokens <= self.sim.max_len:
+                request = dataclasses.replace(
+                    request, prompt_token_ids=tuple(prompt), request_id=next_request_id()
+                )
         self.sequences.append(self.sim.add(request, matcher))
         if matcher is not None:
             self.constrained.add(self.sequences[-1])
@@ -249,9 +197,9 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     @rule(broken=st.sampled_from([False] * 9 + [True]))
     def broken_step(self, broken: bool) -> None:
-        self.sim.broken = broken
+        self.broken = broken
         self.sim.step()
-        self.sim.broken = False
+        self.broken = False
 
     @rule(seconds=st.sampled_from([0.5, 5.0, 50.0]))
     def wait(self, seconds: float) -> None:
@@ -273,6 +221,8 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.sim.scheduler.check()
         for sequence, events in self.sim.events.items():
             self._check_answer(sequence, events)
+        self.sim.now += 1e6
+        self.sim.step()  # ends what is held for tools
         self.sim.cache.clear()
         assert self.sim.cache.pool.num_free == self.sim.cache.pool.num_pages
 
