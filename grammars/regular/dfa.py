@@ -45,7 +45,7 @@ class Dfa:
     @classmethod
     def from_table(
         cls,
-        class_of: NDArray[np.uint8],
+        class_of: NDArray[np.integer],
         table: NDArray[np.int32],
         accepting: NDArray[np.bool_],
         start: int = 0,

@@ -135,16 +135,33 @@ class NfaBuilder:
 
     def build_for(self, final: NDArray[np.bool_]) -> Dfa:
         """The same with any set of final states."""
+        class_of, table, accepting = self._determinised(final, 256)
+        return Dfa.from_table(class_of, table, accepting)
+
+    def minimal_table(
+        self, final: NDArray[np.bool_], num_symbols: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.bool_]]:
+        """The same for any symbols 0 to ``num_symbols - 1`` instead of bytes.
+
+        Returns:
+            Each symbol's class, the minimal table by classes, and the accepting states.
+        """
+        class_of, table, accepting = self._determinised(final, num_symbols)
+        table, accepting, same_as = _kernels.minimise(table, accepting, 0)
+        return same_as[class_of].astype(np.int64), table, accepting
+
+    def _determinised(
+        self, final: NDArray[np.bool_], num_symbols: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.bool_]]:
         edges = _stacked(self.edges, self.edge_blocks)
         empty = np.array(self.empty_moves, np.int32).reshape(-1, 2)
-        borders = np.zeros(257, np.bool_)
+        borders = np.zeros(num_symbols + 1, np.bool_)
         borders[edges[:, 1]] = True
         borders[edges[:, 2] + 1] = True
         borders[0] = True
-        class_of = (np.cumsum(borders[:256]) - 1).astype(np.uint8)
+        class_of = np.cumsum(borders[:num_symbols]) - 1
         num_classes = int(class_of[-1]) + 1
-        order = np.argsort(edges[:, 0], kind="stable")
-        edges = edges[order]
+        edges = edges[np.argsort(edges[:, 0], kind="stable")]
         empty = empty[np.argsort(empty[:, 0], kind="stable")]
         states = np.arange(self.num_states + 1)
         limits = self.limits
@@ -159,7 +176,7 @@ class NfaBuilder:
         )  # fmt: skip
         if status:
             raise too_complex("the automaton", limits)
-        return Dfa.from_table(class_of, table, accepting)
+        return class_of, table, accepting
 
 
 def _stacked(tuples: list[ByteEdge], blocks: list[NDArray[np.int32]]) -> NDArray[np.int32]:

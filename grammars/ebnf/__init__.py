@@ -1,0 +1,39 @@
+"""Context-free grammars in GBNF's and Lark's dialects, as lazily determinised automata."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from ramet.grammars.constraints import Ebnf
+from ramet.grammars.regular import DEFAULT_LIMITS, RegularLimits
+
+from .ast import Rules
+from .automaton import GrammarAutomaton
+from .gbnf import parse_gbnf
+from .lark import parse_lark
+from .network import build_network
+
+__all__ = ["GrammarAutomaton", "Rules", "ebnf_automaton", "parse_gbnf", "parse_lark"]
+
+_QUOTED = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|#[^\n]*')
+
+
+def ebnf_automaton(constraint: Ebnf, limits: RegularLimits = DEFAULT_LIMITS) -> GrammarAutomaton:
+    """The automaton of the texts that a grammar derives.
+
+    Raises:
+        ConstraintError: a syntax error or an unknown rule, with ``path`` "offset n"; a construct
+            that isn't supported, by its name; a grammar that derives no text.
+        GrammarTooComplexError: over the limits.
+    """
+    dialect = constraint.dialect
+    if dialect == "auto":
+        dialect = dialect_of(constraint.grammar)
+    parse = parse_gbnf if dialect == "gbnf" else parse_lark
+    return GrammarAutomaton(build_network(parse(constraint.grammar, constraint.start), limits))
+
+
+def dialect_of(grammar: str) -> Literal["gbnf", "lark"]:
+    """GBNF defines rules by ``::=``, Lark by ``:``."""
+    return "gbnf" if "::=" in _QUOTED.sub("", grammar) else "lark"

@@ -1,0 +1,190 @@
+"""A grammar as a deterministic byte automaton, made as it is read.
+
+A configuration is (node of the network, stack of the nodes to return to). A state is the set of
+all configurations that a text can be in, so ambiguity needs no choice. Stacks are cells of a
+shared tree, and sets are interned: equal states are one state.
+
+Two equalities keep stacks short. A return to a node where nothing can follow is no return at all
+(so right recursion uses no stack). And where a node's language is closed under repetition, as in
+``term ("+" term)*``, returning to it twice in a row is returning once (so ambiguous expression
+grammars have finitely many states at each depth of brackets).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ramet.grammars.errors import GrammarTooComplexError
+
+from .network import Network
+
+_EMPTY = 0
+"""The empty stack."""
+
+_ACCEPT = (-1, _EMPTY)
+"""The configuration of a text that is complete."""
+
+_MAX_CONFIGURATIONS = 20_000
+
+Configuration = tuple[int, int]
+
+
+class GrammarAutomaton:
+    """The lazily determinised automaton of a network.
+
+    Every state but the dead one can be completed, because every node of the network can.
+    """
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self._loops = _loop_nodes(network)
+        self._cells: list[tuple[int, int]] = [(-1, -1)]
+        self._cell_ids: dict[tuple[int, int], int] = {}
+        self._states: list[frozenset[Configuration]] = []
+        self._state_ids: dict[frozenset[Configuration], int] = {}
+        self._closures: dict[Configuration, frozenset[Configuration]] = {}
+        self._class_of = network.class_of.astype(np.intp)
+        self._num_classes = int(network.class_of.max()) + 1
+        first = self._closure((network.start, _EMPTY))
+        self._start = self._intern(first | {_ACCEPT} if network.is_nullable else first)
+        content = repr((network.byte_moves, network.call_moves, network.is_final, network.start))
+        self._key = hashlib.blake2b(
+            network.class_of.tobytes() + content.encode() + bytes([network.is_nullable])
+        ).digest()
+
+    @property
+    def key(self) -> Hashable:
+        return ("grammar", self._key)
+
+    @property
+    def start(self) -> int:
+        return self._start
+
+    def is_accepting(self, state: int) -> bool:
+        return _ACCEPT in self._states[state]
+
+    def row(self, state: int) -> NDArray[np.int32]:
+        """int32[256]: the next state for each byte, -1 where there is none.
+
+        Raises:
+            GrammarTooComplexError: a text with more readings than can be kept at once.
+        """
+        # Split the classes by the configurations that they lead to.
+        parts: list[tuple[int, list[Configuration]]] = []
+        byte_moves = self._network.byte_moves
+        for node, stack in self._states[state]:
+            if node < 0:
+                continue
+            for classes, target in byte_moves[node]:
+                rest, split = classes, []
+                for known, configurations in parts:
+                    both = known & rest
+                    if not both:
+                        split.append((known, configurations))
+                        continue
+                    split.append((both, [*configurations, (target, stack)]))
+                    if known != both:
+                        split.append((known & ~both, configurations))
+                    rest &= ~both
+                if rest:
+                    split.append((rest, [(target, stack)]))
+                parts = split
+        by_class = np.full(self._num_classes, -1, np.int32)
+        for classes, configurations in parts:
+            merged = frozenset().union(*map(self._closure, configurations))
+            if len(merged) > _MAX_CONFIGURATIONS:
+                raise GrammarTooComplexError("", "ebnf", "the text has too many readings")
+            number = self._intern(merged)
+            while classes:
+                by_class[(classes & -classes).bit_length() - 1] = number
+                classes &= classes - 1
+        return by_class[self._class_of]
+
+    def _intern(self, configurations: frozenset[Configuration]) -> int:
+        number = self._state_ids.get(configurations)
+        if number is None:
+            number = self._state_ids[configurations] = len(self._states)
+            self._states.append(configurations)
+        return number
+
+    def _push(self, node: int, stack: int) -> int:
+        """The stack that returns to ``node`` first."""
+        if self._network.is_final[node]:
+            if not self._network.byte_moves[node] and not self._network.call_moves[node]:
+                return stack
+            if node in self._loops and self._cells[stack][0] == node:
+                return stack
+        cell = (node, stack)
+        number = self._cell_ids.get(cell)
+        if number is None:
+            number = self._cell_ids[cell] = len(self._cells)
+            self._cells.append(cell)
+        return number
+
+    def _closure(self, configuration: Configuration) -> frozenset[Configuration]:
+        """What a configuration is before its next byte: calls entered, ended rules left."""
+        known = self._closures.get(configuration)
+        if known is not None:
+            return known
+        network = self._network
+        seen = {configuration}
+        queue = [configuration]
+        found: set[Configuration] = set()
+        for node, stack in queue:  # Grows on the way.
+            if node in self._loops and self._cells[stack][0] == node:
+                after = [(node, self._cells[stack][1])]
+            else:
+                if network.byte_moves[node]:
+                    found.add((node, stack))
+                after = [
+                    (entry, self._push(back, stack)) for entry, back in network.call_moves[node]
+                ]
+                if network.is_final[node]:
+                    if stack == _EMPTY:
+                        found.add(_ACCEPT)
+                    else:
+                        after.append(self._cells[stack])
+            for new in after:
+                if new not in seen:
+                    seen.add(new)
+                    queue.append(new)
+            if len(seen) > _MAX_CONFIGURATIONS:
+                raise GrammarTooComplexError("", "ebnf", "the text has too many readings")
+        result = self._closures[configuration] = frozenset(found)
+        return result
+
+
+def _loop_nodes(network: Network) -> frozenset[int]:
+    """The final nodes from which no other final node can be reached.
+
+    Each rule's automaton is minimal, so every way on from such a node comes back to it: what may
+    follow it is a repetition of something.
+    """
+    after = [
+        {t for _, t in network.byte_moves[n]} | {t for _, t in network.call_moves[n]}
+        for n in range(len(network.is_final))
+    ]
+    before: list[set[int]] = [set() for _ in after]
+    for node, targets in enumerate(after):
+        for target in targets:
+            before[target].add(node)
+    finals = [n for n, final in enumerate(network.is_final) if final]
+    loops = set()
+    for node in finals:
+        seen = set(after[node])
+        queue = list(seen)
+        while queue:
+            at = queue.pop()
+            if network.is_final[at] and at != node:
+                break
+            for target in after[at] - seen:
+                seen.add(target)
+                queue.append(target)
+        else:
+            if after[node]:
+                loops.add(node)
+    return frozenset(loops)

@@ -1,0 +1,398 @@
+"""A grammar as a recursive transition network without left recursion.
+
+Each rule becomes a deterministic automaton whose moves are bytes or calls of rules (Woods, 1970).
+Three things are arranged so that a walk of the network terminates and never runs into a dead end:
+
+- Rules that derive no text are removed, and with them all that needs them.
+- A call consumes at least one byte: where a rule derives the empty text too, its calls can be
+  passed by.
+- Left recursion is turned round. For rules that begin with one another, a derivation of A is:
+  something that begins none of them, which makes some rule B complete; then whatever follows a
+  leading B in a rule C, which makes C complete; and so on until A is complete. That is an
+  automaton with one state "B is complete" for each rule, entered from the rules' other beginnings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ramet.grammars.errors import ConstraintError, GrammarTooComplexError
+from ramet.grammars.regular import EPSILON, Dfa, RegularLimits
+from ramet.grammars.regular.nfa import NfaBuilder
+
+from .ast import Alternatives, Call, Expression, Repeat, Rules, Sequence, Terminal, calls
+
+_CALL = 256
+"""Symbols below this are bytes; this plus n is a call of the rule n."""
+
+_MAX_INLINED_STATES = 64
+
+T = TypeVar("T", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Network:
+    """All rules' automata side by side.
+
+    Attributes:
+        class_of: uint8[256], each byte's class.
+        byte_moves: for each node (a bit set of byte classes, the next node) pairs.
+        call_moves: for each node (the called rule's first node, the node after it) pairs.
+        is_final: whether a rule may end in a node.
+        start: the first node of the rule that the grammar starts with.
+        is_nullable: whether the grammar derives the empty text.
+    """
+
+    class_of: NDArray[np.uint8]
+    byte_moves: list[list[tuple[int, int]]]
+    call_moves: list[list[tuple[int, int]]]
+    is_final: list[bool]
+    start: int
+    is_nullable: bool
+
+
+def build_network(rules: Rules, limits: RegularLimits) -> Network:
+    """The network of a grammar.
+
+    Raises:
+        ConstraintError: a rule that doesn't exist, or a grammar that derives no text.
+        GrammarTooComplexError: over the limits.
+    """
+    if rules.start not in rules.rules:
+        raise ConstraintError("", "start", f"there is no rule {rules.start!r} to start with")
+    for expression in rules.rules.values():
+        for call in calls(expression):
+            if call.name not in rules.rules:
+                raise ConstraintError(
+                    f"offset {call.offset}", call.name, f"there is no rule {call.name!r}"
+                )
+    return _Builder(rules, limits).build()
+
+
+@dataclass
+class _RuleAutomaton:
+    """One rule's moves: ``entry`` is never come back to, and needs a symbol to be left."""
+
+    entry: int
+    end: int
+    num_states: int
+    edges: list[tuple[int, int, int, int]]
+    empty_moves: list[tuple[int, int]]
+    first: list[tuple[int, int, int]] = field(default_factory=list)
+    """Symbols (from, to) and target of the moves that may come first."""
+
+
+class _Builder:
+    def __init__(self, rules: Rules, limits: RegularLimits) -> None:
+        self.limits = limits
+        self.rules = dict(rules.rules)
+        self.start = rules.start
+        self.productive = _fixpoint(self.rules, _derives_text)
+        self.nullable = _fixpoint(self.rules, _derives_nothing)
+        self.not_only_nullable = _fixpoint(self.rules, self.derives_something)
+        self.regular: dict[str, Dfa] = {}
+        self.numbers: dict[str, int] = {}
+        self.names: list[str] = []
+
+    def build(self) -> Network:
+        if self.start not in self.productive:
+            raise ConstraintError("", self.start, "the grammar derives no text")
+        self.find_regular_rules()
+        automata: list[_RuleAutomaton] = []
+        self.number(self.start)
+        for name in self.names:  # Grows as rules are called.
+            automata.append(self.automaton(name))
+            if sum(a.num_states for a in automata) > self.limits.max_states:
+                self.too_complex()
+        return self.assemble(self.without_left_recursion(automata))
+
+    def too_complex(self) -> None:
+        raise GrammarTooComplexError(
+            "", "ebnf", f"the grammar outgrows the limit of {self.limits.max_states} states"
+        )
+
+    def number(self, name: str) -> int:
+        if name not in self.numbers:
+            self.numbers[name] = len(self.names)
+            self.names.append(name)
+        return self.numbers[name]
+
+    def derives_something(self, expression: Expression, known: set[str]) -> bool:
+        """Whether an expression derives a text that isn't empty, if the rules in ``known`` do."""
+        match expression:
+            case Terminal(dfa):
+                return not dfa.is_empty and dfa != EPSILON
+            case Call(name):
+                return name in known
+            case Sequence(parts):
+                return all(_derives_text(part, self.productive) for part in parts) and any(
+                    self.derives_something(part, known) for part in parts
+                )
+            case Alternatives(options):
+                return any(self.derives_something(option, known) for option in options)
+            case Repeat(part, _, maximum):
+                return maximum != 0 and self.derives_something(part, known)
+
+    # -- regular rules ----------------------------------------------------------------------
+
+    def find_regular_rules(self) -> None:
+        """Compiles every rule that takes no part in recursion, callees first."""
+        callees = {
+            name: [c.name for c in calls(e) if c.name in self.productive]
+            for name, e in self.rules.items()
+        }
+        for group in _components({n: callees[n] for n in self.productive}):
+            name = group[0]
+            if len(group) > 1 or name in callees[name]:
+                continue
+            if all(callee in self.regular for callee in callees[name]):
+                builder = NfaBuilder(self.limits)
+                builder.start = builder.new_state()
+                end = self.add(builder, self.rules[name], builder.start, inline=True)
+                self.regular[name] = builder.build(end)
+
+    # -- one rule ---------------------------------------------------------------------------
+
+    def add(
+        self, builder: NfaBuilder, expression: Expression, source: int, *, inline: bool = False
+    ) -> int:
+        """Adds an expression to an automaton; returns where it ends."""
+        match expression:
+            case Terminal(dfa):
+                return self.add_dfa(builder, dfa, source, inline=inline)
+            case Call(name):
+                if name not in self.productive:
+                    return builder.new_state()
+                if name not in self.not_only_nullable:
+                    return source
+                if name in self.regular:
+                    return self.add_dfa(builder, self.regular[name], source, inline=inline)
+                return self.add_call(builder, name, source, nullable=name in self.nullable)
+            case Sequence(parts):
+                for part in parts:
+                    source = self.add(builder, part, source, inline=inline)
+                return source
+            case Alternatives(options):
+                end = builder.new_state()
+                for option in options:
+                    builder.empty_move(self.add(builder, option, source, inline=inline), end)
+                return end
+            case Repeat(part, minimum, maximum):
+                return builder.repeat(
+                    lambda b, s: self.add(b, part, s, inline=inline), source, minimum, maximum
+                )
+
+    def add_dfa(self, builder: NfaBuilder, dfa: Dfa, source: int, *, inline: bool) -> int:
+        if inline or dfa.num_states <= _MAX_INLINED_STATES:
+            return builder.dfa(dfa, source)
+        # A large automaton is a rule of its own, so that its uses share it.
+        name = f"dfa {dfa.digest.hex()}"
+        self.rules.setdefault(name, Terminal(dfa))
+        self.regular[name] = dfa
+        return self.add_call(builder, name, source, nullable=dfa.accepts(b""))
+
+    def add_call(self, builder: NfaBuilder, name: str, source: int, *, nullable: bool) -> int:
+        symbol = _CALL + self.number(name)
+        end = builder.byte_range(symbol, symbol, source)
+        if nullable:
+            builder.empty_move(source, end)
+        return end
+
+    def automaton(self, name: str) -> _RuleAutomaton:
+        builder = NfaBuilder(self.limits)
+        begin = builder.new_state()
+        if name in self.regular:
+            end = builder.dfa(self.regular[name], begin)
+        else:
+            end = self.add(builder, self.rules[name], begin)
+        edges = list(builder.edges)
+        for block in builder.edge_blocks:
+            edges += map(tuple, block.tolist())
+        empty: dict[int, list[int]] = {}
+        for source, target in builder.empty_moves:
+            empty.setdefault(source, []).append(target)
+        at_start = {begin}
+        queue = [begin]
+        for state in queue:
+            for target in empty.get(state, ()):
+                if target not in at_start:
+                    at_start.add(target)
+                    queue.append(target)
+        first = [(low, high, target) for s, low, high, target in edges if s in at_start]
+        entry = builder.new_state()
+        return _RuleAutomaton(entry, end, builder.num_states, edges, builder.empty_moves, first)
+
+    # -- left recursion ---------------------------------------------------------------------
+
+    def without_left_recursion(self, automata: list[_RuleAutomaton]) -> list[_RuleAutomaton]:
+        begins_with = {
+            n: [low - _CALL for low, _, _ in a.first if low >= _CALL]
+            for n, a in enumerate(automata)
+        }
+        result = list(automata)
+        for group in _components(begins_with):
+            if len(group) == 1 and group[0] not in begins_with[group[0]]:
+                own = automata[group[0]]
+                own.edges += [(own.entry, *move) for move in own.first]
+                continue
+            if len(group) * sum(automata[n].num_states for n in group) > self.limits.max_states:
+                self.too_complex()
+            for number in group:
+                result[number] = self.turned_round(number, group, automata)
+        return result
+
+    def turned_round(
+        self, number: int, group: list[int], automata: list[_RuleAutomaton]
+    ) -> _RuleAutomaton:
+        complete = {n: i for i, n in enumerate(group)}
+        merged = _RuleAutomaton(len(group), complete[number], len(group) + 1, [], [])
+        for n in group:
+            own, d = automata[n], merged.num_states
+            merged.num_states += own.num_states
+            merged.edges += [(s + d, low, high, t + d) for s, low, high, t in own.edges]
+            merged.empty_moves += [(s + d, t + d) for s, t in own.empty_moves]
+            merged.empty_moves.append((own.end + d, complete[n]))
+            for low, high, target in own.first:
+                if low - _CALL in complete:
+                    merged.empty_moves.append((complete[low - _CALL], target + d))
+                else:
+                    merged.edges.append((merged.entry, low, high, target + d))
+        return merged
+
+    # -- assembly ---------------------------------------------------------------------------
+
+    def assemble(self, automata: list[_RuleAutomaton]) -> Network:
+        tables: list[tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.bool_]]] = []
+        offsets = [0]
+        for own in automata:
+            builder = NfaBuilder(self.limits)
+            builder.num_states = own.num_states
+            builder.edges, builder.empty_moves = own.edges, own.empty_moves
+            builder.start = own.entry
+            final = np.zeros(own.num_states, np.bool_)
+            final[own.end] = True
+            tables.append(builder.minimal_table(final, _CALL + len(automata)))
+            offsets.append(offsets[-1] + len(tables[-1][1]))
+        joint = np.stack([class_of[:256] for class_of, _, _ in tables])
+        _, representative, class_of = np.unique(
+            joint, axis=1, return_index=True, return_inverse=True
+        )
+        network = Network(
+            class_of.reshape(256).astype(np.uint8), [], [], [],
+            offsets[0], self.start in self.nullable,
+        )  # fmt: skip
+        for (symbol_class, table, accepting), offset in zip(tables, offsets, strict=False):
+            byte_columns = table[:, symbol_class[representative]].tolist()
+            call_columns = table[:, symbol_class[256:]].tolist()
+            for state in range(len(table)):
+                moves: dict[int, int] = {}
+                for c, target in enumerate(byte_columns[state]):
+                    if target >= 0:
+                        moves[target] = moves.get(target, 0) | 1 << c
+                network.byte_moves.append([(m, t + offset) for t, m in moves.items()])
+                network.call_moves.append(
+                    [
+                        (offsets[rule], target + offset)
+                        for rule, target in enumerate(call_columns[state])
+                        if target >= 0
+                    ]
+                )
+            network.is_final.extend(accepting.tolist())
+        return network
+
+
+_Derives = Callable[[Expression, set[str]], bool]
+
+
+def _derives_text(expression: Expression, known: set[str]) -> bool:
+    """Whether an expression derives any text, if the rules in ``known`` do."""
+    match expression:
+        case Terminal(dfa):
+            return not dfa.is_empty
+        case Call(name):
+            return name in known
+        case Sequence(parts):
+            return all(_derives_text(part, known) for part in parts)
+        case Alternatives(options):
+            return any(_derives_text(option, known) for option in options)
+        case Repeat(part, minimum, _):
+            return minimum == 0 or _derives_text(part, known)
+
+
+def _derives_nothing(expression: Expression, known: set[str]) -> bool:
+    """Whether an expression derives the empty text, if the rules in ``known`` do."""
+    match expression:
+        case Terminal(dfa):
+            return dfa.accepts(b"")
+        case Call(name):
+            return name in known
+        case Sequence(parts):
+            return all(_derives_nothing(part, known) for part in parts)
+        case Alternatives(options):
+            return any(_derives_nothing(option, known) for option in options)
+        case Repeat(part, minimum, _):
+            return minimum == 0 or _derives_nothing(part, known)
+
+
+def _fixpoint(rules: dict[str, Expression], derives: _Derives) -> set[str]:
+    """The least set of rules that ``derives`` proves of each other."""
+    callers: dict[str, set[str]] = {}
+    for name, expression in rules.items():
+        for call in calls(expression):
+            callers.setdefault(call.name, set()).add(name)
+    found: set[str] = set()
+    queue = list(rules)
+    while queue:
+        name = queue.pop()
+        if name not in found and derives(rules[name], found):
+            found.add(name)
+            queue += callers.get(name, ())
+    return found
+
+
+def _components(graph: dict[T, list[T]]) -> list[list[T]]:
+    """Strongly connected components, callees before callers (Tarjan, 1972)."""
+    index: dict[T, int] = {}
+    low: dict[T, int] = {}
+    path: list[T] = []
+    on_path: set[T] = set()
+    found: list[list[T]] = []
+    for root in graph:
+        if root in index:
+            continue
+        work = [(root, iter(graph[root]))]
+        index[root] = low[root] = len(index)
+        path.append(root)
+        on_path.add(root)
+        while work:
+            node, rest = work[-1]
+            for target in rest:
+                if target not in graph:
+                    continue
+                if target not in index:
+                    index[target] = low[target] = len(index)
+                    path.append(target)
+                    on_path.add(target)
+                    work.append((target, iter(graph[target])))
+                    break
+                if target in on_path:
+                    low[node] = min(low[node], index[target])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
+                if low[node] == index[node]:
+                    group = []
+                    while True:
+                        member = path.pop()
+                        on_path.discard(member)
+                        group.append(member)
+                        if member == node:
+                            break
+                    found.append(group)
+    return found
