@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import Depends, FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
+from ramet.runtime.server.chat_plan import ChatPlanner
 from ramet.runtime.server.config import ServerConfig
 from ramet.runtime.server.context import ServerContext
 from ramet.runtime.server.engine_api import EngineApi
@@ -44,7 +45,8 @@ def create_app(
     context = ServerContext(
         engine=engine,
         config=config,
-        prompts=PromptEncoder(engine.tokenizer, engine.chat_template),
+        prompts=PromptEncoder(engine.tokenizer),
+        planner=ChatPlanner(engine.tokenizer, engine.chat_template, config),
         telemetry=Telemetry(engine.model_name),
         lifecycle=lifecycle or Lifecycle(),
         tenants=Tenants.from_file(config.api_keys_file),

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from ramet.runtime.errors import InvalidParameterError, NotFoundError
 from ramet.runtime.events import Failed, Finished
 from ramet.runtime.request import Request
+from ramet.runtime.server.chat_plan import ChatPlanner
 from ramet.runtime.server.config import ServerConfig
 from ramet.runtime.server.engine_api import EngineApi
 from ramet.runtime.server.generation import Generation
@@ -34,6 +35,7 @@ class ServerContext:
     engine: EngineApi
     config: ServerConfig
     prompts: PromptEncoder
+    planner: ChatPlanner
     telemetry: Telemetry
     lifecycle: Lifecycle
     tenants: Tenants

@@ -1,55 +1,22 @@
-"""Prompts of each API as token ids. Long texts are encoded off the event loop."""
+"""Plain prompts as token ids. Long texts are encoded off the event loop."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from ramet.runtime.errors import EmptyPromptError, InvalidParameterError
-from ramet.runtime.tokenizer import ChatTemplate, Tokenizer
+from ramet.runtime.tokenizer import Tokenizer
 
 _INLINE_CHARS = 20_000
 """Below this, encoding takes less time than handing it to another thread is worth."""
 
 
 class PromptEncoder:
-    """Turns what clients send into prompt token ids.
+    """Turns plain prompts, as text or token ids, into token ids that are in the vocabulary."""
 
-    Args:
-        tokenizer: the model's.
-        chat_template: the model's, or None if it has none.
-    """
-
-    def __init__(self, tokenizer: Tokenizer, chat_template: ChatTemplate | None) -> None:
+    def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
-        self._chat_template = chat_template
-
-    @property
-    def chat_template(self) -> ChatTemplate:
-        """The template; ``ChatTemplateError`` if the model has none."""
-        return self._chat_template or ChatTemplate.of(self.tokenizer)
-
-    async def chat(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        *,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        **options: Any,
-    ) -> tuple[int, ...]:
-        """A conversation's ids; ``options`` are those of ``ChatTemplate.render``."""
-        template = self.chat_template
-        size = sum(len(message.get("content") or "") for message in messages)
-        if tools:
-            size += 400 * len(tools)
-
-        def encode() -> tuple[int, ...]:
-            return tuple(template.encode(messages, tools=tools, **options))
-
-        ids = encode() if size < _INLINE_CHARS else await asyncio.to_thread(encode)
-        if not ids:
-            raise EmptyPromptError("the chat template printed nothing", param="messages")
-        return ids
 
     async def text(
         self, prompt: str | list[int], *, add_special_tokens: bool = True, param: str = "prompt"

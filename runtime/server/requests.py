@@ -9,6 +9,7 @@ from ramet.grammars.constraints import Constraint
 from ramet.runtime.params import SamplingParams
 from ramet.runtime.request import Request
 from ramet.runtime.server.protocol.common import GenerationRequest
+from ramet.runtime.server.protocol.sampling import CommonSampling
 from ramet.runtime.server.tenants import Tenant
 
 _NUM_SEEDS = 2**64
@@ -17,6 +18,7 @@ _NUM_SEEDS = 2**64
 def build_requests(
     call_id: str,
     body: GenerationRequest,
+    params: SamplingParams,
     prompts: Sequence[tuple[int, ...]],
     constraint: Constraint | None,
     tenant: Tenant,
@@ -25,7 +27,6 @@ def build_requests(
 
     With a seed, choice ``i`` draws with ``seed + i``: choices differ, and repeat with the call.
     """
-    params = SamplingParams.from_mapping(body.sampling_values())
     return [
         Request(
             prompt_token_ids=prompt,
@@ -40,6 +41,11 @@ def build_requests(
         for index, prompt in enumerate(prompts)
         for choice in range(body.n)
     ]
+
+
+def sampling_params(body: CommonSampling) -> SamplingParams:
+    """The parameters that a body gives; what it leaves out has its default."""
+    return SamplingParams.from_mapping(body.sampling_values())
 
 
 def _nth_choice(params: SamplingParams, choice: int) -> SamplingParams:

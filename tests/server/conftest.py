@@ -122,8 +122,8 @@ def running_server(
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
-        wait_until(lambda: server.started)
-        with httpx.Client(base_url=f"http://127.0.0.1:{server.port}", timeout=20) as client:
+        wait_until(lambda: server.started, 30)
+        with httpx.Client(base_url=f"http://127.0.0.1:{server.port}", timeout=90) as client:
             yield Running(server, engine, client)
     finally:
         server.stop()

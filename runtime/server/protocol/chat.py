@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Discriminator, Field, Tag
 
 from ramet.runtime.errors import InvalidParameterError
+from ramet.runtime.server.conversation import Conversation
 from ramet.runtime.server.protocol.base import ApiModel, Int
 from ramet.runtime.server.protocol.common import NO_EFFECT, GenerationRequest
 
@@ -93,6 +94,10 @@ class Tool(ApiModel):
     type: Literal["function"]
     function: Function
 
+    def for_template(self) -> dict[str, Any]:
+        """The tool as chat templates take it, without what was not given."""
+        return self.model_dump(exclude_none=True)
+
 
 class FunctionName(ApiModel):
     name: str
@@ -142,6 +147,21 @@ class ChatCompletionRequest(GenerationRequest):
         "guided_decoding_backend": (),
         "guided_whitespace_pattern": (),
     }
+
+    def conversation(self) -> Conversation:
+        """The chat part of the body."""
+        choice = self.tool_choice or "auto"
+        return Conversation(
+            messages=[message.for_template() for message in self.messages],
+            tools=[tool.for_template() for tool in self.tools or ()],
+            tool_choice=choice if isinstance(choice, str) else ("tool", choice.function.name),
+            parallel_tool_calls=self.parallel_tool_calls,
+            constraint=self.constraint(),
+            template_variables=self.chat_template_kwargs or {},
+            reasoning_effort=self.reasoning_effort,
+            add_generation_prompt=self.add_generation_prompt,
+            continue_final_message=self.continue_final_message,
+        )
 
     def sampling_values(self) -> dict[str, Any]:
         values = super().sampling_values()

@@ -12,18 +12,19 @@ from fastapi import Request as HttpRequest
 from starlette.responses import Response
 
 from ramet.runtime.errors import InvalidParameterError
-from ramet.runtime.events import TokenInfo
+from ramet.runtime.events import Event, TokenInfo
 from ramet.runtime.request import Request
+from ramet.runtime.server.chat_plan import ChatPlan
 from ramet.runtime.server.context import ServerContext, abort_on_disconnect, tenant_of
 from ramet.runtime.server.generation import Generation
 from ramet.runtime.server.http import OrjsonResponse, as_ramet_error, new_id
 from ramet.runtime.server.logprobs import chat_logprobs, prompt_logprobs
-from ramet.runtime.server.messages import ChatChoice, Delta, MessageBuilder
+from ramet.runtime.server.messages import ChatChoice, ShownTokens
+from ramet.runtime.server.openai_shapes import chunk_deltas, whole_message
 from ramet.runtime.server.openapi import json_body
 from ramet.runtime.server.protocol.chat import ChatCompletionRequest
-from ramet.runtime.server.requests import build_requests, enforced_headers
+from ramet.runtime.server.requests import build_requests, enforced_headers, sampling_params
 from ramet.runtime.server.sse import DONE, EventStreamResponse, data_event
-from ramet.runtime.server.tools import ChatPlan, plan_chat
 from ramet.runtime.server.usage import CallUsage
 
 
@@ -61,9 +62,7 @@ class _Call:
     body: ChatCompletionRequest
     requests: list[Request]
     plan: ChatPlan
-
-    def choices(self) -> list[ChatChoice]:
-        return [ChatChoice(self.plan.parser()) for _ in self.requests]
+    choices: list[ChatChoice]
 
     def head(self, kind: str) -> dict[str, Any]:
         return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
@@ -80,77 +79,79 @@ async def _prepare(
             "prompt_logprobs come only in a whole response; leave stream out",
             param="prompt_logprobs",
         )
-    plan = plan_chat(body)
-    prompt = await context.prompts.chat(
-        [message.for_template() for message in body.messages],
-        tools=plan.shown_tools,
-        add_generation_prompt=body.add_generation_prompt,
-        continue_final_message=body.continue_final_message,
-        variables=plan.template_variables,
-    )
+    params = sampling_params(body)
+    plan = await context.planner.plan(body.conversation())
     call_id = body.request_id or new_id("chatcmpl")
-    requests = build_requests(call_id, body, [prompt], plan.constraint, tenant_of(http_request))
-    return _Call(call_id, int(time.time()), model, body, requests, plan)
+    requests = build_requests(
+        call_id,
+        body,
+        plan.adapt(params),
+        [plan.prompt],
+        plan.constraint,
+        tenant_of(http_request),
+    )
+    eos_ids = context.engine.tokenizer.eos_ids
+    choices = [ChatChoice(plan.parser(), ShownTokens(params, eos_ids)) for _ in requests]
+    return _Call(call_id, int(time.time()), model, body, requests, plan, choices)
 
 
 async def _whole(call: _Call, generation: Generation) -> dict[str, Any]:
     body = call.body
-    choices = call.choices()
-    builders = [MessageBuilder() for _ in choices]
-    tokens: list[list[TokenInfo]] = [[] for _ in choices]
+    shown: list[list[TokenInfo]] = [[] for _ in call.choices]
+    ids: list[list[int]] = [[] for _ in call.choices]
     async for index, events in generation.events():
-        deltas, new_tokens = choices[index].feed(events)
-        builders[index].add(deltas)
-        tokens[index] += new_tokens
+        shown[index] += call.choices[index].feed(events)[1]
+        if body.return_token_ids:
+            ids[index] += token_ids(events)
     entries: list[dict[str, Any]] = []
-    for index, (choice, builder) in enumerate(zip(choices, builders, strict=True)):
+    for index, choice in enumerate(call.choices):
         entry: dict[str, Any] = {
             "index": index,
-            "message": builder.message(),
-            "logprobs": _logprobs(tokens[index]) if body.logprobs else None,
+            "message": whole_message(choice.message),
+            "logprobs": _logprobs(shown[index]) if body.logprobs else None,
             "finish_reason": choice.finish_reason,
         }
-        if choice.finished and choice.finished.matched_stop is not None:
-            entry["stop_reason"] = choice.finished.matched_stop
+        if choice.matched_stop is not None:
+            entry["stop_reason"] = choice.matched_stop
         if body.return_token_ids:
-            entry["token_ids"] = [token.token_id for token in tokens[index]]
+            entry["token_ids"] = ids[index]
         entries.append(entry)
-    answer = call.head("chat.completion") | {"choices": entries, "usage": _usage(choices)}
+    answer = call.head("chat.completion") | {"choices": entries, "usage": _usage(call)}
     if body.return_token_ids:
-        answer["prompt_token_ids"] = list(call.requests[0].prompt_token_ids)
-    if choices[0].prompt_logprobs is not None:
-        answer["prompt_logprobs"] = prompt_logprobs(choices[0].prompt_logprobs.tokens)
+        answer["prompt_token_ids"] = list(call.plan.prompt)
+    prompt = call.choices[0].prompt_logprobs
+    if prompt is not None:
+        answer["prompt_logprobs"] = prompt_logprobs(prompt.tokens)
     return answer
 
 
 async def _stream(call: _Call, generation: Generation) -> AsyncIterator[bytes]:
     body = call.body
+    options = body.usage_wanted()
     head = call.head("chat.completion.chunk")
-    choices = call.choices()
-    streams = [_ChoiceStream(index, choice, body) for index, choice in enumerate(choices)]
+    streams = [_ChoiceStream(index, choice, body) for index, choice in enumerate(call.choices)]
     first = head
     if body.return_token_ids:
-        first = head | {"prompt_token_ids": list(call.requests[0].prompt_token_ids)}
+        first = head | {"prompt_token_ids": list(call.plan.prompt)}
+    role = {"role": "assistant", "content": ""}
     yield b"".join(
-        data_event(first | {"choices": [_choice(index, {"role": "assistant", "content": ""})]})
-        for index in range(len(choices))
+        data_event(first | {"choices": [_entry(index, role)]}) for index in range(len(streams))
     )
-    counter = _RunningUsage(call) if body.usage_wanted().continuous_usage_stats else None
     try:
         async for index, events in generation.events():
             entries = streams[index].feed(events)
-            if counter is not None:
-                head["usage"] = counter.usage(streams)
+            if options.continuous_usage_stats:
+                head["usage"] = _usage_so_far(call)
             yield b"".join([data_event(head | {"choices": [entry]}) for entry in entries])
     except Exception as error:
         yield data_event(as_ramet_error(error).body())
         return
-    if body.usage_wanted().include_usage:
-        yield data_event(head | {"choices": [], "usage": _usage(choices)})
+    if options.include_usage:
+        yield data_event(head | {"choices": [], "usage": _usage(call)})
     yield DONE
 
 
-def _choice(index: int, delta: Delta, finish_reason: str | None = None) -> dict[str, Any]:
+def _entry(index: int, delta: dict[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
     return {"index": index, "delta": delta, "finish_reason": finish_reason}
 
 
@@ -165,51 +166,54 @@ class _ChoiceStream:
         self._choice = choice
         self._want_logprobs = bool(body.logprobs)
         self._want_token_ids = body.return_token_ids
-        self._waiting: list[TokenInfo] = []
-        self.num_tokens = 0
+        self._shown: list[TokenInfo] = []
+        self._ids: list[int] = []
 
-    def feed(self, events: list[Any]) -> list[dict[str, Any]]:
-        deltas, tokens = self._choice.feed(events)
-        self.num_tokens += len(tokens)
-        entries = [_choice(self._index, delta) for delta in deltas]
-        finished = self._choice.finished
-        if finished is not None:
-            end = _choice(self._index, {}, self._choice.finish_reason)
-            if finished.matched_stop is not None:
-                end["stop_reason"] = finished.matched_stop
+    def feed(self, events: list[Event]) -> list[dict[str, Any]]:
+        """The entries that some events are worth; often one, sometimes none."""
+        deltas, shown = self._choice.feed(events)
+        shaped = chunk_deltas(deltas, self._choice.message)
+        entries = [_entry(self._index, delta) for delta in shaped]
+        if self._choice.finished is not None:
+            end = _entry(self._index, {}, self._choice.finish_reason)
+            if self._choice.matched_stop is not None:
+                end["stop_reason"] = self._choice.matched_stop
             entries.append(end)
-        if self._want_logprobs or self._want_token_ids:
-            self._waiting += tokens
-            if entries and self._waiting:
-                self._attach(entries[0])
+        if self._want_logprobs:
+            self._shown += shown
+            if entries and self._shown:
+                entries[0]["logprobs"] = _logprobs(self._shown)
+                self._shown = []
+        if self._want_token_ids:
+            self._ids += token_ids(events)
+            if entries and self._ids:
+                entries[0]["token_ids"] = self._ids
+                self._ids = []
         return entries
 
-    def _attach(self, entry: dict[str, Any]) -> None:
-        if self._want_logprobs:
-            entry["logprobs"] = _logprobs(self._waiting)
-        if self._want_token_ids:
-            entry["token_ids"] = [token.token_id for token in self._waiting]
-        self._waiting = []
 
-
-class _RunningUsage:
-    """Usage so far, for ``continuous_usage_stats``."""
-
-    def __init__(self, call: _Call) -> None:
-        self._prompt_tokens = len(call.requests[0].prompt_token_ids)
-
-    def usage(self, streams: list[_ChoiceStream]) -> dict[str, int]:
-        completion = sum(stream.num_tokens for stream in streams)
-        return {
-            "prompt_tokens": self._prompt_tokens,
-            "completion_tokens": completion,
-            "total_tokens": self._prompt_tokens + completion,
-        }
+def token_ids(events: list[Event]) -> list[int]:
+    """The ids of every token in some events, the end-of-text token too."""
+    return [token.token_id for event in events for token in getattr(event, "tokens", ())]
 
 
 def _logprobs(tokens: list[TokenInfo]) -> dict[str, Any]:
     return {"content": chat_logprobs(tokens), "refusal": None}
 
 
-def _usage(choices: list[ChatChoice]) -> dict[str, Any]:
-    return CallUsage.of([choice.usage for choice in choices], len(choices)).openai()
+def _usage(call: _Call) -> dict[str, Any]:
+    return CallUsage.of(
+        [choice.usage for choice in call.choices],
+        len(call.choices),
+        reasoning_tokens=sum(choice.num_reasoning_tokens for choice in call.choices),
+    ).openai()
+
+
+def _usage_so_far(call: _Call) -> dict[str, int]:
+    prompt_tokens = len(call.plan.prompt)
+    completion_tokens = sum(choice.num_tokens for choice in call.choices)
+    return {
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": completion_tokens,
+        "total_tokens": prompt_tokens + completion_tokens,
+    }

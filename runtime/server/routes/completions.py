@@ -18,10 +18,11 @@ from ramet.runtime.server.context import ServerContext, abort_on_disconnect, ten
 from ramet.runtime.server.generation import Generation
 from ramet.runtime.server.http import OrjsonResponse, as_ramet_error, new_id
 from ramet.runtime.server.logprobs import CompletionLogprobs, prompt_logprobs
+from ramet.runtime.server.messages import ShownTokens
 from ramet.runtime.server.openapi import json_body
 from ramet.runtime.server.protocol.common import split_prompts
 from ramet.runtime.server.protocol.completions import CompletionRequest
-from ramet.runtime.server.requests import build_requests, enforced_headers
+from ramet.runtime.server.requests import build_requests, enforced_headers, sampling_params
 from ramet.runtime.server.sse import DONE, EventStreamResponse, data_event
 from ramet.runtime.server.usage import CallUsage
 
@@ -60,6 +61,7 @@ class _Call:
     body: CompletionRequest
     requests: list[Request]
     echoes: list[str]
+    eos_ids: frozenset[int]
 
     def head(self) -> dict[str, Any]:
         return {
@@ -90,7 +92,14 @@ async def _prepare(
         for prompt in given
     ]
     call_id = body.request_id or new_id("cmpl")
-    requests = build_requests(call_id, body, prompts, body.constraint(), tenant_of(http_request))
+    requests = build_requests(
+        call_id,
+        body,
+        sampling_params(body),
+        prompts,
+        body.constraint(),
+        tenant_of(http_request),
+    )
     echoes = [""] * len(requests)
     if body.echo:
         texts = [
@@ -98,7 +107,9 @@ async def _prepare(
             for text in given
         ]
         echoes = [text for text in texts for _ in range(body.n)]
-    return _Call(call_id, int(time.time()), model, body, requests, echoes)
+    return _Call(
+        call_id, int(time.time()), model, body, requests, echoes, context.engine.tokenizer.eos_ids
+    )
 
 
 class _Choice:
@@ -117,6 +128,7 @@ class _Choice:
         self._logprobs: CompletionLogprobs | None = None
         if body.logprobs is not None:
             self._logprobs = CompletionLogprobs(with_top=body.logprobs > 0)
+        self._shown = ShownTokens(self.request.params, call.eos_ids)
         self._waiting: list[TokenInfo] = []
         self._new_ids: list[int] = []
 
@@ -126,18 +138,20 @@ class _Choice:
         With ``whole``, ``events`` are all events of the request, and the entry is the answer's.
         """
         text = [self._echo] if self._echo else []
+        tokens: list[TokenInfo] = []
         for event in events:
             if isinstance(event, TextDelta):
                 text.append(event.text)
                 self.num_tokens += len(event.tokens)
-                self._waiting += event.tokens
-                self._new_ids += [token.token_id for token in event.tokens]
+                tokens += event.tokens
             elif isinstance(event, PromptLogprobs):
                 self.prompt_tokens = event.tokens
                 if self._echo_logprobs:
                     self._waiting += event.tokens
             elif isinstance(event, Finished):
                 self.finished = event
+        self._new_ids += [token.token_id for token in tokens]
+        self._waiting += self._shown.take(tokens, self.finished)
         joined = "".join(text)
         if not joined and not whole and self.finished is None:
             return None

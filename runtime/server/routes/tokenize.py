@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from ramet.runtime.errors import InvalidParameterError
 from ramet.runtime.server.context import ServerContext
+from ramet.runtime.server.conversation import Conversation
 from ramet.runtime.server.http import OrjsonResponse
 from ramet.runtime.server.logprobs import token_text
 from ramet.runtime.server.openapi import json_body
@@ -54,10 +55,12 @@ async def _encode(context: ServerContext, body: TokenizeRequest) -> tuple[int, .
         if not body.prompt:
             return ()
         return await context.prompts.text(body.prompt, add_special_tokens=body.add_special_tokens)
-    return await context.prompts.chat(
-        [message.for_template() for message in body.messages],
-        tools=[tool.model_dump(exclude_none=True) for tool in body.tools] if body.tools else None,
-        add_generation_prompt=body.add_generation_prompt,
-        continue_final_message=body.continue_final_message,
-        variables=body.chat_template_kwargs,
+    return await context.planner.prompt(
+        Conversation(
+            messages=[message.for_template() for message in body.messages],
+            tools=[tool.for_template() for tool in body.tools or ()],
+            add_generation_prompt=body.add_generation_prompt,
+            continue_final_message=body.continue_final_message,
+            template_variables=body.chat_template_kwargs or {},
+        )
     )

@@ -1,0 +1,180 @@
+"""From a conversation to a prompt, a constraint and a parser: the same for every chat API."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from ramet.grammars.constraints import Constraint
+from ramet.runtime.errors import EmptyPromptError, InvalidParameterError
+from ramet.runtime.params import SamplingParams
+from ramet.runtime.server.config import ServerConfig
+from ramet.runtime.server.conversation import Conversation
+from ramet.runtime.streams import (
+    REASONING_FORMATS,
+    TOOL_FORMATS,
+    ChatParser,
+    ReasoningFormat,
+    ToolFormat,
+    detect_reasoning_format,
+    detect_tool_format,
+)
+from ramet.runtime.tokenizer import ChatTemplate, Tokenizer, fold_tools
+
+Format = TypeVar("Format")
+
+_TAIL_TOKENS = 32
+"""Enough of a prompt's end to see whether its template has opened or closed the reasoning."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatPlan:
+    """How a conversation is continued.
+
+    Attributes:
+        prompt: the prompt's token ids.
+        constraint: what the output must match.
+        reasoning: the tags that split reasoning off; None where there is none to expect.
+        is_reasoning_open: the prompt ends inside reasoning.
+        tool_format: how tool calls are written; None where none may be made.
+        schemas: each tool's parameters' schema.
+        shows_special: tags are control tokens here, so these must reach the parser as text.
+    """
+
+    prompt: tuple[int, ...]
+    constraint: Constraint | None = None
+    reasoning: ReasoningFormat | None = None
+    is_reasoning_open: bool = False
+    tool_format: ToolFormat | None = None
+    schemas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    shows_special: bool = False
+
+    def adapt(self, params: SamplingParams) -> SamplingParams:
+        """``params`` as the parser needs them."""
+        return replace(params, skip_special_tokens=False) if self.shows_special else params
+
+    def parser(self) -> ChatParser:
+        """A fresh parser, for one choice."""
+        return ChatParser(
+            reasoning=self.reasoning,
+            is_reasoning_open=self.is_reasoning_open,
+            tools=self.tool_format,
+            schemas=self.schemas,
+        )
+
+
+class ChatPlanner:
+    """Plans chat calls for one model. Its formats are those that the template teaches, unless
+    the configuration names others.
+
+    Raises:
+        InvalidParameterError: the configuration names a format that doesn't exist.
+    """
+
+    def __init__(
+        self, tokenizer: Tokenizer, template: ChatTemplate | None, config: ServerConfig
+    ) -> None:
+        source = template.source if template else None
+        self._tokenizer = tokenizer
+        self._template = template
+        self._tool_format = (
+            detect_tool_format(source)
+            if config.tool_format is None
+            else _named(TOOL_FORMATS, config.tool_format, "tool_format")
+        )
+        self._reasoning = (
+            detect_reasoning_format(source)
+            if config.reasoning_format is None
+            else _named(REASONING_FORMATS, config.reasoning_format, "reasoning_format")
+        )
+
+    @property
+    def template(self) -> ChatTemplate:
+        """The template; ``ChatTemplateError`` if the model has none."""
+        return self._template or ChatTemplate.of(self._tokenizer)
+
+    async def prompt(self, conversation: Conversation) -> tuple[int, ...]:
+        """The conversation's token ids; long ones are printed and encoded in another thread."""
+        template, messages, tools = self.template, conversation.messages, conversation.tools
+        variables = self._variables(conversation)
+
+        def encode() -> tuple[int, ...]:
+            shown, printed = tools, messages
+            if not template.prints_tools:
+                shown, printed = (), fold_tools(messages, tools, self._tool_format)
+            return tuple(
+                template.encode(
+                    printed,
+                    tools=shown or None,
+                    add_generation_prompt=conversation.add_generation_prompt,
+                    continue_final_message=conversation.continue_final_message,
+                    variables=variables,
+                )
+            )
+
+        is_long = len(tools) > 8 or sum(map(_size, messages)) > 20_000
+        ids = await asyncio.to_thread(encode) if is_long else encode()
+        if not ids:
+            raise EmptyPromptError("the chat template prints nothing", param="messages")
+        return ids
+
+    async def plan(self, conversation: Conversation) -> ChatPlan:
+        """The plan of one call."""
+        if conversation.tools or conversation.tool_choice not in ("none", "auto"):
+            raise InvalidParameterError(
+                "tools are not supported by this server",
+                param="tools",
+                code="unsupported_parameter",
+            )
+        prompt = await self.prompt(conversation)
+        reasoning, is_open = self._reasoning_of(prompt)
+        return ChatPlan(
+            prompt,
+            constraint=conversation.constraint,
+            reasoning=reasoning,
+            is_reasoning_open=is_open,
+            shows_special=reasoning is not None
+            and reasoning.begin in self._tokenizer.control_texts,
+        )
+
+    def _reasoning_of(self, prompt: tuple[int, ...]) -> tuple[ReasoningFormat | None, bool]:
+        """The reasoning to expect behind a prompt, and whether the prompt has begun it."""
+        reasoning = self._reasoning
+        if reasoning is None:
+            return None, False
+        tail = self._tokenizer.decode(prompt[-_TAIL_TOKENS:], skip_special=False).rstrip()
+        if tail.endswith(reasoning.end):
+            return None, False
+        return reasoning, tail.endswith(reasoning.begin)
+
+    def _variables(self, conversation: Conversation) -> dict[str, Any]:
+        variables = dict(conversation.template_variables)
+        effort = conversation.reasoning_effort
+        if effort is None:
+            return variables
+        if "reasoning_effort" in self.template.source:
+            variables.setdefault("reasoning_effort", effort)
+        elif "enable_thinking" in self.template.source:
+            variables.setdefault("enable_thinking", effort != "none")
+        elif effort != "none":
+            raise InvalidParameterError(
+                f"this model's reasoning can't be set to {effort!r}; leave it out, or say 'none'",
+                param="reasoning_effort",
+                code="unsupported_parameter",
+            )
+        return variables
+
+
+def _size(message: Mapping[str, Any]) -> int:
+    content = message.get("content") or ""
+    return len(content) if isinstance(content, str) else sum(len(p["text"]) for p in content)
+
+
+def _named(formats: Mapping[str, Format], name: str, param: str) -> Format:
+    if name not in formats:
+        raise InvalidParameterError(
+            f"there is no {param} {name!r}; there are {', '.join(formats)}", param=param
+        )
+    return formats[name]

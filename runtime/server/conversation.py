@@ -1,0 +1,34 @@
+"""What a chat API asks for, in one form for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ramet.grammars.constraints import Constraint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversation:
+    """What a chat API asks for, in one form for all of them.
+
+    Attributes:
+        messages: in OpenAI's shape.
+        tools: functions in OpenAI's shape.
+        tool_choice: as OpenAI's, or the one tool's name as ``("tool", name)``.
+        parallel_tool_calls: more than one call in the answer is fine.
+        constraint: what the answer, or without a tool call its text, must match.
+        template_variables: further variables of the template.
+        reasoning_effort: as OpenAI's; None: the template's default.
+    """
+
+    messages: Sequence[Mapping[str, Any]]
+    tools: Sequence[Mapping[str, Any]] = ()
+    tool_choice: Literal["none", "auto", "required"] | tuple[Literal["tool"], str] = "auto"
+    parallel_tool_calls: bool = True
+    constraint: Constraint | None = None
+    template_variables: Mapping[str, Any] = field(default_factory=dict)
+    reasoning_effort: str | None = None
+    add_generation_prompt: bool = True
+    continue_final_message: bool = False
