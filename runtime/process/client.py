@@ -24,7 +24,7 @@ from ramet.runtime.admission import check_request
 from ramet.runtime.engine import Engine, EngineConfig, EngineStats, grammar_vocabulary
 from ramet.runtime.errors import EngineDeadError, InvalidParameterError, RametError
 from ramet.runtime.events import Event, Failed, Finished, Usage
-from ramet.runtime.model.gguf_file import GgufFile
+from ramet.runtime.model.load import open_model
 from ramet.runtime.model.locate import locate_model
 from ramet.runtime.process.messages import (
     Abort,
@@ -83,7 +83,7 @@ class EngineProcess:
         process = cls.__new__(cls)
         process._begin(partial(Engine.from_model, path, config))
         try:  # this side reads the tokenizer while the other loads the weights
-            tokenizer = Tokenizer.from_gguf(GgufFile(path))
+            tokenizer = Tokenizer.from_gguf(open_model(path))
         except BaseException:
             process.close()
             raise
