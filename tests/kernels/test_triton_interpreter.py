@@ -18,7 +18,7 @@ def test_interpreted_kernels_equal_their_references(path):
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", str(path)],
         cwd=FOLDER.parents[2],
-        env=os.environ | {"TRITON_INTERPRET": "1"},
+        env=os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=280,
