@@ -55,11 +55,15 @@ class Protection:
         return printed.replace(self.mark, "")
 
     def _protect_text(self, text: str) -> str:
-        if self._starts is None:
+        if self._control is None or self._starts is None:
             return text
-        starts = [match.start() for match in self._starts.finditer(text)]
-        for start in reversed(starts):
-            text = text[: start + 1] + self.mark + text[start + 1 :]
+        if self._control.search(text):  # much faster than looking for all starts at once
+            parts = []
+            end = 0
+            for match in self._starts.finditer(text):
+                parts.append(text[end : match.start() + 1])
+                end = match.start() + 1
+            text = self.mark.join([*parts, text[end:]])
         # What ends like the start of a control token could be completed by what is printed next.
         for length in range(min(self._longest, len(text)), 0, -1):
             if text[-length:] in self._prefixes:
