@@ -20,17 +20,27 @@ _V32I16 = vec.vector(I16, 32)
 
 
 def group_dot(
-    b: Builder, path: DotPath, bits: int, weights: Sequence[Value], x: Value, start: Value
+    b: Builder,
+    path: DotPath,
+    bits: int,
+    weights: Sequence[Value],
+    x: Value,
+    start: Value,
+    num_chains: int,
 ) -> Value:
     """``start`` [16 x i32] plus each row's products with the 32 bytes at address ``x``.
 
-    ``weights`` are the eight vectors; their bytes are below 2**bits.
+    ``weights`` are the eight vectors; their bytes are below 2**bits. ``num_chains``: how many sums
+    to keep apart, where one chain of dependent instructions would be waited for.
     """
     words = [vec.splat(b, vec.load(b, x, I32, 4 * t)) for t in range(8)]
     if path == "avx512-vnni":
-        for u, s in zip(weights, words, strict=True):
-            start = _vpdpbusd(b, 512, start, u, s)
-        return start
+        sums = [start] + [vec.vi32(0)] * (num_chains - 1)
+        for t, (u, s) in enumerate(zip(weights, words, strict=True)):
+            sums[t % num_chains] = _vpdpbusd(b, 512, sums[t % num_chains], u, s)
+        while len(sums) > 1:
+            sums = [b.add(*pair) for pair in zip(sums[::2], sums[1::2], strict=True)]
+        return sums[0]
     if path == "avx-vnni":
         return _by_halves(b, weights, words, start, _vnni_half)
     if path == "avx2":

@@ -93,6 +93,13 @@ def store(b: Builder, value: Value, address: Value, offset: int = 0) -> None:
     instruction.align = 1
 
 
+def prefetch(b: Builder, address: Value, offset: int = 0) -> None:
+    """Asks for the cache line at ``address`` + ``offset``; any address is safe."""
+    at = b.add(address, i64(offset)) if offset else address
+    arguments = [pointer(b, at, I8), i32(0), i32(3), i32(1)]  # read, keep in all caches, data
+    call(b, "llvm.prefetch.p0", ir.VoidType(), arguments)
+
+
 def offset(b: Builder, base: Value, index: Value, stride: int | Value) -> Value:
     """``base + index * stride``, in bytes."""
     if isinstance(stride, int):

@@ -12,9 +12,9 @@ Activations are int8 with one scale a group of 32 (as GGML's Q8_0), or float32 f
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
-from numba import types
+from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
@@ -26,126 +26,136 @@ from ramet.kernels.cpu.ir import F16, F32, I32, VF32, VI32, Builder, Value, Vari
 from ramet.kernels.cpu.memory import load_i64, next_task
 from ramet.kernels.cpu.weights import FORMATS, WeightFormat
 
-# Operands of a stage.
+# Operands of every operation with a linear layer.
 WEIGHT, NUM_BLOCKS, NUM_GROUPS, BLOCK_BYTES = 2, 3, 4, 5
 X, X_STRIDE = 6, 7  # int8 or float32 activations; bytes between rows
 SCALES, SCALED_SUMS, SUMS, SCALE_STRIDE = 8, 9, 10, 11  # of int8 activations; see rows.quantise
-Y, Y_STRIDE = 12, 13  # float32 results
-ROWS = 14  # the word of the step's record that holds the number of rows
-ACCUMULATE = 15  # 1: add to y
-BIAS = 16  # address of float32[16 * blocks], or 0
+ROWS = 12  # the word of the step's record that holds the number of rows
+BIAS = 13  # address of float32[16 * blocks], or 0
+# Operands of ``linear_op``.
+Y, Y_STRIDE = 14, 15  # float32 results
+ACCUMULATE = 16  # 1: add to y
 TASK_BLOCKS = 17
 
 
-def _load_weights(b: Builder, form: WeightFormat, quants: Value) -> list[Value]:
-    """A group's eight vectors of words of unsigned bytes."""
-    if form.bits == 8:
-        return [vec.load(b, quants, VI32, 64 * t) for t in range(8)]
-    raw = [vec.load(b, quants, VI32, 64 * t) for t in range(4)]
-    nibbles = vec.vi32(0x0F0F0F0F)
-    low = [b.and_(word, nibbles) for word in raw]
-    high = [b.and_(b.lshr(word, vec.vi32(4)), nibbles) for word in raw]
-    return low + high
-
-
-def _byte(b: Builder, words: Value, index: int) -> Value:
-    """Byte ``index`` of each word as float32."""
-    shifted = b.lshr(words, vec.vi32(8 * index)) if index else words
-    return b.uitofp(b.and_(shifted, vec.vi32(0xFF)), VF32)
+def operation_label(format_name: str, path: DotPath | None) -> str:
+    """A part of an operation's name that tells its variants apart."""
+    return f"{format_name}_{'float32' if path is None else path.replace('-', '_')}"
 
 
 def _tile(form: WeightFormat, path: DotPath | None, m: int) -> Any:
     """The register tile: 16 outputs of ``m`` rows. ``path`` None: float32 activations."""
 
     @intrinsic
-    def tile(  # type: ignore[no-untyped-def]
-        typingctx,
-        w,
-        num_groups,
-        x,
-        x_stride,
-        scales,
-        scaled,
-        sums,
-        scale_stride,
-        y,
-        y_stride,
-        accumulate,
-        bias,
-    ):
+    def tile(typingctx, stage, w, row, y, y_stride, accumulate, bias):  # type: ignore[no-untyped-def]
         def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
-            (w, num_groups, x, x_stride, scales, scaled, sums, scale_stride, y, y_stride,
-             accumulate, bias) = args  # fmt: skip
-            rows = range(m)
-            x_rows = [vec.offset(b, x, i64(r), x_stride) for r in rows]
+            stage, w, row, y, y_stride, accumulate, bias = args
+
+            def operand(number: int) -> Value:
+                return vec.load(b, stage, vec.I64, 8 * number)
+
+            num_groups, block_bytes = operand(NUM_GROUPS), operand(BLOCK_BYTES)
+            x_stride, scale_stride = operand(X_STRIDE), operand(SCALE_STRIDE)
+            x = vec.offset(b, operand(X), row, x_stride)
             side = [
-                [vec.offset(b, base, i64(r), scale_stride) for r in rows]
-                for base in (scales, scaled, sums)
+                vec.offset(b, operand(number), row, scale_stride)
+                for number in (SCALES, SCALED_SUMS, SUMS)
             ]
-            totals = [Variable(b, vec.vf32(0.0)) for _ in rows]
-            scale_base = vec.offset(b, w, num_groups, form.group_bytes)
-            minimum_base = vec.offset(b, scale_base, num_groups, 32)
+            totals = [Variable(b, vec.vf32(0.0)) for _ in range(m)]
             with cgutils.for_range(b, num_groups) as loop:
                 g = loop.index
-                quants = vec.offset(b, w, g, form.group_bytes)
-                x_group = [vec.offset(b, row, g, 32 if path is not None else 128) for row in x_rows]
-                side_group = [[vec.offset(b, row, g, 4) for row in part] for part in side]
-                scale_at = vec.offset(b, scale_base, g, 32)
-                minimum_at = vec.offset(b, minimum_base, g, 32)
+                x_group = vec.offset(b, x, g, 32 if path is not None else 128)
+                rows = [vec.offset(b, x_group, i64(r), x_stride) for r in range(m)]
+                quants = vec.offset(b, w, g, form.stride)
+                if m == 8:  # the next block comes from memory while this one is worked on
+                    for line in range(0, form.stride, 64):
+                        vec.prefetch(b, b.add(quants, block_bytes), line)
                 if form.bits == 32:
-                    _float_group(b, [vec.load(b, quants, VF32, 64 * k) for k in range(32)],
-                                 x_group, totals)  # fmt: skip
-                    return_early = True
+                    weights = [vec.load(b, quants, VF32, 64 * k) for k in range(32)]
+                    _float_group(b, weights, rows, totals)
                 else:
-                    return_early = False
-                if not return_early:
-                    weights = _load_weights(b, form, quants)
-                    d = b.fpext(vec.load(b, scale_at, vec.vector(F16)), VF32)
-                    low = (
-                        b.fpext(vec.load(b, minimum_at, vec.vector(F16)), VF32)
-                        if form.has_minimum
-                        else None
-                    )
+                    group = _load_group(b, form, quants)
                     if path is None:
-                        _float_group(b, _dequantised(b, form, weights, d, low), x_group, totals)
+                        _float_group(b, _dequantised(b, form, group), rows, totals)
                     else:
-                        for r in rows:
-                            start = vec.vi32(0)
-                            if form.zero_point:
-                                total = vec.load(b, side_group[2][r], I32)
-                                start = vec.splat(b, b.mul(total, vec.i32(-form.zero_point)))
-                            dot = group_dot(b, path, form.bits, weights, x_group[r], start)
-                            scale = vec.splat(b, vec.load(b, side_group[0][r], F32))
-                            value = totals[r].get()
-                            value = vec.fma(b, b.sitofp(dot, VF32), b.fmul(d, scale), value)
-                            if low is not None:
-                                total = vec.splat(b, vec.load(b, side_group[1][r], F32))
-                                value = vec.fma(b, low, total, value)
-                            totals[r].set(value)
+                        bases = [vec.offset(b, base, g, 4) for base in side]
+                        sides = [
+                            [vec.offset(b, base, i64(r), scale_stride) for base in bases]
+                            for r in range(m)
+                        ]
+                        _integer_group(b, form, path, group, (rows, sides), totals)
             with b.if_then(b.icmp_unsigned("!=", bias, i64(0))):
                 for total in totals:
                     total.set(b.fadd(total.get(), vec.load(b, bias, VF32)))
-            y_rows = [vec.offset(b, y, i64(r), y_stride) for r in rows]
+            y_rows = [vec.offset(b, y, i64(r), y_stride) for r in range(m)]
             with b.if_then(b.icmp_unsigned("!=", accumulate, i64(0))):
-                for total, row in zip(totals, y_rows, strict=True):
-                    total.set(b.fadd(total.get(), vec.load(b, row, VF32)))
-            for total, row in zip(totals, y_rows, strict=True):
-                vec.store(b, total.get(), row)
+                for total, at in zip(totals, y_rows, strict=True):
+                    total.set(b.fadd(total.get(), vec.load(b, at, VF32)))
+            for total, at in zip(totals, y_rows, strict=True):
+                vec.store(b, total.get(), at)
             return context.get_dummy_value()
 
-        return types.void(*([types.int64] * 12)), codegen
+        return types.void(*([types.int64] * 7)), codegen
 
     return tile
 
 
-def _dequantised(
-    b: Builder, form: WeightFormat, weights: list[Value], d: Value, low: Value | None
-) -> list[Value]:
+class _Group(NamedTuple):
+    """One group of a block: eight vectors of words of unsigned bytes, scales, minimums."""
+
+    words: list[Value]
+    scales: Value
+    minimums: Value | None
+
+
+def _load_group(b: Builder, form: WeightFormat, quants: Value) -> _Group:
+    if form.bits == 8:
+        words = [vec.load(b, quants, VI32, 64 * t) for t in range(8)]
+    else:
+        raw = [vec.load(b, quants, VI32, 64 * t) for t in range(4)]
+        nibbles = vec.vi32(0x0F0F0F0F)
+        words = [b.and_(word, nibbles) for word in raw]
+        words += [b.and_(b.lshr(word, vec.vi32(4)), nibbles) for word in raw]
+    scales = b.fpext(vec.load(b, quants, vec.vector(F16), form.group_bytes), VF32)
+    if not form.has_minimum:
+        return _Group(words, scales, None)
+    minimums = vec.load(b, quants, vec.vector(F16), form.group_bytes + 32)
+    return _Group(words, scales, b.fpext(minimums, VF32))
+
+
+def _integer_group(
+    b: Builder,
+    form: WeightFormat,
+    path: DotPath,
+    group: _Group,
+    activations: tuple[list[Value], list[list[Value]]],
+    totals: list[Variable],
+) -> None:
+    """Adds a group's products: integer sums, then scales and minimums."""
+    words, d, low = group
+    for row, (scale_at, scaled_at, sum_at), total in zip(*activations, totals, strict=True):
+        start = vec.vi32(0)
+        if form.zero_point:
+            start = vec.splat(b, b.mul(vec.load(b, sum_at, I32), vec.i32(-form.zero_point)))
+        # Few rows leave the multiplier waiting for each sum; many keep it busy.
+        num_chains = 4 if len(totals) <= 2 else 1
+        dot = group_dot(b, path, form.bits, words, row, start, num_chains)
+        dot = b.sitofp(dot, VF32)
+        scale = b.fmul(d, vec.splat(b, vec.load(b, scale_at, F32)))
+        value = vec.fma(b, dot, scale, total.get())
+        if low is not None:
+            value = vec.fma(b, low, vec.splat(b, vec.load(b, scaled_at, F32)), value)
+        total.set(value)
+
+
+def _dequantised(b: Builder, form: WeightFormat, group: _Group) -> list[Value]:
     """A group's 32 inputs, each as 16 float32 weights."""
+    words, d, low = group
     values = []
-    for words in weights:
+    for word in words:
         for index in range(4):
-            value = _byte(b, words, index)
+            shifted = b.lshr(word, vec.vi32(8 * index)) if index else word
+            value = b.uitofp(b.and_(shifted, vec.vi32(0xFF)), VF32)
             if form.zero_point:
                 value = b.fsub(value, vec.vf32(form.zero_point))
             values.append(b.fmul(value, d) if low is None else vec.fma(b, value, d, low))
@@ -153,12 +163,45 @@ def _dequantised(
 
 
 def _float_group(
-    b: Builder, weights: list[Value], x_group: list[Value], totals: list[Variable]
+    b: Builder, weights: list[Value], rows: list[Value], totals: list[Variable]
 ) -> None:
     for k, weight in enumerate(weights):
-        for at, total in zip(x_group, totals, strict=True):
+        for at, total in zip(rows, totals, strict=True):
             scalar = vec.splat(b, vec.load(b, at, F32, 4 * k))
             total.set(vec.fma(b, weight, scalar, total.get()))
+
+
+@cache
+def block_product(format_name: str, path: DotPath | None) -> Any:
+    """A compiled function that multiplies one weight block with rows ``first:end``.
+
+    ``product(stage, w, first, end, y, y_stride, accumulate, bias)``: ``stage`` has the operands
+    of ``WEIGHT`` to ``SCALE_STRIDE``; ``w``, ``y`` (of row ``first``) and ``bias`` are the
+    block's addresses.
+    """
+    form = FORMATS[format_name]
+    tile8, tile4, tile2, tile1 = (_tile(form, path, m) for m in (8, 4, 2, 1))
+
+    def product(stage, w, first, end, y, y_stride, accumulate, bias):  # type: ignore[no-untyped-def]
+        m = first
+        while m + 8 <= end:
+            tile8(stage, w, m, y, y_stride, accumulate, bias)
+            m += 8
+            y += 8 * y_stride
+        if m + 4 <= end:
+            tile4(stage, w, m, y, y_stride, accumulate, bias)
+            m += 4
+            y += 4 * y_stride
+        if m + 2 <= end:
+            tile2(stage, w, m, y, y_stride, accumulate, bias)
+            m += 2
+            y += 2 * y_stride
+        if m < end:
+            tile1(stage, w, m, y, y_stride, accumulate, bias)
+
+    # Compiled code is linked by name: the name must tell the variants apart.
+    product.__name__ = product.__qualname__ = f"product_{operation_label(format_name, path)}"
+    return njit(product)
 
 
 @cache
@@ -167,49 +210,23 @@ def linear_op(format_name: str, path: DotPath | None) -> Op:
 
     ``path``: the integer dot product for int8 activations; None: float32 activations.
     """
-    form = FORMATS[format_name]
-    tile8, tile4, tile2, tile1 = (_tile(form, path, m) for m in (8, 4, 2, 1))
+    product = block_product(format_name, path)
 
     def linear(stage: int, step: int, counter: int, thread: int) -> None:
         num_blocks = load_i64(stage, NUM_BLOCKS)
-        groups = load_i64(stage, NUM_GROUPS)
-        block_bytes = load_i64(stage, BLOCK_BYTES)
-        x = load_i64(stage, X)
-        ldx = load_i64(stage, X_STRIDE)
-        scales = load_i64(stage, SCALES)
-        scaled = load_i64(stage, SCALED_SUMS)
-        sums = load_i64(stage, SUMS)
-        lds = load_i64(stage, SCALE_STRIDE)
-        ldy = load_i64(stage, Y_STRIDE)
-        add = load_i64(stage, ACCUMULATE)
         task_blocks = load_i64(stage, TASK_BLOCKS)
         num_rows = load_i64(step, load_i64(stage, ROWS))
+        y_stride = load_i64(stage, Y_STRIDE)
+        accumulate = load_i64(stage, ACCUMULATE)
+        bias = load_i64(stage, BIAS)
         while True:
             first = next_task(counter) * task_blocks
             if first >= num_blocks:
                 break
             for block in range(first, min(first + task_blocks, num_blocks)):
-                w = load_i64(stage, WEIGHT) + block * block_bytes
+                w = load_i64(stage, WEIGHT) + block * load_i64(stage, BLOCK_BYTES)
                 y = load_i64(stage, Y) + block * 64
-                bias = load_i64(stage, BIAS)
-                if bias != 0:
-                    bias += block * 64
-                m = 0
-                while m + 8 <= num_rows:
-                    tile8(w, groups, x + m * ldx, ldx, scales + m * lds, scaled + m * lds,
-                          sums + m * lds, lds, y + m * ldy, ldy, add, bias)  # fmt: skip
-                    m += 8
-                if m + 4 <= num_rows:
-                    tile4(w, groups, x + m * ldx, ldx, scales + m * lds, scaled + m * lds,
-                          sums + m * lds, lds, y + m * ldy, ldy, add, bias)  # fmt: skip
-                    m += 4
-                if m + 2 <= num_rows:
-                    tile2(w, groups, x + m * ldx, ldx, scales + m * lds, scaled + m * lds,
-                          sums + m * lds, lds, y + m * ldy, ldy, add, bias)  # fmt: skip
-                    m += 2
-                if m < num_rows:
-                    tile1(w, groups, x + m * ldx, ldx, scales + m * lds, scaled + m * lds,
-                          sums + m * lds, lds, y + m * ldy, ldy, add, bias)  # fmt: skip
+                block_bias = bias + block * 64 if bias != 0 else 0
+                product(stage, w, 0, num_rows, y, y_stride, accumulate, block_bias)
 
-    label = "float32" if path is None else path.replace("-", "_")
-    return Op(f"linear_{format_name}_{label}", linear)
+    return Op(f"linear_{operation_label(format_name, path)}", linear)

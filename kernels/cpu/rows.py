@@ -218,7 +218,8 @@ def gate_rows(stage: int, step: int, counter: int, thread: int) -> None:
 
 # Operands of ``embed_rows``.
 TABLE, TABLE_BLOCK_BYTES, TABLE_BITS, TABLE_ZERO_POINT, TABLE_HAS_MINIMUM = 15, 16, 17, 18, 19
-EMBED_SCALE = 20  # float64 bits
+TABLE_GROUP_STRIDE = 20
+EMBED_SCALE = 21  # float64 bits
 
 
 @op
@@ -232,6 +233,7 @@ def embed_rows(stage: int, step: int, counter: int, thread: int) -> None:
     scale = bits_to_f32(load_i64(stage, EMBED_SCALE))
     groups = load_i64(stage, WIDTH) // 32
     group_bytes = 64 * bits
+    group_stride = load_i64(stage, TABLE_GROUP_STRIDE)
     while True:
         first = next_task(counter) * size
         if first >= num_rows:
@@ -241,17 +243,16 @@ def embed_rows(stage: int, step: int, counter: int, thread: int) -> None:
             block = load_i64(stage, TABLE) + token // 16 * load_i64(stage, TABLE_BLOCK_BYTES)
             lane = token % 16
             out = load_i64(stage, OUT) + m * load_i64(stage, OUT_STRIDE)
-            scales = block + groups * group_bytes
             for g in range(groups):
-                words = block + g * group_bytes
+                words = block + g * group_stride
                 if bits == 32:
                     for k in range(32):
                         store_f32(out, g * 32 + k, load_f32(words, k * 16 + lane) * scale)
                 else:
-                    d = load_f16(scales, g * 16 + lane)
+                    d = load_f16(words + group_bytes, lane)
                     low = d * 0
                     if has_minimum != 0:
-                        low = load_f16(scales + groups * 32, g * 16 + lane)
+                        low = load_f16(words + group_bytes + 32, lane)
                     for k in range(32):
                         if bits == 8:
                             q = load_i8(words, (k // 4 * 16 + lane) * 4 + k % 4) & 255

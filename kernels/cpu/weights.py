@@ -1,8 +1,8 @@
 """Weights of linear layers, laid out for ``linear``.
 
-A block holds 16 rows: first the quantised values of each group of 32 columns, then each group's 16
-scales, then, where the format has them, its 16 minimums. In a group, word t of row r (four columns)
-lies at word ``16 * t + r``. 4-bit words hold columns 4t to 4t+3 in their low and 16+4t to 16+4t+3
+A block holds 16 rows, group of 32 columns by group: the group's quantised values, its 16 scales,
+and, where the format has them, its 16 minimums, so that a block is read as one stream. Word t of
+row r (four columns) lies at word ``16 * t + r`` of its group. 4-bit words hold columns 4t to 4t+3 in their low and 16+4t to 16+4t+3
 in their high nibbles, as GGML's blocks do, so packing moves whole words and changes no value.
 """
 
@@ -36,10 +36,14 @@ class WeightFormat:
         """Bytes of 16 rows' quantised values."""
         return BLOCK_ROWS * GROUP * self.bits // 8
 
+    @property
+    def stride(self) -> int:
+        """Bytes from one group of a block to the next."""
+        num_sides = 0 if self.bits == 32 else 1 + self.has_minimum
+        return self.group_bytes + 2 * BLOCK_ROWS * num_sides
+
     def block_bytes(self, num_groups: int) -> int:
-        side = 0 if self.bits == 32 else 2 * BLOCK_ROWS * (2 if self.has_minimum else 1)
-        size = num_groups * (self.group_bytes + side)
-        return -(-size // _ALIGNMENT) * _ALIGNMENT
+        return -(-num_groups * self.stride // _ALIGNMENT) * _ALIGNMENT
 
 
 FORMATS: Final = {
@@ -130,28 +134,23 @@ def _lay_out(
     num_rows, num_groups, _ = words.shape
     num_blocks = -(-num_rows // BLOCK_ROWS)
     data: UInt8Array = aligned_empty((num_blocks, form.block_bytes(num_groups)))
-    data[:] = 0
-    full = num_rows // BLOCK_ROWS
-    size = num_groups * form.group_bytes
-
-    def scatter(values: npt.NDArray[np.generic], first_byte: int) -> None:
-        """Moves [rows, groups, ...] to [block, groups, ..., 16 rows]."""
-        tail = values.shape[1:]
-        num_bytes = BLOCK_ROWS * int(np.prod(tail)) * values.itemsize
-        target = data[:, first_byte : first_byte + num_bytes].view(values.dtype)
-        for first, last, blocks in ((0, full * BLOCK_ROWS, slice(0, full)),
-                                    (full * BLOCK_ROWS, num_rows, slice(full, None))):  # fmt: skip
-            if last > first:
-                rows = min(last - first, BLOCK_ROWS)
-                moved = np.moveaxis(values[first:last].reshape(-1, rows, *tail), 1, -1)
-                shaped = target[blocks].reshape(-1, *tail, BLOCK_ROWS)
-                shaped[..., :rows] = moved
-
-    scatter(words, 0)
-    if scales is not None:
-        scatter(scales, size)
-    if minimums is not None:
-        scatter(minimums, size + num_groups * 2 * BLOCK_ROWS)
+    if num_rows % BLOCK_ROWS:
+        data[-1] = 0
+    groups = data[:, : num_groups * form.stride].reshape(num_blocks, num_groups, form.stride)
+    parts: list[tuple[npt.NDArray[Any], int]] = [(words, 0)]
+    for side, values in enumerate((scales, minimums)):
+        if values is not None:
+            parts.append((values[..., None], form.group_bytes + 2 * BLOCK_ROWS * side))
+    for values, first in parts:
+        size = BLOCK_ROWS * values.shape[2] * values.itemsize
+        target = groups[..., first : first + size].view(values.dtype)
+        target = target.reshape(num_blocks, num_groups, values.shape[2], BLOCK_ROWS)
+        full = num_rows // BLOCK_ROWS
+        whole = values[: full * BLOCK_ROWS].reshape(full, BLOCK_ROWS, *values.shape[1:])
+        target[:full] = whole.transpose(0, 2, 3, 1)
+        rest = values[full * BLOCK_ROWS :]
+        if len(rest):
+            target[full, ..., : len(rest)] = rest.transpose(1, 2, 0)
     return PackedWeight(form, num_rows, num_columns, data)
 
 

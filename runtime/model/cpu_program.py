@@ -163,6 +163,7 @@ class _Emitter:
                 rows.TABLE_BITS: form.bits,
                 rows.TABLE_ZERO_POINT: form.zero_point,
                 rows.TABLE_HAS_MINIMUM: form.has_minimum,
+                rows.TABLE_GROUP_STRIDE: form.stride,
                 rows.EMBED_SCALE: float_operand(1.0),
             },
         )
