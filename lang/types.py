@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import NoneType
@@ -63,15 +64,17 @@ def output_type(annotation: Any) -> OutputType[Any]:
     if annotation is bool:
         return _one_of(label, {"True": True, "False": False})
     if annotation is int:
-        return OutputType(label, INTEGER, _converter(int, label))
+        return OutputType(label, INTEGER, _converter(int, INTEGER, label))
     if annotation is float:
-        return OutputType(label, NUMBER, _converter(float, label))
+        return OutputType(label, NUMBER, _converter(float, NUMBER, label))
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
         return _one_of(label, {str(member.value): member for member in annotation})
     if get_origin(annotation) is Literal:
         return _one_of(label, {str(value): value for value in get_args(annotation)})
     if annotation is None or annotation is NoneType:
         raise OutputTypeError("None is not something that a model can write")
+    if inspect.isroutine(annotation):
+        raise OutputTypeError(f"{label} is a function, not a type")
     return _json(annotation, label)
 
 
@@ -93,12 +96,11 @@ def _one_of(label: str, values: dict[str, Any]) -> OutputType[Any]:
     return OutputType(label, Choice(tuple(values)), parse)
 
 
-def _converter(convert: Callable[[str], T], label: str) -> Callable[[str], T]:
+def _converter(convert: Callable[[str], T], form: Regex, label: str) -> Callable[[str], T]:
     def parse(text: str) -> T:
-        try:
-            return convert(text)
-        except ValueError as error:
-            raise OutputParseError(text, label, str(error)) from None
+        if re.fullmatch(form.pattern, text, re.ASCII) is None:
+            raise OutputParseError(text, label, f"{text[:40]!r} is not written as one")
+        return convert(text)
 
     return parse
 

@@ -71,6 +71,7 @@ class Writer:
 
     def append(self, item: Appendable) -> None:
         """Appends a text, a value, a call, a turn, or a sequence of these."""
+        self.wait_for_borrower()
         if isinstance(item, str):
             self.text(item)
         elif isinstance(item, Value):
@@ -105,6 +106,7 @@ class Writer:
 
     def gen(self, expr: GenExpr) -> Value[Any]:
         """Appends a Gen."""
+        self.wait_for_borrower()
         self._check_name(expr.name)
         own, output = split_options(expr.type, expr.options)
         for option, value in expr.options.items():
@@ -128,6 +130,7 @@ class Writer:
 
     def select(self, expr: SelectExpr) -> Value[str]:
         """Appends a Select."""
+        self.wait_for_borrower()
         self._check_name(expr.name)
         for choice in expr.choices:
             if isinstance(choice, Value):
@@ -156,6 +159,7 @@ class Writer:
 
     def fork(self, num_branches: int) -> list[Writer]:
         """Appends a Fork and returns its branches' writers."""
+        self.wait_for_borrower()
         fork = self._add(lambda place: Fork(num_branches=num_branches, **place))
         return [
             Writer(self.context, f"{fork.id}.{index}", origin=self, parent=fork.id)
@@ -179,6 +183,7 @@ class Writer:
 
     def begin_turn(self, role: Role) -> None:
         """Begins a chat turn."""
+        self.wait_for_borrower()
         if self._role is not None:
             raise RoleError(f"a {role} turn can't begin inside a {self._role} turn")
         self._set_chat(is_chat=True)
@@ -191,7 +196,8 @@ class Writer:
 
     def continue_turn(self, role: Role, text: str) -> None:
         """Appends a turn, or goes on with the last one where it has the same role."""
-        last = self.session.graph[self.tail] if self.tail is not None else None
+        before = self.session.graph.back_from(self.tail)
+        last = next((node for node in before if isinstance(node, Text | Gen | Select)), None)
         if self._role is None and self.is_chat and last is not None and last.role == role:
             self._role = role
             try:
