@@ -13,6 +13,7 @@ from ramet.runtime.errors import InvalidParameterError
 
 MAX_LOGPROBS = 20
 MAX_STOP_STRINGS = 16
+MAX_STOP_CHARS = 8192
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +94,10 @@ class SamplingParams:
         if len(self.stop) > MAX_STOP_STRINGS or any(not s for s in self.stop):
             raise InvalidParameterError(
                 f"stop takes at most {MAX_STOP_STRINGS} strings, none of them empty", param="stop"
+            )
+        if sum(map(len, self.stop)) > MAX_STOP_CHARS:
+            raise InvalidParameterError(
+                f"the stop strings may have {MAX_STOP_CHARS} characters together", param="stop"
             )
         if self.allowed_token_ids is not None and not self.allowed_token_ids:
             raise InvalidParameterError(

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ramet.runtime.errors import InvalidParameterError
 from ramet.runtime.events import TokenInfo
 from ramet.runtime.params import SamplingParams
 from ramet.runtime.streams import OutputStream, StopStringMatcher, StopStrings, Utf8Assembler
@@ -144,6 +145,12 @@ def test_a_matcher_holds_only_what_can_become_a_stop_string() -> None:
     assert matcher.held_len == 3
     assert matcher.find("x") is None
     assert matcher.held_len == 0
+
+
+def test_stop_strings_that_would_need_too_much_memory_are_refused() -> None:
+    with pytest.raises(InvalidParameterError, match="8192 characters") as caught:
+        SamplingParams(stop=("x" * 5000, "y" * 5000))
+    assert caught.value.param == "stop"
 
 
 def test_an_empty_stop_string_is_refused() -> None:
