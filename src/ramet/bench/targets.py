@@ -12,6 +12,7 @@ import httpx
 from ramet.bench.workloads import Job
 from ramet.grammars.constraints import JsonSchema
 from ramet.runtime.engine import Engine
+from ramet.runtime.errors import RametError
 from ramet.runtime.events import Failed, Finished, PromptLogprobs
 from ramet.runtime.params import SamplingParams
 from ramet.runtime.request import Request
@@ -83,7 +84,12 @@ class EngineTarget:
         )
         clock = _Clock()
         ids: list[int] = []
-        async for event in self.engine.submit(request):
+        try:
+            stream = self.engine.submit(request)
+        except RametError as error:
+            clock.outcome.error = error.message
+            return clock.end()
+        async for event in stream:
             match event:
                 case Finished(usage=usage):
                     clock.outcome.num_prompt_tokens = usage.prompt_tokens

@@ -1,0 +1,78 @@
+"""The command line: what it prints, and how it says what is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from ramet.cli import app
+from ramet.cli.programs import load_program, parse_arguments
+
+PROGRAM = """
+from ramet.lang import program
+
+@program
+def greet(s, name: str, times: int = 1, tags: list[str] = ()):
+    s.user(f"Greet {name} {times} times")
+    s.assistant(s.gen("greeting", max_tokens=8))
+"""
+
+
+@pytest.fixture
+def program_file(tmp_path: Path) -> Path:
+    path = tmp_path / "greeting_program.py"
+    path.write_text(PROGRAM)
+    return path
+
+
+def test_every_command_has_help() -> None:
+    for command in ("demo", "run", "graph", "serve", "bench", "info"):
+        result = CliRunner().invoke(app, [command, "--help"])
+        assert result.exit_code == 0, result.output
+
+
+def test_serve_help_fits_a_screen() -> None:
+    result = CliRunner().invoke(app, ["serve", "--help"], env={"COLUMNS": "120"})
+    assert len(result.output.splitlines()) <= 50
+
+
+def test_arguments_are_validated_by_their_annotations(program_file: Path) -> None:
+    program = load_program(f"{program_file}:greet")
+    words = ["--name", "Ada", "--times=3", "--tags", '["a", "b"]']
+    assert parse_arguments(program, words) == {"name": "Ada", "times": 3, "tags": ["a", "b"]}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "needs --name"),
+        (["--name"], "needs a value"),
+        (["--name", "A", "--times", "many"], "--times 'many'"),
+        (["--nam", "A"], "takes"),
+    ],
+)
+def test_wrong_arguments_are_named(program_file: Path, words: list[str], message: str) -> None:
+    program = load_program(f"{program_file}:greet")
+    with pytest.raises(typer.BadParameter, match=message):
+        parse_arguments(program, words)
+
+
+@pytest.mark.parametrize("target", ["nothing.py:x", "no-colon", "{file}:absent"])
+def test_wrong_targets_are_named(program_file: Path, target: str) -> None:
+    with pytest.raises(typer.BadParameter):
+        load_program(target.format(file=program_file))
+
+
+def test_graph_prints_the_tree(program_file: Path) -> None:
+    result = CliRunner().invoke(app, ["graph", f"{program_file}:greet", "--name", "Ada"])
+    assert result.exit_code == 0, result.output
+    assert "greeting" in result.output
+
+
+def test_an_unknown_scenario_is_named() -> None:
+    result = CliRunner().invoke(app, ["bench", "nonsense"])
+    assert result.exit_code == 2
+    assert "nonsense" in result.output
