@@ -86,8 +86,8 @@ class EngineTarget:
         ids: list[int] = []
         try:
             stream = self.engine.submit(request)
-        except RametError as error:
-            clock.outcome.error = error.message
+        except RametError as refused:
+            clock.outcome.error = refused.message
             return clock.end()
         async for event in stream:
             match event:
