@@ -6,7 +6,7 @@ The runner and the sampler know nothing of requests; the scheduler knows nothing
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -114,4 +114,13 @@ class ModelRunner(Protocol):
 
     def close(self) -> None:
         """Ends the runner's threads and frees its storage."""
+        ...
+
+
+@runtime_checkable
+class SamplingRunner(ModelRunner, Protocol):
+    """A runner that can choose tokens where its logits are, so that they needn't be moved."""
+
+    def run_and_sample(self, batch: Batch) -> StepResult:
+        """``run``, and the choice of a token for each of the logits by ``batch.sampling``."""
         ...

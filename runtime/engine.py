@@ -28,7 +28,7 @@ from typing import Any
 from ramet.grammars.constraints import Constraint
 from ramet.grammars.vocabulary import Vocabulary
 from ramet.runtime.admission import check_request
-from ramet.runtime.batch import ModelRunner
+from ramet.runtime.batch import ModelRunner, SamplingRunner
 from ramet.runtime.cache import PagePool, RadixCache
 from ramet.runtime.engine_config import EngineConfig, EngineStats
 from ramet.runtime.errors import (
@@ -64,7 +64,7 @@ class Engine:
         tokenizer: its tokenizer.
         model_name: what the model is called.
         chat_template: how its chats are printed; None: the tokenizer's own, if it has one.
-        sampler: picks tokens from logits; None: the compiled one.
+        sampler: picks tokens from logits; None: the runner's own, or the compiled one.
         clock: seconds; deadlines and timings are by it.
     """
 
@@ -100,7 +100,9 @@ class Engine:
             clock=clock,
             on_end=self._note_end,
         )
-        self._stepper = Stepper(self._scheduler, runner, sampler or _default_sampler())
+        if sampler is None and not isinstance(runner, SamplingRunner):
+            sampler = _default_sampler()
+        self._stepper = Stepper(self._scheduler, runner, sampler)
         self._grammars = GrammarPool(
             self._compile, num_threads=config.grammar_threads, max_grammars=config.max_grammars
         )

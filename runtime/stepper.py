@@ -5,7 +5,14 @@ from __future__ import annotations
 import logging
 from typing import Protocol
 
-from ramet.runtime.batch import Batch, Float32Array, ModelRunner, SamplingRows, StepResult
+from ramet.runtime.batch import (
+    Batch,
+    Float32Array,
+    ModelRunner,
+    SamplingRows,
+    SamplingRunner,
+    StepResult,
+)
 from ramet.runtime.errors import EngineDeadError
 from ramet.runtime.scheduler import Scheduler, Step
 
@@ -19,9 +26,14 @@ class TokenSampler(Protocol):
 
 
 class Stepper:
-    """Runs the scheduler's steps on a runner and a sampler."""
+    """Runs the scheduler's steps on a runner and a sampler; None: the runner's own."""
 
-    def __init__(self, scheduler: Scheduler, runner: ModelRunner, sampler: TokenSampler) -> None:
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        runner: ModelRunner | SamplingRunner,
+        sampler: TokenSampler | None,
+    ) -> None:
         self._scheduler = scheduler
         self._runner = runner
         self._sampler = sampler
@@ -46,6 +58,9 @@ class Stepper:
         return True
 
     def _compute(self, batch: Batch) -> StepResult:
+        if self._sampler is None:
+            assert isinstance(self._runner, SamplingRunner)
+            return self._runner.run_and_sample(batch)
         logits = self._runner.run(batch)
         return self._sampler.sample(logits, batch.sampling)
 
