@@ -42,12 +42,14 @@ def create_app(
     ``lifecycle`` is given by who wants to drain the server; see ``serve``.
     """
     config = config or ServerConfig()
+    telemetry = Telemetry(engine.model_name)
+    telemetry.watch(engine.stats)
     context = ServerContext(
         engine=engine,
         config=config,
         prompts=PromptEncoder(engine.tokenizer),
         planner=ChatPlanner(engine.tokenizer, engine.chat_template, config),
-        telemetry=Telemetry(engine.model_name),
+        telemetry=telemetry,
         lifecycle=lifecycle or Lifecycle(),
         tenants=Tenants.from_file(config.api_keys_file),
         model_names=config.served_model_names or (engine.model_name,),

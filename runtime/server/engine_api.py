@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from ramet.runtime.engine_config import EngineStats
 from ramet.runtime.request import Request
 from ramet.runtime.server.generation import EventSource
 from ramet.runtime.tokenizer import ChatTemplate, Tokenizer
@@ -27,6 +28,10 @@ class EngineApi(Protocol):
     @property
     def error(self) -> BaseException | None:
         """What the engine has died of; None while it lives."""
+        ...
+
+    def stats(self) -> EngineStats:
+        """What the engine is doing."""
         ...
 
     def submit(self, request: Request) -> EventSource:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
+from ramet.runtime.errors import RametError, RequestAbortedError
 from ramet.runtime.events import Event, Failed, Finished
 
 
@@ -41,6 +42,7 @@ class Generation:
         self._sources: list[EventSource] = []
         self._on_end = on_end
         self._on_close: Callable[[], None] | None = on_close
+        self._reason: RametError | None = None
         self._first: tuple[int, list[Event]] | None = None
         self._merged: AsyncIterator[tuple[int, list[Event]]] | None = None
 
@@ -48,8 +50,9 @@ class Generation:
         """Adds the next choice's request; before ``begin``."""
         self._sources.append(source)
 
-    def abort(self) -> None:
-        """Aborts every request that still runs."""
+    def abort(self, reason: RametError | None = None) -> None:
+        """Aborts every request that still runs; the call fails with ``reason``."""
+        self._reason = self._reason or reason
         for source in self._sources:
             source.abort()
 
@@ -115,7 +118,8 @@ class Generation:
         if isinstance(last, Finished | Failed):
             self._on_end(last)
             if isinstance(last, Failed):
-                raise last.error
+                aborted = isinstance(last.error, RequestAbortedError)
+                raise self._reason if aborted and self._reason else last.error
         return events
 
     async def _pump(

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from ramet.runtime.errors import EngineDeadError, InvalidRequestError
+from ramet.runtime.errors import EngineDeadError, InvalidRequestError, RametError
+
+Abort = Callable[[RametError | None], None]
+"""Ends a call early, for a reason that its client is told; None: it was asked to."""
 
 
 class ShuttingDownError(EngineDeadError):
@@ -21,7 +24,7 @@ class Lifecycle:
     """
 
     def __init__(self) -> None:
-        self._aborts: dict[str, Callable[[], None]] = {}
+        self._aborts: dict[str, Abort] = {}
         self._idle = asyncio.Event()
         self._idle.set()
         self.draining = False
@@ -30,7 +33,7 @@ class Lifecycle:
     def num_calls(self) -> int:
         return len(self._aborts)
 
-    def enter(self, call_id: str, abort: Callable[[], None]) -> None:
+    def enter(self, call_id: str, abort: Abort) -> None:
         """Notes a call that has begun; it must ``leave``.
 
         Raises:
@@ -57,7 +60,7 @@ class Lifecycle:
         abort = self._aborts.get(call_id)
         if abort is None:
             return False
-        abort()
+        abort(None)
         return True
 
     async def drain(self, grace_s: float) -> None:
@@ -72,4 +75,4 @@ class Lifecycle:
     def abort_all(self) -> None:
         """Aborts every running call; each tells its client so."""
         for abort in list(self._aborts.values()):
-            abort()
+            abort(ShuttingDownError("the server has shut down before the answer was complete"))

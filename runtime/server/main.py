@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections.abc import Callable
 from types import FrameType
 
 import uvicorn
@@ -25,7 +26,14 @@ class HttpServer(uvicorn.Server):
     ends with exit code 0. A second signal ends the grace period at once.
     """
 
-    def __init__(self, engine: EngineApi, config: ServerConfig) -> None:
+    def __init__(
+        self,
+        engine: EngineApi,
+        config: ServerConfig,
+        *,
+        on_started: Callable[[int], None] | None = None,
+    ) -> None:
+        self._on_started = on_started
         self._lifecycle = Lifecycle()
         self._grace_s = config.grace_period_s
         self._drain: asyncio.Task[None] | None = None
@@ -49,6 +57,8 @@ class HttpServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         await super().startup(sockets)
+        if self._on_started is not None:
+            self._on_started(self.port)
 
     @property
     def port(self) -> int:
@@ -79,6 +89,14 @@ class HttpServer(uvicorn.Server):
         self.should_exit = True
 
 
-def serve(engine: EngineApi, config: ServerConfig | None = None) -> None:
-    """Serves ``engine`` over HTTP until a signal; returns after a graceful end."""
-    HttpServer(engine, config or ServerConfig()).run()
+def serve(
+    engine: EngineApi,
+    config: ServerConfig | None = None,
+    *,
+    on_started: Callable[[int], None] | None = None,
+) -> None:
+    """Serves ``engine`` over HTTP until a signal; returns after a graceful end.
+
+    ``on_started`` is told the port once it listens.
+    """
+    HttpServer(engine, config or ServerConfig(), on_started=on_started).run()

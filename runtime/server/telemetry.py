@@ -2,14 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Callable
 
+from ramet.runtime.engine_config import EngineStats
 from ramet.runtime.events import Failed, Finished, Timings, Usage
 from ramet.runtime.server.metrics import Counter, Histogram, Read, Registry
 
 _SECONDS = (0.001, 0.005, 0.01, 0.02, 0.04, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 10, 30, 60, 300)
 _TOKEN_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2.5)
 _TOKENS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000)
+
+
+Reading = Callable[[EngineStats], float]
+
+_ENGINE_SERIES: tuple[tuple[str, str, str, Reading], ...] = (
+    (
+        "vllm:num_requests_running",
+        "gauge",
+        "Requests in the running batch.",
+        lambda stats: stats.num_running,
+    ),
+    (
+        "vllm:num_requests_waiting",
+        "gauge",
+        "Requests that wait to run.",
+        lambda stats: stats.num_waiting + stats.num_compiling,
+    ),
+    (
+        "vllm:kv_cache_usage_perc",
+        "gauge",
+        "Share of the pages in use; 1 is all of them.",
+        lambda stats: stats.num_held_pages / max(stats.num_pages, 1),
+    ),
+    (
+        "vllm:num_preemptions_total",
+        "counter",
+        "Requests that gave their pages up.",
+        lambda stats: stats.num_preemptions,
+    ),
+    (
+        "ramet:grammars_compiling",
+        "gauge",
+        "Requests whose grammar is being compiled.",
+        lambda stats: stats.num_compiling,
+    ),
+    (
+        "ramet:cached_pages",
+        "gauge",
+        "Pages that the prefix cache holds.",
+        lambda stats: stats.num_cached_pages,
+    ),
+    ("ramet:free_pages", "gauge", "Pages that are free.", lambda stats: stats.num_free_pages),
+    (
+        "ramet:evicted_pages_total",
+        "counter",
+        "Cached pages that were given up.",
+        lambda stats: stats.num_evicted_pages,
+    ),
+    ("ramet:steps_total", "counter", "Steps of the engine.", lambda stats: stats.num_steps),
+    (
+        "ramet:computed_tokens_total",
+        "counter",
+        "Tokens that the model has read, of prompts and outputs.",
+        lambda stats: stats.num_computed_tokens,
+    ),
+)
+
+
+def _read(read: Reading, stats: Callable[[], EngineStats]) -> float:
+    return read(stats())
 
 
 class Telemetry:
@@ -73,10 +135,10 @@ class Telemetry:
             Histogram("vllm:request_generation_tokens", "Tokens of a request's output.", _TOKENS)
         )
 
-    def read_from(self, readings: Mapping[str, tuple[str, str, Callable[[], float]]]) -> None:
-        """Adds series that are read from the engine: name to (kind, help, reader)."""
-        for name, (kind, help_text, read) in readings.items():
-            self.registry.add(Read(name, help_text, kind, read))
+    def watch(self, stats: Callable[[], EngineStats]) -> None:
+        """Adds the series that are read from the engine when they are asked for."""
+        for name, kind, help_text, read in _ENGINE_SERIES:
+            self.registry.add(Read(name, help_text, kind, functools.partial(_read, read, stats)))
 
     def http(self, path: str, status: int) -> None:
         """One response of a known route."""

@@ -81,6 +81,11 @@ def text_of(chunks: list[dict[str, Any]], index: int = 0) -> str:
 Serve = Callable[..., Running]
 
 
+@pytest.fixture(name="wait_until")
+def _wait_until() -> Callable[..., None]:
+    return wait_until
+
+
 @pytest.fixture(name="text_of")
 def _text_of() -> Callable[..., str]:
     return text_of

@@ -1,0 +1,215 @@
+"""Calls end when their clients leave, the server ends gracefully, and faults are told honestly."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import httpx
+import pytest
+
+from ramet.runtime.errors import EngineDeadError
+from ramet.runtime.model.scripted import Script
+
+ENDLESS = Script(["word "], repeat=True)
+
+
+def test_a_stream_whose_reader_leaves_is_aborted(serve, wait_until):
+    server = serve(ENDLESS, step_delay_s=0.002)
+    with server.http.stream(
+        "POST", "/v1/completions", json={"prompt": "x", "stream": True, "max_tokens": 5000}
+    ) as answer:
+        next(answer.iter_bytes())
+        assert server.num_running() == 1
+    wait_until(lambda: server.num_running() == 0)
+    server.engine.check()
+    assert server.chat(max_tokens=2).status_code == 200
+
+
+@pytest.mark.parametrize("fields", [{}, {"n": 3}, {"stream": True, "n": 2}])
+def test_a_call_whose_client_leaves_before_the_answer_is_aborted(serve, wait_until, fields):
+    server = serve(ENDLESS, step_delay_s=0.002)
+    body = json.dumps({"prompt": "x", "max_tokens": 7000, **fields}).encode()
+    head = f"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n"
+    with socket.create_connection(("127.0.0.1", server.server.port)) as connection:
+        connection.sendall(head.encode() + b"content-type: application/json\r\n\r\n" + body)
+        wait_until(lambda: server.num_running() == fields.get("n", 1))
+    wait_until(lambda: server.num_running() == 0)
+    pages = server.engine.stats()
+    assert pages.num_held_pages == 0
+
+
+def test_a_call_can_be_aborted_by_its_id(serve, wait_until):
+    server = serve(ENDLESS, step_delay_s=0.002)
+    answers = []
+    call = threading.Thread(
+        target=lambda: answers.append(server.complete(prompt="x", request_id="mine"))
+    )
+    call.start()
+    wait_until(lambda: server.num_running() == 1)
+    other = server.http.post("/v1/abort", json={"request_id": "other"})
+    assert other.status_code == 404
+    assert server.http.post("/v1/abort", json={"request_id": "mine"}).json()["aborted"] is True
+    call.join(10)
+    assert answers[0].status_code == 499
+    assert answers[0].json()["error"]["code"] == "aborted"
+    assert server.http.post("/v1/abort", json={"request_id": "mine"}).status_code == 404
+
+
+def test_an_id_that_is_running_cannot_be_used_again(serve, wait_until):
+    server = serve(ENDLESS, step_delay_s=0.002)
+    fields = {"json": {"prompt": "x", "stream": True, "request_id": "twin"}}
+    with server.http.stream("POST", "/v1/completions", **fields) as answer:
+        chunks = answer.iter_bytes()
+        next(chunks)
+        again = httpx.post(f"{server.url}/v1/completions", **fields)
+        assert again.status_code == 400
+        assert again.json()["error"]["param"] == "request_id"
+    wait_until(lambda: server.num_running() == 0)
+
+
+def test_an_error_after_the_stream_began_is_an_event_and_an_end(serve):
+    steps = []
+
+    def fail_later(batch):
+        steps.append(batch)
+        if len(steps) > 3:
+            raise RuntimeError("a fault of the runner, with a secret in it")
+
+    server = serve(ENDLESS, model_options={"before_step": fail_later})
+    with server.http.stream(
+        "POST", "/v1/completions", json={"prompt": "x", "stream": True}
+    ) as answer:
+        events = [event for event in answer.read().decode().split("\n\n") if event]
+    assert answer.status_code == 200
+    error = json.loads(events[-1].removeprefix("data: "))["error"]
+    assert error["type"] == "server_error"
+    assert "data: [DONE]" not in events
+    steps.clear()
+    assert server.complete(prompt="y", max_tokens=2).status_code == 200
+
+
+def test_health_and_readiness(serve):
+    server = serve(["ok"])
+    assert server.http.get("/health").status_code == 200
+    assert server.http.get("/ready").status_code == 200
+    assert server.http.get("/version").json()["version"]
+    models = server.http.get("/v1/models").json()["data"]
+    assert [card["id"] for card in models] == ["m"]
+    assert server.http.get("/v1/models/m").json()["max_model_len"] == 8192
+    assert server.http.get("/v1/models/other").status_code == 404
+
+
+def test_a_dead_engine_says_so(serve):
+    def die(batch):
+        raise EngineDeadError("the device is gone")
+
+    server = serve(["ok"], model_options={"before_step": die})
+    assert server.http.get("/health").status_code == 200
+    for _ in range(2):  # the call that kills it, and the next
+        answer = server.chat()
+        assert answer.status_code == 503
+        assert answer.json()["error"]["code"] == "engine_dead"
+    assert server.http.get("/health").status_code == 503
+    assert server.http.get("/ready").status_code == 503
+
+
+def test_metrics_count_what_happened(serve):
+    server = serve(["a", "b"])
+    server.chat()
+    server.chat(max_tokens=1)
+    server.complete(prompt="")
+    lines = server.http.get("/metrics").text.splitlines()
+    values = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    one = 'model_name="m"'
+    assert values[f'vllm:request_success_total{{{one},finished_reason="stop"}}'] == "1"
+    assert values[f'vllm:request_success_total{{{one},finished_reason="length"}}'] == "1"
+    assert values[f"vllm:generation_tokens_total{{{one}}}"] == "4"
+    assert values[f"vllm:num_requests_running{{{one}}}"] == "0"
+    assert values[f"vllm:time_to_first_token_seconds_count{{{one}}}"] == "2"
+    path = 'path="/v1/completions",status="400"'
+    assert values[f"ramet:http_responses_total{{{one},{path}}}"] == "1"
+
+
+def test_responses_carry_the_clients_request_id_if_it_is_plain(serve):
+    server = serve(["ok"])
+    same = server.http.get("/health", headers={"x-request-id": "abc-1"})
+    assert same.headers["x-request-id"] == "abc-1"
+    other = server.http.get("/health", headers={"x-request-id": "a b<c>"})
+    assert other.headers["x-request-id"].startswith("req-")
+
+
+SERVE_SCRIPT = """
+import sys
+from ramet.runtime.engine import Engine
+from ramet.runtime.errors import EngineDeadError
+from ramet.runtime.model.scripted import Script, ScriptedModel
+from ramet.runtime.server import ServerConfig, serve
+from ramet.runtime.tokenizer.scripted import scripted_tokenizer
+
+tokenizer = scripted_tokenizer("word ")
+model = ScriptedModel(tokenizer, [Script(["word "], repeat=True)], step_delay_s=0.01)
+with Engine(model, tokenizer, model_name="m") as engine:
+    config = ServerConfig(port=0, grace_period_s=float(sys.argv[1]))
+    serve(engine, config, on_started=lambda port: print(port, flush=True))
+"""
+
+
+@pytest.fixture
+def serve_process():
+    """Starts a server in a process of its own: ``serve_process(grace_s) -> (process, url)``."""
+    started = []
+
+    def start(grace_s: float):
+        process = subprocess.Popen(
+            [sys.executable, "-c", SERVE_SCRIPT, str(grace_s)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+        started.append(process)
+        return process, f"http://127.0.0.1:{int(process.stdout.readline())}"
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def test_sigterm_lets_running_calls_finish_and_takes_no_new_ones(serve_process):
+    process, url = serve_process(60)
+    body = {"prompt": "x", "stream": True, "max_tokens": 120}
+    with httpx.stream("POST", f"{url}/v1/completions", json=body, timeout=60) as answer:
+        chunks = answer.iter_text()
+        text = next(chunks)
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.2)
+        ready = httpx.get(f"{url}/ready")
+        assert (ready.status_code, ready.json()["error"]["code"]) == (503, "shutting_down")
+        refused = httpx.post(f"{url}/v1/completions", json={"prompt": "x"})
+        assert refused.status_code == 503
+        assert "retry-after" in refused.headers
+        text += "".join(chunks)
+    assert text.endswith("data: [DONE]\n\n")
+    assert text.count('"text":"word "') + text.count("word word") >= 1
+    assert process.wait(20) == 0
+
+
+def test_after_the_grace_period_what_still_runs_gets_an_error(serve_process):
+    process, url = serve_process(0.3)
+    body = {"prompt": "x", "stream": True, "max_tokens": 8000}
+    with httpx.stream("POST", f"{url}/v1/completions", json=body, timeout=60) as answer:
+        chunks = answer.iter_text()
+        text = next(chunks)
+        process.send_signal(signal.SIGTERM)
+        text += "".join(chunks)
+    last = [event for event in text.split("\n\n") if event][-1]
+    assert json.loads(last.removeprefix("data: "))["error"]["code"] == "shutting_down"
+    assert process.wait(20) == 0
