@@ -43,6 +43,9 @@ def tokenizer_metadata(
             f"{path}: the tokenizer {model.get('type')!r} is not supported; "
             "Ramet has byte-level BPE"
         )
+    for option in ("continuing_subword_prefix", "end_of_word_suffix", "byte_fallback"):
+        if model.get(option):
+            raise UnsupportedModelError(f"{path}: the tokenizer's {option} is not supported")
     added = document.get("added_tokens") or []
     texts = [f"<unused {token_id}>" for token_id in range(vocab_size)]
     kinds = [_UNUSED] * vocab_size
@@ -52,7 +55,7 @@ def tokenizer_metadata(
         for each in added
     ]
     for text, token_id, kind in entries:
-        if not 0 <= token_id < vocab_size:
+        if not isinstance(token_id, int) or not 0 <= token_id < vocab_size:
             raise ModelLoadError(f"{path}: the token {text!r} has no row in the embedding")
         texts[token_id], kinds[token_id] = text, kind
     ids = {text: token_id for text, token_id, _ in entries}

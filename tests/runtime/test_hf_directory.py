@@ -221,6 +221,10 @@ def test_other_tokenizers_are_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text(json.dumps(document))
     with pytest.raises(UnsupportedModelError, match="Metaspace"):
         HfDirectory(tmp_path)
+    document["model"]["byte_fallback"] = True
+    (tmp_path / "tokenizer.json").write_text(json.dumps(document))
+    with pytest.raises(UnsupportedModelError, match="byte_fallback"):
+        HfDirectory(tmp_path)
     document["model"]["type"] = "Unigram"
     (tmp_path / "tokenizer.json").write_text(json.dumps(document))
     with pytest.raises(UnsupportedModelError, match="Unigram"):

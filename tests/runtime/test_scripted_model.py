@@ -228,7 +228,7 @@ def test_wrong_page_tables_are_noticed() -> None:
         step(model, twins)
     with pytest.raises(InvariantError, match="not in the vocabulary"):
         step(model, [Row([TOKENIZER.vocab_size], [3])])
-    with pytest.raises(InvariantError, match="page 3 doesn.t hold position 1"):
+    with pytest.raises(InvariantError, match="hold position 1"):
         step(model, [Row([*row.token_ids, 6], [3, 3], num_computed=5)])
 
 
