@@ -25,8 +25,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ramet.grammars import Vocabulary, compile_constraint
 from ramet.grammars.constraints import Constraint
-from ramet.grammars.vocabulary import Vocabulary
 from ramet.runtime.admission import check_request
 from ramet.runtime.batch import ModelRunner, SamplingRunner
 from ramet.runtime.cache import PagePool, RadixCache
@@ -123,7 +123,7 @@ class Engine:
     def from_model(
         cls, model: str | Path = "smollm2", config: EngineConfig | None = None
     ) -> Engine:
-        """An engine for a model's short name or GGUF file, on the compiled CPU runner.
+        """An engine for a model's short name, GGUF file or folder, on the compiled CPU runner.
 
         ModelLoadError says what is wrong with the model, or which names there are.
         """
@@ -273,8 +273,6 @@ class Engine:
         return TokenTexts(self.tokenizer.vocabulary, self._runner.vocab_size)
 
     def _compile(self, constraint: Constraint) -> CompiledGrammar:
-        from ramet.grammars import compile_constraint
-
         return compile_constraint(constraint, self.vocabulary)
 
     def _register(self, sequence: Sequence) -> None:

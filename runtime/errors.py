@@ -8,7 +8,8 @@
     │   ├── InvalidConstraintError  400  a grammar can't be honoured exactly
     │   ├── EmptyPromptError        400
     │   ├── ContextLengthError      400  the prompt, or prompt plus output, is too long
-    │   └── ChatTemplateError       400  the model's chat template refuses the messages
+    │   ├── ChatTemplateError       400  the model's chat template refuses the messages
+    │   └── NoTokenAllowedError     400  masks and bans together leave nothing to generate
     ├── AuthenticationError         401
     ├── PermissionDeniedError       403
     ├── NotFoundError               404  an unknown model, response or path
@@ -99,6 +100,12 @@ class ChatTemplateError(InvalidRequestError):
     """The model's chat template refuses the messages, or fails on them."""
 
     default_code = "chat_template_error"
+
+
+class NoTokenAllowedError(InvalidRequestError):
+    """The constraint, ``bad_words`` and ``allowed_token_ids`` together leave nothing to draw."""
+
+    default_code = "no_token_allowed"
 
 
 class AuthenticationError(RametError):

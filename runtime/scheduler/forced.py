@@ -10,46 +10,69 @@ from __future__ import annotations
 
 import unicodedata
 from collections import OrderedDict
-from typing import Protocol
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
 
 from ramet.runtime.errors import InvalidParameterError
+from ramet.runtime.scheduler.restrictions import Row
+from ramet.runtime.scheduler.sequence import Matcher
+from ramet.runtime.tokenizer.tokenizer import Tokenizer
 
 _CACHE_SIZE = 4096
 
 
-class ByteEncoder(Protocol):
-    """What this module asks of a tokenizer."""
-
-    def encode_bytes(self, data: bytes) -> list[int]: ...
-
-    def token_bytes(self, token_id: int) -> bytes: ...
-
-
 class ForcedTokens:
-    """Encodes forced text; remembers the texts, which come back with every use of a grammar."""
+    """Encodes forced text; remembers the texts, which come back with every use of a grammar.
 
-    def __init__(self, encoder: ByteEncoder) -> None:
-        self._encoder = encoder
-        self._cache: OrderedDict[bytes, tuple[list[int], int]] = OrderedDict()
+    Args:
+        tokenizer: the model's.
+        texts: every token's bytes, as many as a mask has bits for.
+    """
 
-    def encode(self, text: bytes) -> tuple[list[int], int]:
-        """The tokens of ``text``, and how many of them stand whatever follows."""
-        found = self._cache.get(text)
+    def __init__(self, tokenizer: Tokenizer, texts: Sequence[bytes]) -> None:
+        self._tokenizer = tokenizer
+        self._cache: OrderedDict[tuple[bytes, bytes], tuple[list[int], int]] = OrderedDict()
+        self._others = _others_by_first_byte(texts)
+        self._first_bytes = np.fromiter(
+            (text[0] if text else 0 for text in texts), np.uint8, len(texts)
+        )
+
+    def text(self, matcher: Matcher, mask: Row) -> bytes:
+        """What must follow. ``mask`` is the matcher's present one: usually a look at it is enough
+        to see that the next byte is open."""
+        words = np.flatnonzero(mask)
+        if not len(words):
+            return b""
+        word = int(mask[words[0]])
+        token_id = int(words[0]) * 32 + (word & -word).bit_length() - 1
+        if (mask & self._others[self._first_bytes[token_id]]).any():
+            return b""
+        return matcher.forced_bytes()
+
+    def encode(self, before: bytes, text: bytes) -> tuple[list[int], int]:
+        """The tokens of ``before + text``, and how many of them stand whatever follows.
+
+        ``before`` is the token that was drawn last; it counts as settled.
+        """
+        key = before, text
+        found = self._cache.get(key)
         if found is None:
-            found = self._cache[text] = self._encode(text)
+            found = self._cache[key] = self._encode(before, text)
             if len(self._cache) > _CACHE_SIZE:
                 self._cache.popitem(last=False)
         return found
 
-    def _encode(self, text: bytes) -> tuple[list[int], int]:
+    def _encode(self, before: bytes, text: bytes) -> tuple[list[int], int]:
         try:
-            tokens = self._encoder.encode_bytes(text)
+            tokens = self._tokenizer.encode_bytes(before + text)
         except InvalidParameterError:
             return [], 0
-        certain = settled_len(text)
+        certain = settled_len(before + text)
         length = num_certain = 0
         for token_id in tokens:
-            length += len(self._encoder.token_bytes(token_id))
+            length += len(self._tokenizer.token_bytes(token_id))
             if length > certain:
                 break
             num_certain += 1
@@ -60,21 +83,42 @@ def settled_len(text: bytes) -> int:
     """How many leading bytes no tokenizer of the byte-level family joins with what follows.
 
     Those tokenizers cut text into runs of letters, digits, white space and others before they
-    merge, and a run may take one character before it along. So all but the last run, and the
-    character before that, is settled. An incomplete character at the end counts to the last run.
+    merge, so all but the last run is settled. Three things join runs: a space goes with what
+    follows it; another single character may go with letters that follow it; and line ends may go
+    with what precedes them. An incomplete character at the end counts to the last run.
     """
     chars = text.decode("utf-8", "ignore")
     if not chars:
         return 0
-    index = len(chars) - 1
-    last = _kind(chars[index])
-    while index > 0 and _kind(chars[index - 1]) == last:
-        index -= 1
-    return len(chars[: max(index - 1, 0)].encode())
+    start, kind = _last_run(chars, len(chars))
+    if kind == "space" and start and _kind(chars[start - 1]) == "other":
+        start, kind = _last_run(chars, start)
+    if start:
+        before = _kind(chars[start - 1])
+        start -= before == "space" or (kind == "L" and before == "other")
+    return len(chars[:start].encode())
+
+
+def _last_run(chars: str, end: int) -> tuple[int, str]:
+    """Where the run of like characters that ends at ``end`` begins, and their kind."""
+    kind = _kind(chars[end - 1])
+    start = end - 1
+    while start and _kind(chars[start - 1]) == kind:
+        start -= 1
+    return start, kind
 
 
 def _kind(char: str) -> str:
-    category = unicodedata.category(char)
     if char.isspace():
         return "space"
-    return category[0] if category[0] in "LN" else "other"
+    category = unicodedata.category(char)[0]
+    return "L" if category in "LM" else category if category == "N" else "other"
+
+
+def _others_by_first_byte(texts: Sequence[bytes]) -> npt.NDArray[np.int32]:
+    """int32[256, W]: for each byte a mask of the tokens that do not begin with it."""
+    bits = np.ones((256, -(-len(texts) // 32) * 32), np.bool_)
+    for token_id, text in enumerate(texts):
+        if text:
+            bits[text[0], token_id] = False
+    return np.packbits(bits, axis=1, bitorder="little").view("<i4").astype(np.int32, copy=False)

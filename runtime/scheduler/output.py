@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
-from ramet.runtime.errors import InvariantError, RametError
+from ramet.runtime.errors import InvariantError, NoTokenAllowedError
 from ramet.runtime.events import FinishReason, PromptLogprobs, TextDelta, TokenInfo, TokenLogprob
 from ramet.runtime.scheduler.forced import ForcedTokens
 from ramet.runtime.scheduler.restrictions import pack
 from ramet.runtime.scheduler.sequence import Matcher, Sequence
-
-
-class OutputTokenizer(Protocol):
-    """What the scheduler asks of a tokenizer."""
-
-    @property
-    def eos_ids(self) -> Set[int]: ...
-
-    def token_bytes(self, token_id: int) -> bytes: ...
-
-    def encode_bytes(self, data: bytes) -> list[int]: ...
+from ramet.runtime.tokenizer.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,25 +22,18 @@ class End:
     matched_stop: str | int | None = None
 
 
-class NoTokenAllowedError(RametError):
-    """Mask, banned words and allowed tokens together leave nothing to draw."""
-
-    status = 400
-    type = "invalid_request_error"
-    default_code = "no_token_allowed"
-
-
 class OutputWriter:
     """Appends tokens to sequences and sends their text on."""
 
     def __init__(
-        self, tokenizer: OutputTokenizer, vocab_size: int, *, forced_tokens: bool = True
+        self, tokenizer: Tokenizer, vocab_size: int, *, forced_tokens: bool = True
     ) -> None:
         self._tokenizer = tokenizer
         self._eos_ids = tokenizer.eos_ids
         self._not_eos = ~pack(tokenizer.eos_ids, vocab_size)
         self._mask = np.empty_like(self._not_eos)
-        self._forced = ForcedTokens(tokenizer) if forced_tokens else None
+        self._texts = [self._token_text(token_id) for token_id in range(vocab_size)]
+        self._forced = ForcedTokens(tokenizer, self._texts) if forced_tokens else None
 
     def token_info(
         self,
@@ -63,16 +44,16 @@ class OutputWriter:
         """A token with its bytes; ``top`` are the likeliest tokens with their log-probabilities."""
         return TokenInfo(
             token_id,
-            self._bytes(token_id),
+            self._texts[token_id],
             logprob,
-            tuple(TokenLogprob(i, self._bytes(i), value) for i, value in top),
+            tuple(TokenLogprob(i, self._texts[i], value) for i, value in top),
         )
 
-    def _bytes(self, token_id: int) -> bytes:
-        try:
-            return self._tokenizer.token_bytes(token_id)
-        except RametError:  # a padding row of the model's head, which has no text
+    def _token_text(self, token_id: int) -> bytes:
+        """A token's bytes; a head may have more rows than there are tokens, and those no text."""
+        if token_id >= self._tokenizer.vocab_size:
             return b""
+        return self._tokenizer.token_bytes(token_id)
 
     # -- drawn tokens --------------------------------------------------------------------------
 
@@ -84,19 +65,26 @@ class OutputWriter:
                 "together leave none"
             )
         matcher = sequence.matcher
-        if matcher is not None and not matcher.accept(token.token_id):
-            raise InvariantError(
-                f"the grammar refuses token {token.token_id} that its mask allowed"
-            )
-        end = self._append(sequence, token)
-        if end is None and matcher is not None and self._forced is not None:
-            end = self._force(sequence)
-        return end
+        if matcher is None:
+            return self._append(sequence, token)
+        if not matcher.accept(token.token_id):
+            raise InvariantError(f"the grammar refuses token {token.token_id}, which it allowed")
+        if matcher.is_finished:
+            return self._append(sequence, token, complete=True)
+        matcher.fill_mask(self._mask)
+        if matcher.is_accepting and not (self._mask & self._not_eos).any():
+            # Nothing but the end may follow: no step is spent on drawing it.
+            return self._append(sequence, token, complete=True)
+        text = b""
+        if self._forced is not None and not sequence.restrictions.picky:
+            text = self._forced.text(matcher, self._mask)
+        return self._force(sequence, token, text) if text else self._append(sequence, token)
 
-    def _append(self, sequence: Sequence, token: TokenInfo) -> End | None:
+    def _append(
+        self, sequence: Sequence, token: TokenInfo, *, complete: bool = False
+    ) -> End | None:
+        """Adds a token; ``complete``: the grammar is at its end."""
         params, token_id = sequence.params, token.token_id
-        matcher = sequence.matcher
-        complete = matcher is not None and self._is_complete(matcher)
         sequence.append(token_id)
         bad_words = sequence.restrictions.bad_words
         if bad_words is not None:
@@ -110,15 +98,6 @@ class OutputWriter:
         if sequence.num_tokens >= sequence.max_len:
             return self._write(sequence, token, End("length"))
         return self._write(sequence, token, None)
-
-    def _is_complete(self, matcher: Matcher) -> bool:
-        """Whether nothing but the end may follow: then no step is spent on drawing it."""
-        if matcher.is_finished:
-            return True
-        if not matcher.is_accepting:
-            return False
-        matcher.fill_mask(self._mask)
-        return not (self._mask & self._not_eos).any()
 
     @staticmethod
     def _write(
@@ -137,44 +116,60 @@ class OutputWriter:
                 return End("stop", last.matched)
         return end
 
-    def _force(self, sequence: Sequence) -> End | None:
-        """Appends the tokens of what the grammar leaves no choice about."""
+    def _force(self, sequence: Sequence, drawn: TokenInfo, text: bytes) -> End | None:
+        """Appends the drawn token with the text that the grammar forces after it.
+
+        Both are encoded together, so that the drawn token is joined with what follows as in any
+        text. A control token stays as it is, and so does one whose log-probability is wanted.
+        """
         matcher = sequence.matcher
         assert matcher is not None
         assert self._forced is not None
-        text = matcher.forced_bytes()
-        if not text:
-            return None
-        tokens, num_certain = self._forced.encode(text)
-        room = sequence.max_len - sequence.num_tokens
+        if sequence.params.logprobs is not None or self._tokenizer.is_special(drawn.token_id):
+            tokens, num_certain = self._forced.encode(b"", text)
+            tokens, num_certain = [drawn.token_id, *tokens], num_certain + 1
+        else:
+            tokens, num_certain = self._forced.encode(drawn.token_bytes, text)
+        matcher.rollback(1)
         num_accepted = 0
-        for token_id in tokens[:room]:
+        for token_id in tokens[: sequence.max_len - sequence.num_tokens]:
             if not matcher.accept(token_id):
                 break
             num_accepted += 1
-        if not (num_accepted == len(tokens) and self._is_complete(matcher)):
-            keep = min(num_accepted, num_certain)
-            matcher.rollback(num_accepted - keep)
-            num_accepted = keep
-        # From here on the matcher is ahead of the tokens, so only the last may end the output.
-        for i, token_id in enumerate(tokens[:num_accepted]):
-            logprob = None if sequence.params.logprobs is None else 0.0
-            top = ((token_id, 0.0),) if sequence.params.logprobs else ()
-            sequence.num_forced += 1
-            end = self._append_forced(
-                sequence, self.token_info(token_id, logprob, top), last=i == num_accepted - 1
-            )
+        complete = num_accepted == len(tokens) and self._is_complete(matcher)
+        keep = num_accepted if complete else min(num_accepted, num_certain)
+        matcher.rollback(num_accepted - keep)
+        if sum(len(self._texts[i]) for i in tokens[:keep]) < len(drawn.token_bytes):
+            # What was drawn must not be lost where its own end is still open.
+            matcher.rollback(keep)
+            tokens, keep, complete = [drawn.token_id], 1, False
+            if not matcher.accept(drawn.token_id):
+                raise InvariantError("a matcher refuses after a rollback what it accepted before")
+        return self._append_all(sequence, drawn, tokens[:keep], complete=complete)
+
+    def _append_all(
+        self, sequence: Sequence, drawn: TokenInfo, token_ids: list[int], *, complete: bool
+    ) -> End | None:
+        """Appends tokens of which the first was drawn, in its own or in another form."""
+        wanted = sequence.params.logprobs
+        for index, token_id in enumerate(token_ids):
+            token = drawn
+            if index or token_id != drawn.token_id:
+                certain = ((token_id, 0.0),) if wanted else ()
+                token = self.token_info(token_id, None if wanted is None else 0.0, certain)
+            sequence.num_forced += index > 0
+            last = index == len(token_ids) - 1
+            end = self._append(sequence, token, complete=complete and last)
             if end is not None:
                 return end
         return None
 
-    def _append_forced(self, sequence: Sequence, token: TokenInfo, *, last: bool) -> End | None:
-        if last:
-            return self._append(sequence, token)
-        sequence.append(token.token_id)
-        if sequence.restrictions.bad_words is not None:
-            sequence.restrictions.bad_words.feed(token.token_bytes)
-        return self._write(sequence, token, None)
+    def _is_complete(self, matcher: Matcher) -> bool:
+        """Whether nothing but the end may follow."""
+        if matcher.is_finished or not matcher.is_accepting:
+            return matcher.is_finished
+        matcher.fill_mask(self._mask)
+        return not (self._mask & self._not_eos).any()
 
     # -- sending -------------------------------------------------------------------------------
 

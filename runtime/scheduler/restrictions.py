@@ -104,6 +104,11 @@ class Restrictions:
             self._not_yet = ~pack({*eos_ids, *params.stop_token_ids}, size)
         self.bad_words = BadWords(params.bad_words, texts) if params.bad_words else None
 
+    @property
+    def picky(self) -> bool:
+        """Whether some tokens are out whatever the grammar says."""
+        return self._allowed is not None or self.bad_words is not None
+
     def active(self, num_output: int) -> bool:
         """Whether the next token, after ``num_output``, is restricted at all."""
         early = self._not_yet is not None and num_output < self.min_tokens

@@ -25,13 +25,14 @@ from ramet.runtime.events import Failed, Finished, TokenInfo
 from ramet.runtime.scheduler.batch_builder import BatchBuilder, Row
 from ramet.runtime.scheduler.config import SchedulerConfig
 from ramet.runtime.scheduler.hints import HintKeeper
-from ramet.runtime.scheduler.output import End, OutputTokenizer, OutputWriter
+from ramet.runtime.scheduler.output import End, OutputWriter
 from ramet.runtime.scheduler.pages import Blocked, PageTables, Start
 from ramet.runtime.scheduler.pauses import Pauses
 from ramet.runtime.scheduler.policy import Ranking, TenantShares, make_policy
 from ramet.runtime.scheduler.sequence import Sequence, SequenceState
 from ramet.runtime.scheduler.slots import Slots
 from ramet.runtime.scheduler.stats import SchedulerStats
+from ramet.runtime.tokenizer.tokenizer import Tokenizer
 
 SHORT_LEN = 16
 """Sequences with at most this many tokens to read go before longer ones: they are decoding."""
@@ -67,7 +68,7 @@ class Scheduler:
     def __init__(
         self,
         cache: RadixCache,
-        tokenizer: OutputTokenizer,
+        tokenizer: Tokenizer,
         *,
         vocab_size: int,
         max_len: int,

@@ -1,0 +1,131 @@
+"""Text that a grammar forces: fewer steps, the tokenizer's own tokens, nothing else changed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ramet.grammars import Choice, JsonSchema, Regex
+from ramet.runtime.engine import Engine, EngineConfig
+from ramet.runtime.errors import InvalidConstraintError, ModelLoadError, NoTokenAllowedError
+from ramet.runtime.model.gguf_file import GgufFile
+from ramet.runtime.model.locate import locate_model
+from ramet.runtime.model.scripted import Script
+from ramet.runtime.params import SamplingParams
+from ramet.runtime.scheduler.forced import settled_len
+from ramet.runtime.tokenizer import Tokenizer
+
+GREEDY = SamplingParams(temperature=0, max_tokens=80)
+SCHEMA = {
+    "type": "object",
+    "properties": {"identifier": {"type": "integer"}, "description": {"enum": ["long", "short"]}},
+    "required": ["identifier", "description"],
+    "additionalProperties": False,
+}
+
+
+@pytest.fixture(scope="module")
+def model_tokenizer() -> Tokenizer:
+    try:
+        return Tokenizer.from_gguf(GgufFile(locate_model("smollm2")))
+    except ModelLoadError:
+        pytest.skip("the bundled model is not installed")
+
+
+texts = st.text(st.sampled_from("abe {}\":,.'\n\t 019-_é你"), max_size=12)
+
+
+@pytest.mark.model
+@settings(max_examples=600, deadline=None)
+@given(text=texts, following=texts)
+def test_settled_tokens_stand_whatever_follows(model_tokenizer, text, following):
+    certain = text.encode()[: settled_len(text.encode())].decode()
+    whole = model_tokenizer.encode(text + following)
+    kept, length = [], 0
+    for token_id in model_tokenizer.encode(text):
+        length += len(model_tokenizer.token_bytes(token_id))
+        if length > len(certain.encode()):
+            break
+        kept.append(token_id)
+    assert whole[: len(kept)] == kept
+
+
+def test_a_choice_is_over_once_it_is_decided(make_engine):
+    engine = make_engine([Script(["absolutely not"])])
+    done = engine.generate("x", GREEDY, constraint=Choice(("absolutely", "never ever")))
+    assert done.text == "absolutely"
+    assert done.usage.forced_tokens > 0
+    assert engine.stats().num_steps == 1
+    assert done.finish_reason == "stop"
+
+
+def test_forced_tokens_are_what_the_tokenizer_makes_of_the_text(make_engine, tokenizer):
+    engine = make_engine([Script(["truly"])])
+    done = engine.generate("x", GREEDY, constraint=Regex("true and the other"))
+    assert done.token_ids == tokenizer.encode("true and the other")
+
+
+@pytest.mark.parametrize("logprobs", [None, 2])
+def test_with_and_without_forcing_the_text_is_valid(make_engine, logprobs):
+    params = SamplingParams(temperature=0, max_tokens=80, logprobs=logprobs)
+    for forced in (True, False):
+        engine = make_engine(config=EngineConfig(forced_tokens=forced))
+        done = engine.generate("x", params, constraint=JsonSchema(SCHEMA, any_order=False))
+        if done.finish_reason == "stop":
+            assert set(json.loads(done.text)) == {"identifier", "description"}
+        assert (done.usage.forced_tokens > 0) == forced
+        assert done.usage.completion_tokens == len(done.tokens)
+        if logprobs is not None:
+            assert all(token.logprob is not None for token in done.tokens)
+
+
+def test_forcing_stops_at_max_tokens(make_engine):
+    engine = make_engine()
+    params = SamplingParams(temperature=0, max_tokens=3)
+    done = engine.generate("x", params, constraint=Choice(("a quite long text to say",)))
+    assert (done.finish_reason, len(done.tokens)) == ("length", 3)
+
+
+def test_stop_strings_count_in_forced_text(make_engine):
+    engine = make_engine()
+    params = SamplingParams(temperature=0, max_tokens=40, stop=("long",))
+    done = engine.generate("x", params, constraint=Choice(("a quite long text to say",)))
+    assert (done.text, done.matched_stop) == ("a quite ", "long")
+
+
+def test_bad_words_hold_against_the_grammar(make_engine):
+    engine = make_engine([Script(["a open"])])
+    params = SamplingParams(temperature=0, max_tokens=40, bad_words=("secret",))
+    done = engine.generate("x", params, constraint=Regex("an? (open|secret) door"))
+    assert "secret" not in done.text
+    with pytest.raises(NoTokenAllowedError):
+        engine.generate("x", params, constraint=Choice(("secret",)))
+
+
+def test_a_bad_constraint_fails_alone(make_engine):
+    engine = make_engine([Script(["fine"])])
+    with pytest.raises(InvalidConstraintError) as caught:
+        engine.generate("x", GREEDY, constraint=Regex("(["))
+    assert caught.value.status == 400
+    assert engine.generate("x", GREEDY).text == "fine"
+
+
+@pytest.mark.model
+def test_on_the_model_greedy_json_takes_fewer_steps():
+    try:
+        locate_model("smollm2")
+    except ModelLoadError:
+        pytest.skip("the bundled model is not installed")
+    steps = {}
+    for forced in (True, False):
+        config = EngineConfig(forced_tokens=forced, cache_bytes=32 << 20)
+        with Engine.from_model("smollm2", config) as engine:
+            done = engine.generate(
+                "Answer as JSON: ", GREEDY, constraint=JsonSchema(SCHEMA, any_order=False)
+            )
+            assert set(json.loads(done.text)) == {"identifier", "description"}
+            steps[forced] = engine.stats().num_steps
+    assert steps[True] < steps[False]
