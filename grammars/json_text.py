@@ -12,7 +12,9 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from .regular import Dfa, RegularLimits, any_text, json_string_body, regex_dfa
+from .regular import (
+    Dfa, RegularLimits, Transducer, any_text, decoder_table, json_string_body, regex_dfa,
+)  # fmt: skip
 
 VALUE_SLICE, KEY_SLICE = range(2)
 """The vocabulary's slices: tokens that stay inside a value's or a name's text."""
@@ -37,9 +39,31 @@ def key_text() -> Dfa:
     return regex_dfa(f"(?:{_KEY_CHARACTER})*")
 
 
+@cache
+def _key_decoder() -> Transducer:
+    """The decoder of the bodies in ``KEY_TEXT``: ``decoder_table()`` where those go on."""
+    decoder, body = decoder_table(), key_text().transitions
+    numbers = {(0, 0): 0}
+    pending = [(0, 0)]
+    modes: list[list[int]] = []
+    outputs: list[NDArray[np.int16]] = []
+    for mode, state in pending:
+        row = [-1] * 256
+        output = np.where(body[state] >= 0, decoder.outputs[mode], -1).astype(np.int16)
+        for byte in np.flatnonzero((body[state] >= 0) & (decoder.modes[mode] >= 0)).tolist():
+            target = int(decoder.modes[mode, byte]), int(body[state, byte])
+            if target not in numbers:
+                numbers[target] = len(numbers)
+                pending.append(target)
+            row[byte] = numbers[target]
+        modes.append(row)
+        outputs.append(output)
+    return Transducer(np.array(modes, np.int16), np.array(outputs, np.int16))
+
+
 def key_body(dfa: Dfa, limits: RegularLimits) -> Dfa:
     """The spellings in ``KEY_TEXT`` of the texts in ``dfa``, a language of valid UTF-8."""
-    return json_string_body(dfa, limits).intersect(key_text(), limits)
+    return json_string_body(dfa, limits, decoder=_key_decoder())
 
 
 @cache

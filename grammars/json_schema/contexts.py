@@ -22,8 +22,7 @@ from .frames import UNKNOWN, Frame
 from .layout import Layout
 from .lexemes import ARRAY, CLOSE, CLOSE_ARRAY, COMMA, OBJECT, AfterLexeme, KeyLexeme
 from .objects import CLOSE as CLOSE_OBJECT
-from .objects import Child, ObjectPlan, all_verdicts
-from .solver import signed
+from .objects import Child, ObjectPlan
 from .text_lexemes import TextLexeme
 from .values import parse_scalar
 from .values_of import values_of
@@ -419,26 +418,19 @@ class ArrayFrame(Frame):
             plan.holds_now(self.state[0][0], self.state) and self.verdict() in self.goals
         )
         child = self.next_child()
-        return any(self._reaches(child, v) for v in all_verdicts(len(child.nodes) - 1)), may_close
+        solver = self.values.solver
+        if not solver.satisfiable(child.nodes[0]):
+            return False, may_close
+        return any(self._reaches(child, v) for v in solver.verdicts(child.nodes)), may_close
 
     def _reaches(self, child: Child, verdict: Verdict) -> bool:
-        node = all_of(
-            [child.nodes[0], *(signed(n, v) for n, v in zip(child.nodes[1:], verdict, strict=True))]
-        )
-        solver = self.values.solver
-        if not solver.satisfiable(node):
-            return False
         state = self.plan.after_child(self.state, child, verdict, UNKNOWN)
-        solver.begin()
+        self.values.solver.begin()
         return self.plan.can_end_with(state, self.goals)
 
     def accepts(self, verdict: Verdict) -> bool:
         assert self.child is not None
-        if self.plan.is_simple:
-            return True
-        state = self.plan.after_child(self.state, self.child, verdict, UNKNOWN)
-        self.values.solver.begin()
-        return self.plan.can_end_with(state, self.goals)
+        return self.plan.is_simple or self._reaches(self.child, verdict)
 
     def _item(self, machine: Machine, *, may_close: bool) -> Context:
         is_known = UNKNOWN not in self.state[3]

@@ -20,30 +20,34 @@ from ..regular.formats import string_format
 from .atoms import (
     AtLeast, AtMost, Format, Integer, MultipleOf, NumberIs, Pattern, TextIs, TextLength,
 )  # fmt: skip
+from .counted_text import CharacterDfa
 from .formula import Formula, all_of, atom, conjuncts, negate
 
 _T = TypeVar("_T")
 _MAX_COUNTED = 4096
+_MAX_PRODUCT = 4000
 
 
 @dataclass(frozen=True, slots=True)
 class TextSet:
     """A set of strings: those in ``texts``, or, if they are ``others``, all in ``base`` but them.
 
-    ``base`` is a ``Dfa`` of UTF-8, or bounds on the number of code points. A ``Dfa`` base has no
-    ``texts``.
+    ``base`` is a ``Dfa`` of UTF-8, if there is one, whose members have ``low`` to ``high`` code
+    points; those bounds alone otherwise. With a ``Dfa`` there are no ``texts``.
     """
 
     texts: frozenset[str]
     others: bool = False
-    base: Dfa | tuple[int, int | None] = (0, None)
+    base: Dfa | None = None
+    low: int = 0
+    high: int | None = None
 
     @property
     def is_empty(self) -> bool:
         """Whether there is no such string."""
         if not self.others:
             return not self.texts
-        if isinstance(self.base, Dfa):
+        if self.base is not None:
             return self.base.is_empty
         return self.size == 0
 
@@ -52,12 +56,23 @@ class TextSet:
         """How many strings there are; None if there is no end of them, or far too many."""
         if not self.others:
             return len(self.texts)
-        if isinstance(self.base, Dfa):
-            return self.base.num_members
-        low, high = self.base
-        if high is None or high > 0:
+        if self.base is not None:
+            return None if self.is_counted else self.base.num_members
+        if self.high is None or self.high > 0:
             return None
         return 1 - len(self.texts & {""})
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether the bounds matter beside a base."""
+        return self.base is not None and (self.low > 0 or self.high is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Unbounded:
+    """The string is of a format, its bound on the length aside."""
+
+    name: str
 
 
 class Languages:
@@ -143,12 +158,62 @@ class Languages:
             within = frozenset(
                 t for t in excluded if low <= len(t) and (high is None or len(t) <= high)
             )
-            return TextSet(within, others=True, base=(low, high))
+            return TextSet(within, others=True, low=low, high=high)
         if formula.op == "any":
             unions = [self.texts(p) for p in formula.operands]
             if all(not u.others for u in unions):
                 return TextSet(frozenset().union(*(u.texts for u in unions)))
-        return TextSet(frozenset(), others=True, base=self.text_dfa(formula))
+        return self._counted_set(parts) or TextSet(
+            frozenset(), others=True, base=self.text_dfa(formula)
+        )
+
+    def _counted_set(self, parts: tuple[Formula, ...]) -> TextSet | None:
+        """Conditions with bounds on the length, where their one automaton would be large."""
+        low, high = 0, None
+        rest: list[Formula] = []
+        for part in parts:
+            value = part.parts[0] if part.op == "atom" else None
+            bounds: tuple[int, int | None] | None = None
+            if isinstance(value, TextLength):
+                bounds = value.low, value.high
+            elif isinstance(value, Format):
+                found = string_format(value.name)
+                if found is not None and found.max_length is not None:
+                    bounds = 0, found.max_length
+                    rest.append(atom(_Unbounded(value.name)))
+            else:
+                rest.append(part)
+                continue
+            if bounds is None:
+                rest.append(part)
+            else:
+                low = max(low, bounds[0])
+                if bounds[1] is not None:
+                    high = bounds[1] if high is None else min(high, bounds[1])
+        if low == 0 and high is None:
+            return None
+        dfa = self.text_dfa(all_of(rest))
+        if dfa.is_empty or (high is not None and low > high):
+            return TextSet(frozenset())
+        body = self.remember(("body", dfa.digest), lambda: key_body(dfa, self.limits.regular))
+        automaton = self.characters(body)
+        lengths = automaton.within(low, high)
+        if not lengths[0]:
+            return TextSet(frozenset())
+        longest = automaton.longest()
+        if automaton.shortest[0] >= low:
+            low = 0
+        if longest is not None and high is not None and longest <= high:
+            high = None
+        if low == 0 and high is None:
+            return TextSet(frozenset(), others=True, base=dfa)
+        if dfa.num_states * max(low, high or 0) <= _MAX_PRODUCT:
+            return None
+        return TextSet(frozenset(), others=True, base=dfa, low=low, high=high)
+
+    def characters(self, body: Dfa) -> CharacterDfa:
+        """A body's automaton with the borders of characters."""
+        return self.remember(("characters", body.digest), lambda: CharacterDfa(body))
 
     def text_dfa(self, formula: Formula) -> Dfa:
         """The strings that a typed formula allows, as an automaton over UTF-8."""
@@ -189,6 +254,10 @@ class Languages:
             if found.max_length is None:
                 return found.dfa
             return found.dfa.intersect(self._counted(0, found.max_length), limits)
+        if isinstance(value, _Unbounded):
+            found = string_format(value.name)
+            assert found is not None
+            return found.dfa
         assert isinstance(value, TextLength)
         return self._counted(value.low, value.high)
 
@@ -199,18 +268,20 @@ class Languages:
             )
         return repeat(characters(((0, 0xD7FF), (0xE000, 0x10FFFF))), low, high, self.limits.regular)
 
-    def body(self, texts: TextSet) -> Dfa:
-        """The spellings of a set of strings."""
-        dfa = self.set_dfa(texts)
+    def body(self, texts: TextSet, *, counted: bool = True) -> Dfa:
+        """The spellings of a set of strings; without ``counted`` its bounds are left out."""
+        dfa = self.set_dfa(texts) if counted or texts.base is None else texts.base
         return self.remember(("body", dfa.digest), lambda: key_body(dfa, self.limits.regular))
 
     def set_dfa(self, texts: TextSet) -> Dfa:
         """A set of strings as an automaton over UTF-8."""
         if not texts.others:
             return literals(sorted(texts.texts), self.limits.regular)
-        if isinstance(texts.base, Dfa):
-            return texts.base
-        low, high = texts.base
+        low, high = texts.low, texts.high
+        if texts.base is not None:
+            if not texts.is_counted:
+                return texts.base
+            return texts.base.intersect(self._counted(low, high), self.limits.regular)
         if high is not None and low > high:
             return EMPTY
         base = any_text() if (low, high) == (0, None) else self._counted(low, high)

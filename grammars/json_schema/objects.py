@@ -10,13 +10,12 @@ know: a property-by-property record of which alternatives are still alive.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from ..errors import GrammarTooComplexError
-from .atoms import Has, Properties, Size, TextIs
-from .formula import FALSE, TRUE, Formula, all_of, atom, atoms, conjuncts, negate, replace
+from .atoms import Has, Properties, Size
+from .formula import FALSE, TRUE, Formula, all_of, atoms, conjuncts, negate, replace
 from .languages import TextSet, without
 from .solver import Case, Solver, signed
 
@@ -25,7 +24,6 @@ CLOSE = 0
 
 _MAX_CLASSES = 64
 _MAX_LISTED = 256
-MAX_VERDICTS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +62,6 @@ def make_child(must: Sequence[Formula], wanted: Sequence[tuple[Hashable, Formula
             verdict_of.append(-2)
         else:
             verdict_of.append(nodes.setdefault(node, len(nodes) + 1))
-    if len(nodes) > MAX_VERDICTS:
-        raise GrammarTooComplexError(
-            "", "oneOf", f"more than {MAX_VERDICTS} alternatives have to be told apart at once"
-        )
     return Child((first, *nodes), tuple(a for a, _ in wanted), tuple(verdict_of))
 
 
@@ -458,9 +452,9 @@ def _size_ranges(low: int, high: int, outside: list[Size]) -> list[tuple[int, in
 def _members(texts: TextSet) -> set[str]:
     if not texts.others:
         return set(texts.texts)
-    if isinstance(texts.base, tuple):
-        return {""} - texts.texts
     dfa = texts.base
+    if dfa is None:
+        return {""} - texts.texts
     found: set[str] = set()
     stack = [(0, b"")]
     while stack:
@@ -479,11 +473,3 @@ def _is_text(name: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def all_verdicts(count: int) -> tuple[tuple[bool, ...], ...]:
-    """Every combination of ``count`` verdicts, the agreeable first."""
-    return tuple(itertools.product((True, False), repeat=count))
-
-
-__all__ = ["CLOSE", "Child", "ObjectPlan", "all_verdicts", "atom", "make_child"]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import GrammarTooComplexError
 from ..limits import CompileLimits
-from .formula import Formula, negate
+from .formula import Formula, all_of, negate
 from .languages import Languages
 from .typed import Typer
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from .objects import ObjectPlan
 
 _ORDER = ("string", "number", "null", "true", "false", "array", "object")
+
+_MAX_VERDICTS = 256
 
 Case = dict[Hashable, bool]
 """A truth for some atoms, which makes a formula true whatever the others are."""
@@ -35,6 +37,7 @@ class Solver:
         self.limits = limits
         self.num_branches = 0
         self._known: dict[tuple[Formula, str], bool] = {}
+        self._verdicts: dict[tuple[Formula, ...], tuple[tuple[bool, ...], ...]] = {}
         self._open: dict[tuple[Formula, str], int] = {}
         self._lowest_asked = 0
         self._object_plans: dict[tuple[Formula, ...], ObjectPlan] = {}
@@ -104,6 +107,34 @@ class Solver:
         if found or leans_on >= depth:
             self._known[key] = found
         return found
+
+    def verdicts(self, nodes: tuple[Formula, ...]) -> tuple[tuple[bool, ...], ...]:
+        """The verdicts that a value can have on all nodes but the first, which must hold.
+
+        The more agreeable come first.
+        """
+        if len(nodes) == 1:
+            return ((),)
+        known = self._verdicts.get(nodes)
+        if known is not None:
+            return known
+        found: list[tuple[tuple[bool, ...], Formula]] = [((), nodes[0])]
+        for node in nodes[1:]:
+            split = []
+            for verdict, so_far in found:
+                for truth in (True, False):
+                    joint = all_of([so_far, signed(node, truth)])
+                    if self.satisfiable(joint):
+                        split.append(((*verdict, truth), joint))
+            found = split
+            if len(found) > _MAX_VERDICTS:
+                raise GrammarTooComplexError(
+                    "", "anyOf", f"one value can meet over {_MAX_VERDICTS} mixes of alternatives"
+                )
+        verdicts = tuple(v for v, _ in found)
+        if not self.is_leaning:
+            self._verdicts[nodes] = verdicts
+        return verdicts
 
     def begin(self) -> None:
         """Start a new decision: the limit on cases is for each."""

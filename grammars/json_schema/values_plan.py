@@ -11,12 +11,13 @@ from ..json_text import KEY_SLICE, VALUE_SLICE
 from ..lexemes import DfaLexeme, LabelledDfa, LabelledDfaLexeme
 from ..limits import CompileLimits
 from ..regular import Dfa
+from .counted_text import CountedText
 from .formula import Formula, all_of
 from .languages import Languages, TextSet
 from .layout import Layout
 from .lexemes import ARRAY, CLOSE_ARRAY, FIRST_SCALAR, OBJECT, ValueLexeme
 from .literal_text import EXCLUDED, LiteralText
-from .objects import Child, ObjectPlan, all_verdicts
+from .objects import Child, ObjectPlan
 from .solver import Solver, signed
 from .text_lexemes import (
     AnyText, BoundedText, Closing, DfaText, FilteredClosing, KeyClosing, TextLexeme,
@@ -46,8 +47,8 @@ class Values:
 
     def plan(self, nodes: tuple[Formula, ...], accepts: Callable[[Verdict], bool]) -> ValuePlan:
         """The plan for a value in which ``nodes`` are followed and some verdicts are acceptable."""
-        verdicts = all_verdicts(len(nodes) - 1)
-        if len(verdicts) > 1:
+        verdicts = self.solver.verdicts(nodes)
+        if len(nodes) > 1:
             verdicts = tuple(v for v in verdicts if accepts(v))
         key = (nodes, verdicts)
         plan = self._plans.get(key)
@@ -88,11 +89,11 @@ class Values:
                 if (frame.seen | spent) >> label & 1 or (is_name and label < frame.floor):
                     continue
                 child = plan.child(frame.residual, label)
-                verdicts = all_verdicts(len(child.nodes) - 1)
+                if not self.solver.satisfiable(child.nodes[0]):
+                    continue
                 if any(
-                    self.solver.satisfiable(joined(child.nodes, v))
-                    and self.object_accepts(frame, label, child, v)
-                    for v in verdicts
+                    self.object_accepts(frame, label, child, v)
+                    for v in self.solver.verdicts(child.nodes)
                 ):
                     live |= 1 << label
             known = self._live[key] = live
@@ -218,17 +219,20 @@ def text_lexeme(
             label, texts = infinite[0]
             listed.update({t: EXCLUDED for t in texts.texts if t not in listed})
             slice_ = KEY_SLICE if listed or is_key else VALUE_SLICE
-            bounds = texts.base
-            assert isinstance(bounds, tuple)
-            if bounds == (0, None):
+            if texts.low == 0 and texts.high is None:
                 base = AnyText(closing, label, slice_)
             else:
-                base = BoundedText(closing, label, *bounds, slice_)
+                base = BoundedText(closing, label, texts.low, texts.high, slice_)
         if not listed:
             return base
         _check_size(listed, languages.limits)
         if base is not None or sum(map(len, listed)) <= _MAX_TREE_BYTES:
             return LiteralText(closing, listed, base)
+    if len(parts) == 1 and infinite and infinite[0][1].is_counted:
+        label, texts = infinite[0]
+        body = languages.body(texts, counted=False)
+        automaton = languages.characters(body)
+        return CountedText(closing, label, automaton, body.digest, texts.low, texts.high)
     bodies = [(label, languages.body(texts)) for label, texts in parts]
     key = tuple((label, body.digest) for label, body in bodies)
     labelled = languages.remember(("labelled", key), lambda: LabelledDfa.of(bodies))
@@ -240,9 +244,9 @@ def _is_light(texts: TextSet, *, alone: bool) -> bool:
 
     With an upper bound on the length, leaving out a string can leave a state without a way on.
     """
-    if isinstance(texts.base, Dfa):
+    if texts.base is not None:
         return False
-    return texts.base[1] is None or (alone and not texts.texts)
+    return texts.high is None or (alone and not texts.texts)
 
 
 def _check_size(listed: Mapping[str, int], limits: CompileLimits) -> None:

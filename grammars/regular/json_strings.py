@@ -41,15 +41,19 @@ class Transducer:
     outputs: NDArray[np.int16]
 
 
-def json_string_body(dfa: Dfa, limits: RegularLimits = DEFAULT_LIMITS) -> Dfa:
+def json_string_body(
+    dfa: Dfa, limits: RegularLimits = DEFAULT_LIMITS, decoder: Transducer | None = None
+) -> Dfa:
     """Every spelling, between the quotes, of the texts in ``dfa``, a language of valid UTF-8.
+
+    ``decoder`` may be one that knows fewer spellings than ``decoder_table()``.
 
     Raw characters but quote, backslash and controls; the short escapes; ``\\uXXXX`` with either
     case of hexadecimal digits and with surrogate pairs.
     """
     if dfa.is_empty:
         return dfa
-    decoder = decoder_table()
+    decoder = decoder or decoder_table()
     # Bytes of one class: alike for the decoder in every mode, and emitted alike for the automaton.
     outputs = decoder.outputs
     seen = np.where(outputs >= 0, dfa.class_of[outputs], -1)
