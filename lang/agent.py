@@ -15,19 +15,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pydantic import PydanticUserError, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from ramet.grammars.constraints import JsonSchema
 from ramet.lang.errors import (
     AgentLimitError,
     NodeFailedError,
     OutputParseError,
-    OutputTypeError,
     ToolFailedError,
     UsageError,
 )
 from ramet.lang.expressions import GenExpr
 from ramet.lang.nodes import Role
+from ramet.lang.schemas import adapter_of
 from ramet.lang.tools import Tool
 from ramet.lang.types import OutputType, type_label
 from ramet.lang.values import Value
@@ -76,7 +76,7 @@ class Agent:
             raise UsageError("an agent needs at least one tool")
         if len(set(names)) != len(names):
             raise UsageError(f"two tools have one name: {', '.join(sorted(names))}")
-        _answer_adapter(self.answer)  # raises now rather than in a turn
+        _answer(self.answer)  # raises now rather than in a turn
 
     def run(self, s: State) -> Any:
         """Runs the loop in place on a state and returns the answer.
@@ -168,7 +168,7 @@ def action_type(
     tools: Sequence[Tool[..., Any]], answer: Any, *, max_calls: int, allows_answer: bool
 ) -> OutputType[Action]:
     """The output type of one turn. No calls are allowed where ``max_calls`` is 0."""
-    adapter = _answer_adapter(answer)
+    adapter, answer_schema = _answer(answer)
     definitions: dict[str, Any] = {}
     ways: list[dict[str, Any]] = []
     if max_calls:
@@ -187,7 +187,7 @@ def action_type(
         }
         ways.append(_object(tool_calls=array))
     if allows_answer:
-        ways.append(_object(answer=_lifted(adapter.json_schema(), "answer.", definitions)))
+        ways.append(_object(answer=_lifted(answer_schema, "answer.", definitions)))
     schema = ways[0] if len(ways) == 1 else {"anyOf": ways}
     if definitions:
         schema = {**schema, "$defs": definitions}
@@ -206,13 +206,8 @@ def action_type(
     return OutputType("Action", JsonSchema(schema, any_order=False), parse)
 
 
-def _answer_adapter(answer: Any) -> TypeAdapter[Any]:
-    try:
-        adapter: TypeAdapter[Any] = TypeAdapter(str if answer is None else answer)
-        adapter.json_schema()
-    except (PydanticUserError, TypeError, ValueError) as error:
-        raise OutputTypeError(f"{type_label(answer)} has no JSON form: {error}") from error
-    return adapter
+def _answer(answer: Any) -> tuple[TypeAdapter[Any], dict[str, Any]]:
+    return adapter_of(str if answer is None else answer, type_label(answer))
 
 
 def _object(**properties: Any) -> dict[str, Any]:

@@ -62,8 +62,8 @@ class Executor:
 
     def start(self, node: Node) -> None:
         """Begins to wait for what a node needs; returns at once."""
-        if isinstance(node, Join) and not node.inputs:
-            return  # a branch's own code settles it
+        if isinstance(node, Join) and node.of != "values":
+            return  # its own code settles it
         self.records[node.id] = CallRecord(node.id, node.label, node.kind, self.now())
         task = asyncio.get_running_loop().create_task(self._execute(node))
         self._tasks[node.id] = task

@@ -63,6 +63,8 @@ def describe(graph: RequestGraph, node: Node) -> str:
         return f"tool {node.tool}{needs}"
     if isinstance(node, Fork):
         return f"fork {node.num_branches}"
+    if isinstance(node, Join) and node.of != "values":
+        return f"{node.of} {node.label}"
     return f"join {node.label}{needs}"
 
 

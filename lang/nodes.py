@@ -108,10 +108,13 @@ class Fork(Node):
 
 @dataclass(frozen=True, kw_only=True)
 class Join(Node):
-    """The list of some nodes' values: one variable of all branches of a fork."""
+    """What becomes of several nodes: ``values`` is the list of one variable's values in all
+    branches of a fork; ``branch`` what a spawned function returned; ``agent`` the answer of an
+    agent loop. The ``inputs`` of the last two are known when they have ended."""
 
     kind = "join"
     name: str
+    of: Literal["values", "branch", "agent"] = "values"
     inputs: tuple[str, ...] = ()
 
     def refs(self) -> Iterator[Ref]:

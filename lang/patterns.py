@@ -7,6 +7,7 @@ True
 
 from __future__ import annotations
 
+import json as json_module
 import re
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -22,6 +23,7 @@ from ramet.grammars.constraints import (
     Whitespace,
 )
 from ramet.lang.errors import OutputTypeError
+from ramet.lang.schemas import adapter_of
 
 
 @dataclass(frozen=True)
@@ -101,10 +103,14 @@ def choice(*choices: str) -> Pattern:
 
 
 def json(schema: Any = None, *, whitespace: Whitespace = "compact") -> Pattern:
-    """JSON: any object, or a value of a schema (a dict), or of a type that pydantic knows."""
+    """JSON: any object, a value of a schema (a dict, or JSON text), or of a type that pydantic
+    knows, with its fields in their order and no others."""
     if schema is None:
         return Pattern((JsonObject(whitespace),))
-    return Pattern((JsonSchema(_schema_of(schema), whitespace),))
+    if isinstance(schema, dict | bool | str):
+        return Pattern((JsonSchema(_read_schema(schema), whitespace),))
+    _, own = adapter_of(schema, repr(schema))
+    return Pattern((JsonSchema(own, whitespace, any_order=False),))
 
 
 def ebnf(
@@ -114,22 +120,13 @@ def ebnf(
     return Pattern((Ebnf(grammar, dialect, start),))
 
 
-def _schema_of(schema: Any) -> JsonValue:
-    if isinstance(schema, dict | bool):
+def _read_schema(schema: dict[str, Any] | bool | str) -> JsonValue:
+    if not isinstance(schema, str):
         return schema
-    if isinstance(schema, str):
-        import json as json_module
-
-        try:
-            return json_module.loads(schema)
-        except ValueError as error:
-            raise OutputTypeError(f"the schema is no JSON: {error}") from None
-    from pydantic import PydanticUserError, TypeAdapter
-
     try:
-        return TypeAdapter(schema).json_schema()
-    except (PydanticUserError, TypeError, ValueError) as error:
-        raise OutputTypeError(f"{schema!r} has no JSON schema: {error}") from error
+        return json_module.loads(schema)
+    except ValueError as error:
+        raise OutputTypeError(f"the schema is no JSON: {error}") from None
 
 
 def _parts_of(value: Pattern | str) -> tuple[Constraint | str, ...]:

@@ -164,7 +164,7 @@ class State:
         """
         branch = self.copy()
         label = getattr(function, "__name__", type(function).__name__)
-        value = self._writer.join("", label=f"{label}()")
+        value = self._writer.join_branch(f"{label}()")
         self._writer.context.start_branch(branch, value.node_id, function, args, kwargs)
         return value
 
@@ -215,8 +215,7 @@ class State:
             limits=limits or AgentLimits(),
             options=options,
         )
-        value = self._writer.join(name)
-        self._writer.lend(value.node_id)
+        value = self._writer.join_agent(name)
         self._writer.context.start_branch(self, value.node_id, agent.run, (), {}, is_branch=False)
         return value
 

@@ -12,6 +12,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, get_type_hints, overload
 from pydantic import ConfigDict, Field, PydanticUserError, ValidationError, create_model
 
 from ramet.lang.errors import OutputTypeError, ToolFailedError
+from ramet.lang.schemas import closed
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -44,7 +45,9 @@ class Tool(Generic[P, T]):
         summary, documented = _read_docstring(inspect.getdoc(function) or "")
         self.description = description or summary
         self._model = _parameter_model(function, self.name, documented)
-        self.parameters = _closed(self._model.model_json_schema())
+        schema = closed(self._model.model_json_schema())
+        schema.pop("title", None)
+        self.parameters: dict[str, Any] = {"type": "object", "properties": {}, **schema}
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -153,11 +156,6 @@ def _parameter_model(function: Callable[..., Any], name: str, documented: dict[s
     except (PydanticUserError, TypeError, ValueError) as error:
         raise OutputTypeError(f"tool {name!r} has no schema: {error}") from error
     return model
-
-
-def _closed(schema: dict[str, Any]) -> dict[str, Any]:
-    schema.pop("title", None)
-    return {"type": "object", "properties": {}, **schema, "additionalProperties": False}
 
 
 def _read_docstring(text: str) -> tuple[str, dict[str, str]]:

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from types import NoneType
 from typing import Any, Generic, Literal, TypeVar, get_args, get_origin
 
-from pydantic import PydanticUserError, TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from ramet.grammars.constraints import Choice, Constraint, JsonSchema, Regex
 from ramet.lang.errors import OutputParseError, OutputTypeError
+from ramet.lang.schemas import adapter_of
 
 T = TypeVar("T")
 
@@ -53,7 +54,7 @@ def output_type(annotation: Any) -> OutputType[Any]:
 
     ``str`` is free text; ``int``, ``float``, ``bool``, enums and Literals are written bare;
     everything else that pydantic knows (models, dataclasses, TypedDicts, lists, unions, Annotated)
-    is written as JSON.
+    is written as JSON, its fields in their order and no others.
 
     Raises:
         OutputTypeError: no constraint can stand for the type.
@@ -106,11 +107,7 @@ def _converter(convert: Callable[[str], T], form: Regex, label: str) -> Callable
 
 
 def _json(annotation: Any, label: str) -> OutputType[Any]:
-    try:
-        adapter: TypeAdapter[Any] = TypeAdapter(annotation)
-        schema = adapter.json_schema(mode="validation")
-    except (PydanticUserError, TypeError, ValueError) as error:
-        raise OutputTypeError(f"{label} has no JSON form: {error}") from error
+    adapter, schema = adapter_of(annotation, label)
 
     def parse(text: str) -> Any:
         try:
@@ -118,4 +115,4 @@ def _json(annotation: Any, label: str) -> OutputType[Any]:
         except ValidationError as error:
             raise OutputParseError(text, label, str(error)) from error
 
-    return OutputType(label, JsonSchema(schema), parse)
+    return OutputType(label, JsonSchema(schema, any_order=False), parse)

@@ -166,10 +166,22 @@ class Writer:
             for index in range(num_branches)
         ]
 
-    def join(self, name: str, inputs: tuple[str, ...] = (), *, label: str = "") -> Value[Any]:
-        """Appends a Join that sets the variable ``name``, or only has a label."""
+    def join(self, name: str, inputs: tuple[str, ...]) -> None:
+        """Appends a Join of some nodes' values as the variable ``name``."""
         self._check_name(name)
-        node = self._add(lambda place: Join(name=name or label, inputs=inputs, **place))
+        self._variable(name, self._add(lambda place: Join(name=name, inputs=inputs, **place)))
+
+    def join_branch(self, label: str) -> Value[Any]:
+        """Appends the Join that a spawned function's result will settle."""
+        node = self._add(lambda place: Join(name=label, of="branch", **place))
+        return Value(self.session, node.id)
+
+    def join_agent(self, name: str) -> Value[Any]:
+        """Appends the Join that an agent's answer will settle, and lends the state to the agent:
+        others wait until it has ended."""
+        self._check_name(name)
+        node = self._add(lambda place: Join(name=name, of="agent", **place))
+        self._busy_with = node.id
         return self._variable(name, node)
 
     @contextmanager
@@ -207,10 +219,6 @@ class Writer:
         else:
             with self.turn(role):
                 self.text(text)
-
-    def lend(self, join_id: str) -> None:
-        """Leaves the state to the code whose result settles ``join_id``: others wait for it."""
-        self._busy_with = join_id
 
     def wait_for_borrower(self) -> None:
         """Waits until code that the state was lent to has ended."""

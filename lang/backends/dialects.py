@@ -21,8 +21,10 @@ from ramet.runtime.params import SamplingParams
 
 _DEFAULTS = SamplingParams()
 _OPENAI_FIELDS = frozenset(
-    ("max_tokens", "temperature", "top_p", "presence_penalty", "frequency_penalty")
-    + ("seed", "stop", "logprobs", "logit_bias")
+    {
+        *("max_tokens", "temperature", "top_p", "presence_penalty", "frequency_penalty"),
+        *("seed", "stop", "logprobs", "logit_bias"),
+    }
 )
 _ALL_FIELDS = frozenset(f.name for f in dataclasses.fields(SamplingParams)) - {"prompt_logprobs"}
 

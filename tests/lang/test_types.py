@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
+from typing_extensions import TypedDict
 
 from ramet.grammars import ConstraintError
 from ramet.grammars.constraints import Choice, JsonSchema, Regex
@@ -30,7 +31,6 @@ from ramet.lang import (
 from ramet.lang.matching import match_text
 from ramet.lang.types import INTEGER, NUMBER, output_type
 from ramet.runtime.events import Finished, TextDelta, Timings, Usage
-from typing_extensions import TypedDict
 
 
 class Report(BaseModel):
@@ -236,5 +236,15 @@ def test_patterns_are_output_types(scripted) -> None:
 def test_a_models_schema_is_the_types_own(scripted) -> None:
     output = output_type(Report)
     assert isinstance(output.constraint, JsonSchema)
-    assert output.constraint.schema == Report.model_json_schema()
+    schema = Report.model_json_schema()
+    assert output.constraint.schema == {**schema, "additionalProperties": False}
     assert output.label == "Report"
+
+
+def test_fields_come_in_their_order_and_no_others_do() -> None:
+    constraint = output_type(list[Point]).constraint
+    assert constraint is not None
+    assert match_text(constraint, '[{"x": 1, "y": 2}]')
+    assert not match_text(constraint, '[{"y": 2, "x": 1}]')
+    assert not match_text(constraint, '[{"x": 1, "y": 2, "z": 3}]')
+    assert json(dict[str, int]).match('{"anything": 3}')
