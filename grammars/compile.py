@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from .automaton import AutomatonLexeme, Context, Whole
-from .constraints import Choice, Constraint, Ebnf, JsonObject, JsonSchema, Regex
+from .constraints import (
+    Choice, Constraint, Ebnf, JsonObject, JsonSchema, Regex, StructuralTag,
+)  # fmt: skip
+from .ebnf import ebnf_automaton
 from .errors import ConstraintError, GrammarTooComplexError
 from .grammar import Grammar
 from .json_schema.compile import CompiledSchema
@@ -17,6 +20,7 @@ from .lexemes import DfaLexeme
 from .limits import CompileLimits
 from .machine import Machine
 from .regular import Dfa, literals, regex_dfa
+from .structural_tag import structural_tag_start
 from .vocabulary import Vocabulary
 
 Start = Callable[[Machine], Context]
@@ -58,7 +62,9 @@ class GrammarCompiler:
                 self._grammars.move_to_end(key)
                 return known
             # Languages are shared between compilations, so there is one at a time.
-            start = start_of(constraint, self._languages, self.limits)
+            start = start_of(
+                constraint, self._languages, self.limits, self.vocab.special_ids
+            )
             grammar = Grammar(start, self.vocab, self.limits)
             if len(self._grammars) >= self._capacity:
                 self._grammars.popitem(last=False)
@@ -71,7 +77,9 @@ def compile_constraint(
 ) -> Grammar:
     """The grammar of a constraint, compiled anew. See ``GrammarCompiler.compile``."""
     limits = limits or CompileLimits()
-    return Grammar(start_of(constraint, Languages(limits), limits), vocab, limits)
+    return Grammar(
+        start_of(constraint, Languages(limits), limits, vocab.special_ids), vocab, limits
+    )
 
 
 def content_key(constraint: Constraint) -> str:
@@ -82,20 +90,29 @@ def content_key(constraint: Constraint) -> str:
         raise ConstraintError("", "", f"the constraint is no plain data: {error}") from None
 
 
-def start_of(constraint: Constraint, languages: Languages, limits: CompileLimits) -> Start:
+def compile_schema(
+    constraint: JsonSchema | JsonObject, languages: Languages, limits: CompileLimits
+) -> CompiledSchema:
+    """The schema of a JSON constraint, checked."""
+    if isinstance(constraint, JsonObject):
+        constraint = JsonSchema({"type": "object"}, constraint.whitespace)
+    return CompiledSchema(
+        constraint.schema, constraint.documents, any_order=constraint.any_order,
+        whitespace=constraint.whitespace, languages=languages, limits=limits,
+    )  # fmt: skip
+
+
+def start_of(
+    constraint: Constraint,
+    languages: Languages,
+    limits: CompileLimits,
+    special_ids: Mapping[str, int],
+) -> Start:
     """What begins the constraint's texts."""
     try:
         match constraint:
-            case JsonSchema():
-                return CompiledSchema(
-                    constraint.schema, constraint.documents, any_order=constraint.any_order,
-                    whitespace=constraint.whitespace, languages=languages, limits=limits,
-                ).start  # fmt: skip
-            case JsonObject():
-                return CompiledSchema(
-                    {"type": "object"}, {}, any_order=True, whitespace=constraint.whitespace,
-                    languages=languages, limits=limits,
-                ).start  # fmt: skip
+            case JsonSchema() | JsonObject():
+                return compile_schema(constraint, languages, limits).start
             case Regex():
                 dfa = regex_dfa(
                     constraint.pattern, dialect=constraint.dialect, limits=limits.regular
@@ -104,10 +121,12 @@ def start_of(constraint: Constraint, languages: Languages, limits: CompileLimits
             case Choice():
                 return _whole(literals(constraint.choices, limits.regular), "choice")
             case Ebnf():
-                from .ebnf import ebnf_automaton
-
-                automaton = ebnf_automaton(constraint, limits)
+                automaton = ebnf_automaton(constraint, limits.regular)
                 return lambda machine: Whole(AutomatonLexeme(automaton))
+            case StructuralTag():
+                return structural_tag_start(
+                    constraint, special_ids, lambda c: compile_schema(c, languages, limits), limits
+                )
     except RecursionError:
         raise GrammarTooComplexError("", "", "the constraint nests too deep") from None
     raise ConstraintError("", "kind", f"{type(constraint).__name__} is no known constraint")

@@ -66,4 +66,94 @@ class Choice:
     kind: Literal["choice"] = "choice"
 
 
-Constraint = JsonSchema | JsonObject | Regex | Ebnf | Choice
+# -- structural tags ------------------------------------------------------------------------------
+# A structural tag is a tree of parts. Its leaves are texts and the constraints above.
+
+
+@dataclass(frozen=True)
+class FixedText:
+    """Exactly ``text``. A special token that the vocabulary names may stand for its own text."""
+
+    text: str
+    kind: Literal["fixed_text"] = "fixed_text"
+
+
+@dataclass(frozen=True)
+class FreeText:
+    """Any text in which none of the ``excluded`` texts occurs."""
+
+    excluded: tuple[str, ...] = ()
+    kind: Literal["free_text"] = "free_text"
+
+
+@dataclass(frozen=True)
+class Tag:
+    """``begin``, the content, ``end``: a tool call, or a reasoning channel.
+
+    Free text as the content ends at the first ``end``.
+    """
+
+    begin: str
+    content: Part
+    end: str
+    kind: Literal["tag"] = "tag"
+
+
+@dataclass(frozen=True)
+class TriggeredTags:
+    """Free text in which every trigger must go on as one of ``tags``: tools in auto mode.
+
+    A trigger is a text with which some tags begin; without ``triggers`` it is each tag's own
+    ``begin``. There are ``minimum`` to ``maximum`` tags (None: any number). Outside the tags no
+    trigger occurs, nor any of the ``excluded`` texts.
+    """
+
+    tags: tuple[Tag, ...]
+    triggers: tuple[str, ...] = ()
+    minimum: int = 0
+    maximum: int | None = None
+    excluded: tuple[str, ...] = ()
+    kind: Literal["triggered_tags"] = "triggered_tags"
+
+
+@dataclass(frozen=True)
+class Series:
+    """Parts in a row."""
+
+    parts: tuple[Part, ...]
+    kind: Literal["series"] = "series"
+
+
+@dataclass(frozen=True)
+class AnyOf:
+    """One of the options."""
+
+    options: tuple[Part, ...]
+    kind: Literal["any_of"] = "any_of"
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """``part``, ``minimum`` to ``maximum`` times (None: any number)."""
+
+    part: Part
+    minimum: int = 0
+    maximum: int | None = None
+    kind: Literal["repeated"] = "repeated"
+
+
+Part = (
+    FixedText | FreeText | Tag | TriggeredTags | Series | AnyOf | Repeated
+    | JsonSchema | JsonObject | Regex | Ebnf | Choice
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class StructuralTag:
+    """Text made of parts: fixed and free texts, tags, and any other constraints."""
+
+    root: Part
+    kind: Literal["structural_tag"] = "structural_tag"
+
+
+Constraint = JsonSchema | JsonObject | Regex | Ebnf | Choice | StructuralTag

@@ -113,6 +113,8 @@ class Matcher:
             while len(text) - length < _MAX_FORCED:
                 if self._machine.is_accepting(*position[:2], text, position.begin):
                     break
+                if self._machine.has_special and self._special_at(position, text):
+                    break
                 following = self._next_bytes(position, text, 2)
                 if len(following) != 1:
                     break
@@ -175,12 +177,12 @@ class Matcher:
                     break
         return found
 
-    def _border_contexts(self) -> list[Context]:
-        """The contexts at whose beginning this position is."""
+    def _border_contexts(self, position: Position, text: bytearray) -> list[Context]:
+        """The contexts at whose beginning a position after ``text`` is."""
         machine = self._machine
-        state, context, begin = self._position
+        state, context, begin = position
         found = []
-        if begin == len(self._text):
+        if begin == len(text):
             found.append(machine.context_list[context])
         while True:
             if not machine.states[state, READY]:
@@ -188,19 +190,22 @@ class Matcher:
             label = int(machine.states[state, END_LABEL])
             if label < 0 or not machine.is_live(context, label):
                 return found
-            context = machine.follow(context, label, self._text, begin, len(self._text))
+            context = machine.follow(context, label, text, begin, len(text))
             if context < 0:
                 return found
             found.append(machine.context_list[context])
-            state, begin = int(machine.contexts[context, START]), len(self._text)
+            state, begin = int(machine.contexts[context, START]), len(text)
 
     def _special(self) -> dict[int, Context]:
         with self._machine.lock:
-            offered: dict[int, Context] = {}
-            for context in self._border_contexts():
-                if context.offers_special:
-                    offered.update(context.special(self._machine))
-            return offered
+            return self._special_at(self._position, self._text)
+
+    def _special_at(self, position: Position, text: bytearray) -> dict[int, Context]:
+        offered: dict[int, Context] = {}
+        for context in self._border_contexts(position, text):
+            if context.offers_special:
+                offered.update(context.special(self._machine))
+        return offered
 
     def _accept_special(self, token_id: int) -> bool:
         after = self._special().get(token_id) if self._machine.has_special else None

@@ -12,9 +12,17 @@ from .ast import Rules
 from .automaton import GrammarAutomaton
 from .gbnf import parse_gbnf
 from .lark import parse_lark
-from .network import build_network
+from .network import build_network, check_names
 
-__all__ = ["GrammarAutomaton", "Rules", "ebnf_automaton", "parse_gbnf", "parse_lark"]
+__all__ = [
+    "GrammarAutomaton",
+    "Rules",
+    "build_network",
+    "ebnf_automaton",
+    "parse_ebnf",
+    "parse_gbnf",
+    "parse_lark",
+]
 
 _QUOTED = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|#[^\n]*')
 
@@ -27,11 +35,18 @@ def ebnf_automaton(constraint: Ebnf, limits: RegularLimits = DEFAULT_LIMITS) -> 
             that isn't supported, by its name; a grammar that derives no text.
         GrammarTooComplexError: over the limits.
     """
+    return GrammarAutomaton(build_network(parse_ebnf(constraint), limits))
+
+
+def parse_ebnf(constraint: Ebnf) -> Rules:
+    """The rules of a grammar in either dialect; every rule that they call exists."""
     dialect = constraint.dialect
     if dialect == "auto":
         dialect = dialect_of(constraint.grammar)
     parse = parse_gbnf if dialect == "gbnf" else parse_lark
-    return GrammarAutomaton(build_network(parse(constraint.grammar, constraint.start), limits))
+    rules = parse(constraint.grammar, constraint.start)
+    check_names(rules)
+    return rules
 
 
 def dialect_of(grammar: str) -> Literal["gbnf", "lark"]:

@@ -24,6 +24,16 @@ class Call:
 
 
 @dataclass(frozen=True)
+class Foreign:
+    """Something that another machine reads: the ``index``-th thing of a list kept elsewhere.
+
+    It takes at least one byte or token, and some text is one.
+    """
+
+    index: int
+
+
+@dataclass(frozen=True)
 class Sequence:
     """Parts in a row."""
 
@@ -46,7 +56,7 @@ class Repeat:
     maximum: int | None
 
 
-Expression = Terminal | Call | Sequence | Alternatives | Repeat
+Expression = Terminal | Call | Foreign | Sequence | Alternatives | Repeat
 
 
 @dataclass(frozen=True)
@@ -84,3 +94,18 @@ def calls(expression: Expression) -> list[Call]:
             case _:
                 pass
     return found
+
+
+def renamed(expression: Expression, prefix: str) -> Expression:
+    """The same with ``prefix`` before each called rule's name."""
+    match expression:
+        case Call(name, offset):
+            return Call(prefix + name, offset)
+        case Sequence(parts):
+            return Sequence(tuple(renamed(part, prefix) for part in parts))
+        case Alternatives(options):
+            return Alternatives(tuple(renamed(option, prefix) for option in options))
+        case Repeat(part, minimum, maximum):
+            return Repeat(renamed(part, prefix), minimum, maximum)
+        case _:
+            return expression

@@ -25,7 +25,7 @@ from .network import Network
 _EMPTY = 0
 """The empty stack."""
 
-_ACCEPT = (-1, _EMPTY)
+ACCEPT = (-1, _EMPTY)
 """The configuration of a text that is complete."""
 
 _MAX_CONFIGURATIONS = 20_000
@@ -42,19 +42,15 @@ class GrammarAutomaton:
     def __init__(self, network: Network) -> None:
         self._network = network
         self._loops = _loop_nodes(network)
-        self._cells: list[tuple[int, int]] = [(-1, -1)]
+        # A stack's node to return to and the rest; returning from the empty one is acceptance.
+        self._cells: list[Configuration] = [ACCEPT]
         self._cell_ids: dict[tuple[int, int], int] = {}
         self._states: list[frozenset[Configuration]] = []
         self._state_ids: dict[frozenset[Configuration], int] = {}
         self._closures: dict[Configuration, frozenset[Configuration]] = {}
-        self._class_of = network.class_of.astype(np.intp)
-        self._num_classes = int(network.class_of.max()) + 1
         first = self._closure((network.start, _EMPTY))
-        self._start = self._intern(first | {_ACCEPT} if network.is_nullable else first)
-        content = repr((network.byte_moves, network.call_moves, network.is_final, network.start))
-        self._key = hashlib.blake2b(
-            network.class_of.tobytes() + content.encode() + bytes([network.is_nullable])
-        ).digest()
+        self._start = self._intern(first | {ACCEPT} if network.is_nullable else first)
+        self._key = hashlib.blake2b(repr(network).encode()).digest()
 
     @property
     def key(self) -> Hashable:
@@ -65,7 +61,7 @@ class GrammarAutomaton:
         return self._start
 
     def is_accepting(self, state: int) -> bool:
-        return _ACCEPT in self._states[state]
+        return ACCEPT in self._states[state]
 
     def row(self, state: int) -> NDArray[np.int32]:
         """int32[256]: the next state for each byte, -1 where there is none.
@@ -73,14 +69,17 @@ class GrammarAutomaton:
         Raises:
             GrammarTooComplexError: a text with more readings than can be kept at once.
         """
-        # Split the classes by the configurations that they lead to.
+        row = np.full(256, -1, np.int32)
+        for found, configurations in self._moves(state):
+            row[byte_mask(found)] = self._intern(configurations)
+        return row
+
+    def _moves(self, state: int) -> list[tuple[int, frozenset[Configuration]]]:
+        """Disjoint sets of bytes (256 bits) and the configurations after any of them."""
         parts: list[tuple[int, list[Configuration]]] = []
-        byte_moves = self._network.byte_moves
         for node, stack in self._states[state]:
-            if node < 0:
-                continue
-            for classes, target in byte_moves[node]:
-                rest, split = classes, []
+            for found, target in self._byte_moves(node):
+                rest, split = found, []
                 for known, configurations in parts:
                     both = known & rest
                     if not both:
@@ -93,16 +92,17 @@ class GrammarAutomaton:
                 if rest:
                     split.append((rest, [(target, stack)]))
                 parts = split
-        by_class = np.full(self._num_classes, -1, np.int32)
-        for classes, configurations in parts:
-            merged = frozenset().union(*map(self._closure, configurations))
+        moves = []
+        for found, configurations in parts:
+            merged = frozenset[Configuration]().union(*map(self._closure, configurations))
             if len(merged) > _MAX_CONFIGURATIONS:
                 raise GrammarTooComplexError("", "ebnf", "the text has too many readings")
-            number = self._intern(merged)
-            while classes:
-                by_class[(classes & -classes).bit_length() - 1] = number
-                classes &= classes - 1
-        return by_class[self._class_of]
+            moves.append((found, merged))
+        return moves
+
+    def _byte_moves(self, node: int) -> list[tuple[int, int]]:
+        """A node's (set of bytes, next node) pairs."""
+        return self._network.byte_moves[node] if node >= 0 else []
 
     def _intern(self, configurations: frozenset[Configuration]) -> int:
         number = self._state_ids.get(configurations)
@@ -135,7 +135,10 @@ class GrammarAutomaton:
         queue = [configuration]
         found: set[Configuration] = set()
         for node, stack in queue:  # Grows on the way.
-            if node in self._loops and self._cells[stack][0] == node:
+            if node < 0:
+                found.add((node, stack))
+                after = [self._cells[stack]] if self._may_end(node) else []
+            elif node in self._loops and self._cells[stack][0] == node:
                 after = [(node, self._cells[stack][1])]
             else:
                 if network.byte_moves[node]:
@@ -144,18 +147,27 @@ class GrammarAutomaton:
                     (entry, self._push(back, stack)) for entry, back in network.call_moves[node]
                 ]
                 if network.is_final[node]:
-                    if stack == _EMPTY:
-                        found.add(_ACCEPT)
-                    else:
-                        after.append(self._cells[stack])
+                    after.append(self._cells[stack])
             for new in after:
-                if new not in seen:
+                if new == ACCEPT:
+                    found.add(ACCEPT)
+                elif new not in seen:
                     seen.add(new)
                     queue.append(new)
             if len(seen) > _MAX_CONFIGURATIONS:
                 raise GrammarTooComplexError("", "ebnf", "the text has too many readings")
         result = self._closures[configuration] = frozenset(found)
         return result
+
+    def _may_end(self, node: int) -> bool:  # noqa: ARG002
+        """Whether something foreign may end here; no network of rules alone has any."""
+        return False
+
+
+def byte_mask(found: int) -> NDArray[np.bool_]:
+    """A set of bytes, 256 bits, as bool[256]."""
+    bits = np.frombuffer(found.to_bytes(32, "little"), np.uint8)
+    return np.unpackbits(bits, bitorder="little").astype(np.bool_)
 
 
 def _loop_nodes(network: Network) -> frozenset[int]:
@@ -165,7 +177,7 @@ def _loop_nodes(network: Network) -> frozenset[int]:
     follow it is a repetition of something.
     """
     after = [
-        {t for _, t in network.byte_moves[n]} | {t for _, t in network.call_moves[n]}
+        {t for _, t in (*network.byte_moves[n], *network.call_moves[n])}
         for n in range(len(network.is_final))
     ]
     before: list[set[int]] = [set() for _ in after]

@@ -25,10 +25,20 @@ from ramet.grammars.errors import ConstraintError, GrammarTooComplexError
 from ramet.grammars.regular import EPSILON, Dfa, RegularLimits
 from ramet.grammars.regular.nfa import NfaBuilder
 
-from .ast import Alternatives, Call, Expression, Repeat, Rules, Sequence, Terminal, calls
+from .ast import (
+    Alternatives,
+    Call,
+    Expression,
+    Foreign,
+    Repeat,
+    Rules,
+    Sequence,
+    Terminal,
+    calls,
+)
 
 _CALL = 256
-"""Symbols below this are bytes; this plus n is a call of the rule n."""
+"""Symbols below this are bytes; this plus n is the n-th name: a rule or something foreign."""
 
 _MAX_INLINED_STATES = 64
 
@@ -40,15 +50,14 @@ class Network:
     """All rules' automata side by side.
 
     Attributes:
-        class_of: uint8[256], each byte's class.
-        byte_moves: for each node (a bit set of byte classes, the next node) pairs.
-        call_moves: for each node (the called rule's first node, the node after it) pairs.
+        byte_moves: for each node (a set of bytes as 256 bits, the next node) pairs.
+        call_moves: for each node (the called rule's first node, the node after it) pairs; the
+            n-th foreign thing is called as ``foreign_node(n)``.
         is_final: whether a rule may end in a node.
         start: the first node of the rule that the grammar starts with.
         is_nullable: whether the grammar derives the empty text.
     """
 
-    class_of: NDArray[np.uint8]
     byte_moves: list[list[tuple[int, int]]]
     call_moves: list[list[tuple[int, int]]]
     is_final: list[bool]
@@ -56,12 +65,16 @@ class Network:
     is_nullable: bool
 
 
-def build_network(rules: Rules, limits: RegularLimits) -> Network:
-    """The network of a grammar.
+def foreign_node(index: int) -> int:
+    """What stands for the ``index``-th foreign thing where a rule's first node would."""
+    return -2 - index
+
+
+def check_names(rules: Rules) -> None:
+    """Refuse a grammar in which a rule is called that doesn't exist.
 
     Raises:
-        ConstraintError: a rule that doesn't exist, or a grammar that derives no text.
-        GrammarTooComplexError: over the limits.
+        ConstraintError: at the call.
     """
     if rules.start not in rules.rules:
         raise ConstraintError("", "start", f"there is no rule {rules.start!r} to start with")
@@ -71,6 +84,16 @@ def build_network(rules: Rules, limits: RegularLimits) -> Network:
                 raise ConstraintError(
                     f"offset {call.offset}", call.name, f"there is no rule {call.name!r}"
                 )
+
+
+def build_network(rules: Rules, limits: RegularLimits) -> Network:
+    """The network of a grammar.
+
+    Raises:
+        ConstraintError: a rule that doesn't exist, or a grammar that derives no text.
+        GrammarTooComplexError: over the limits.
+    """
+    check_names(rules)
     return _Builder(rules, limits).build()
 
 
@@ -87,6 +110,9 @@ class _RuleAutomaton:
     """Symbols (from, to) and target of the moves that may come first."""
 
 
+_NO_AUTOMATON = _RuleAutomaton(0, 0, 1, [], [])
+
+
 class _Builder:
     def __init__(self, rules: Rules, limits: RegularLimits) -> None:
         self.limits = limits
@@ -96,8 +122,8 @@ class _Builder:
         self.nullable = _fixpoint(self.rules, _derives_nothing)
         self.not_only_nullable = _fixpoint(self.rules, self.derives_something)
         self.regular: dict[str, Dfa] = {}
-        self.numbers: dict[str, int] = {}
-        self.names: list[str] = []
+        self.numbers: dict[str | Foreign, int] = {}
+        self.names: list[str | Foreign] = []
 
     def build(self) -> Network:
         if self.start not in self.productive:
@@ -106,7 +132,7 @@ class _Builder:
         automata: list[_RuleAutomaton] = []
         self.number(self.start)
         for name in self.names:  # Grows as rules are called.
-            automata.append(self.automaton(name))
+            automata.append(self.automaton(name) if isinstance(name, str) else _NO_AUTOMATON)
             if sum(a.num_states for a in automata) > self.limits.max_states:
                 self.too_complex()
         return self.assemble(self.without_left_recursion(automata))
@@ -116,7 +142,7 @@ class _Builder:
             "", "ebnf", f"the grammar outgrows the limit of {self.limits.max_states} states"
         )
 
-    def number(self, name: str) -> int:
+    def number(self, name: str | Foreign) -> int:
         if name not in self.numbers:
             self.numbers[name] = len(self.names)
             self.names.append(name)
@@ -129,6 +155,8 @@ class _Builder:
                 return not dfa.is_empty and dfa != EPSILON
             case Call(name):
                 return name in known
+            case Foreign():
+                return True
             case Sequence(parts):
                 return all(_derives_text(part, self.productive) for part in parts) and any(
                     self.derives_something(part, known) for part in parts
@@ -148,7 +176,7 @@ class _Builder:
         }
         for group in _components({n: callees[n] for n in self.productive}):
             name = group[0]
-            if len(group) > 1 or name in callees[name]:
+            if len(group) > 1 or name in callees[name] or _has_foreign(self.rules[name]):
                 continue
             if all(callee in self.regular for callee in callees[name]):
                 builder = NfaBuilder(self.limits)
@@ -173,6 +201,8 @@ class _Builder:
                 if name in self.regular:
                     return self.add_dfa(builder, self.regular[name], source, inline=inline)
                 return self.add_call(builder, name, source, nullable=name in self.nullable)
+            case Foreign():
+                return self.add_call(builder, expression, source, nullable=False)
             case Sequence(parts):
                 for part in parts:
                     source = self.add(builder, part, source, inline=inline)
@@ -196,7 +226,9 @@ class _Builder:
         self.regular[name] = dfa
         return self.add_call(builder, name, source, nullable=dfa.accepts(b""))
 
-    def add_call(self, builder: NfaBuilder, name: str, source: int, *, nullable: bool) -> int:
+    def add_call(
+        self, builder: NfaBuilder, name: str | Foreign, source: int, *, nullable: bool
+    ) -> int:
         symbol = _CALL + self.number(name)
         end = builder.byte_range(symbol, symbol, source)
         if nullable:
@@ -278,32 +310,43 @@ class _Builder:
             final[own.end] = True
             tables.append(builder.minimal_table(final, _CALL + len(automata)))
             offsets.append(offsets[-1] + len(tables[-1][1]))
-        joint = np.stack([class_of[:256] for class_of, _, _ in tables])
-        _, representative, class_of = np.unique(
-            joint, axis=1, return_index=True, return_inverse=True
-        )
-        network = Network(
-            class_of.reshape(256).astype(np.uint8), [], [], [],
-            offsets[0], self.start in self.nullable,
-        )  # fmt: skip
+        entries = [
+            offset if isinstance(name, str) else foreign_node(name.index)
+            for name, offset in zip(self.names, offsets, strict=False)
+        ]
+        network = Network([], [], [], offsets[0], self.start in self.nullable)
         for (symbol_class, table, accepting), offset in zip(tables, offsets, strict=False):
-            byte_columns = table[:, symbol_class[representative]].tolist()
+            bytes_of_class: dict[int, int] = {}
+            for byte, c in enumerate(symbol_class[:256].tolist()):
+                bytes_of_class[c] = bytes_of_class.get(c, 0) | 1 << byte
             call_columns = table[:, symbol_class[256:]].tolist()
-            for state in range(len(table)):
+            for state, row in enumerate(table.tolist()):
                 moves: dict[int, int] = {}
-                for c, target in enumerate(byte_columns[state]):
-                    if target >= 0:
-                        moves[target] = moves.get(target, 0) | 1 << c
+                for c, found in bytes_of_class.items():
+                    if row[c] >= 0:
+                        moves[row[c]] = moves.get(row[c], 0) | found
                 network.byte_moves.append([(m, t + offset) for t, m in moves.items()])
                 network.call_moves.append(
                     [
-                        (offsets[rule], target + offset)
-                        for rule, target in enumerate(call_columns[state])
+                        (entries[called], target + offset)
+                        for called, target in enumerate(call_columns[state])
                         if target >= 0
                     ]
                 )
             network.is_final.extend(accepting.tolist())
         return network
+
+
+def _has_foreign(expression: Expression) -> bool:
+    match expression:
+        case Foreign():
+            return True
+        case Sequence(parts) | Alternatives(parts):
+            return any(map(_has_foreign, parts))
+        case Repeat(part, _, _):
+            return _has_foreign(part)
+        case _:
+            return False
 
 
 _Derives = Callable[[Expression, set[str]], bool]
@@ -316,6 +359,8 @@ def _derives_text(expression: Expression, known: set[str]) -> bool:
             return not dfa.is_empty
         case Call(name):
             return name in known
+        case Foreign():
+            return True
         case Sequence(parts):
             return all(_derives_text(part, known) for part in parts)
         case Alternatives(options):
@@ -331,6 +376,8 @@ def _derives_nothing(expression: Expression, known: set[str]) -> bool:
             return dfa.accepts(b"")
         case Call(name):
             return name in known
+        case Foreign():
+            return False
         case Sequence(parts):
             return all(_derives_nothing(part, known) for part in parts)
         case Alternatives(options):

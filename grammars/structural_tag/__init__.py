@@ -1,0 +1,53 @@
+"""Structural tags: free and fixed texts, tags, and any other constraints, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from ramet.grammars.automaton import Context
+from ramet.grammars.constraints import JsonObject, JsonSchema, StructuralTag
+from ramet.grammars.ebnf import build_network
+from ramet.grammars.errors import ConstraintError
+from ramet.grammars.json_schema.compile import CompiledSchema
+from ramet.grammars.limits import CompileLimits
+from ramet.grammars.machine import Machine
+from .automaton import TagAutomaton
+from .contexts import context_of
+from .expressions import SpecialToken, TagCompiler
+
+__all__ = ["structural_tag_start"]
+
+
+def structural_tag_start(
+    constraint: StructuralTag,
+    special_ids: Mapping[str, int],
+    compile_schema: Callable[[JsonSchema | JsonObject], CompiledSchema],
+    limits: CompileLimits,
+) -> Callable[[Machine], Context]:
+    """What makes a structural tag's first context for a machine.
+
+    Args:
+        constraint: the structural tag.
+        special_ids: the special tokens that fixed texts may be spelled with, by text.
+        compile_schema: compiles the JSON schemas inside.
+        limits: bounds on the whole.
+
+    Raises:
+        ConstraintError: with ``path`` a JSON pointer to the part, such as ``/root/parts/1``.
+    """
+    compiler = TagCompiler(special_ids, compile_schema, limits)
+    try:
+        network = build_network(compiler.compile(constraint.root), limits.regular)
+    except ConstraintError as error:
+        if error.path:
+            raise
+        raise type(error)("/root", error.keyword, error.reason) from None
+    has_special = any(isinstance(thing, SpecialToken) for thing in compiler.foreign)
+
+    def start(machine: Machine) -> Context:
+        # A grammar has one machine, and both keep what they have worked out.
+        automaton = TagAutomaton(network, compiler.foreign, limits)
+        machine.has_special |= has_special
+        return context_of(machine, automaton, automaton.configurations(automaton.start))
+
+    return start

@@ -1,0 +1,203 @@
+"""The automaton of a structural tag, in which JSON values may be read by contexts of their own.
+
+Most JSON values stand where the text has only one reading: after ``<tool_call>``, say. There the
+lexeme ends, and the value's own contexts take over (see ``contexts.py``), with all that makes
+masks of JSON fast. Elsewhere (two schemas as alternatives, a number before a digit) a value's
+position is one more configuration among others, followed byte by byte.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ramet.grammars.automaton import ended
+from ramet.grammars.ebnf.automaton import ACCEPT, Configuration, GrammarAutomaton, byte_mask
+from ramet.grammars.ebnf.network import Network, foreign_node
+from ramet.grammars.json_schema.frames import Top
+from ramet.grammars.limits import CompileLimits
+from ramet.grammars.machine import Machine
+from .expressions import Foreign, JsonValue, SpecialToken
+
+_NUMBER_BYTES = sum(1 << byte for byte in b"+-.0123456789Ee")
+
+
+@dataclass(frozen=True)
+class ValueExit:
+    """A JSON value begins, and nothing else can; ``stack`` is where the network goes on."""
+
+    index: int
+    stack: int
+
+
+@dataclass(frozen=True)
+class BorderExit:
+    """The text may end in this state, or a special token may follow."""
+
+    state: int
+
+
+@dataclass(frozen=True)
+class _Position:
+    """A place inside the ``index``-th foreign thing, a JSON value, in that value's own machine."""
+
+    index: int
+    state: int
+    context: int
+    text: bytes
+
+
+class TagAutomaton(GrammarAutomaton):
+    """The lazily determinised automaton of a structural tag.
+
+    Attributes:
+        foreign: what the network's foreign nodes stand for.
+        exits: by label, how a lexeme of this automaton ends.
+    """
+
+    def __init__(self, network: Network, foreign: list[Foreign], limits: CompileLimits) -> None:
+        self.foreign = foreign
+        self.exits: list[ValueExit | BorderExit] = []
+        self._limits = limits
+        self._labels: dict[ValueExit | BorderExit, int] = {}
+        self._machines: dict[int, Machine] = {}
+        self._positions: list[_Position] = []
+        self._position_nodes: dict[_Position, int] = {}
+        self._position_moves: dict[int, list[tuple[int, int]]] = {}
+        super().__init__(network)
+
+    # -- what contexts need -----------------------------------------------------------------
+
+    def row_with_exits(self, state: int) -> NDArray[np.int32]:
+        """A state's row, in which a byte before a value that is alone ends the lexeme."""
+        row = np.full(256, -1, np.int32)
+        for found, configurations in self._moves(state):
+            alone = self.value_alone(configurations)
+            target = self._intern(configurations) if alone is None else ended(self._label(alone))
+            row[byte_mask(found)] = target
+        return row
+
+    def border_label(self, state: int) -> int:
+        """The label with which a lexeme may end in this state; -1 if it may not."""
+        if self.is_accepting(state) or self.offers_special(state):
+            return self._label(BorderExit(state))
+        return -1
+
+    def value_alone(self, configurations: frozenset[Configuration]) -> ValueExit | None:
+        """The JSON value that begins here, if that is all that can be."""
+        if len(configurations) != 1:
+            return None
+        ((node, stack),) = configurations
+        index = foreign_node(node)  # Its own inverse.
+        if not (0 <= index < len(self.foreign) and isinstance(self.foreign[index], JsonValue)):
+            return None
+        if self._first_bytes(configurations) & _NUMBER_BYTES:
+            after = self._first_bytes(self.after(stack))
+            if after & _NUMBER_BYTES:
+                return None
+        return ValueExit(index, stack)
+
+    def after(self, stack: int) -> frozenset[Configuration]:
+        """The configurations once something foreign above ``stack`` has ended."""
+        return self._closure(self._cells[stack])
+
+    def offers_special(self, state: int) -> bool:
+        """Whether a special token may come next."""
+        return bool(self.after_special(state))
+
+    def after_special(self, state: int) -> dict[int, frozenset[Configuration]]:
+        """By special token that may come next, the configurations after it."""
+        found: dict[int, frozenset[Configuration]] = {}
+        for node, stack in self._states[state]:
+            index = foreign_node(node)
+            if 0 <= index < len(self.foreign):
+                thing = self.foreign[index]
+                if isinstance(thing, SpecialToken):
+                    known = found.get(thing.token_id, frozenset())
+                    found[thing.token_id] = known | self.after(stack)
+        return found
+
+    def intern(self, configurations: frozenset[Configuration]) -> int:
+        """The number of a state."""
+        return self._intern(configurations)
+
+    def configurations(self, state: int) -> frozenset[Configuration]:
+        """The configurations of a state."""
+        return self._states[state]
+
+    def _label(self, exit_: ValueExit | BorderExit) -> int:
+        label = self._labels.get(exit_)
+        if label is None:
+            label = self._labels[exit_] = len(self.exits)
+            self.exits.append(exit_)
+        return label
+
+    def _first_bytes(self, configurations: frozenset[Configuration]) -> int:
+        first = 0
+        for node, _ in configurations:
+            for found, _ in self._byte_moves(node):
+                first |= found
+        return first
+
+    # -- JSON values among other readings ---------------------------------------------------
+
+    def _byte_moves(self, node: int) -> list[tuple[int, int]]:
+        if node >= 0:
+            return super()._byte_moves(node)
+        if node == ACCEPT[0]:
+            return []
+        known = self._position_moves.get(node)
+        if known is None:
+            known = self._position_moves[node] = self._value_moves(node)
+        return known
+
+    def _value_moves(self, node: int) -> list[tuple[int, int]]:
+        index = foreign_node(node)
+        if index < len(self.foreign):
+            if isinstance(self.foreign[index], SpecialToken):
+                return []
+            position = self._first_position(index)
+        else:
+            position = self._positions[index - len(self.foreign)]
+        machine = self._machine(position.index)
+        moves: dict[int, int] = {}
+        for byte in range(256):
+            text = position.text + bytes((byte,))
+            moved = machine.step(position.state, position.context, text, 0, len(position.text))
+            if moved is not None:
+                state, context, begin = moved
+                captures = machine.context_list[context].captures
+                after = _Position(position.index, state, context, text[begin:] if captures else b"")
+                target = self._position_node(after)
+                moves[target] = moves.get(target, 0) | 1 << byte
+        return [(found, target) for target, found in moves.items()]
+
+    def _may_end(self, node: int) -> bool:
+        index = foreign_node(node) - len(self.foreign)
+        if index < 0:
+            return False
+        place = self._positions[index]
+        machine = self._machine(place.index)
+        return machine.is_accepting(place.state, place.context, place.text, 0)
+
+    def _position_node(self, position: _Position) -> int:
+        node = self._position_nodes.get(position)
+        if node is None:
+            node = foreign_node(len(self.foreign) + len(self._positions))
+            self._position_nodes[position] = node
+            self._positions.append(position)
+        return node
+
+    def _machine(self, index: int) -> Machine:
+        if index not in self._machines:
+            self._machines[index] = Machine(self._limits)
+        return self._machines[index]
+
+    def _first_position(self, index: int) -> _Position:
+        thing = self.foreign[index]
+        assert isinstance(thing, JsonValue)
+        machine = self._machine(index)
+        context = machine.intern(thing.schema.value(Top(thing.layout), (b"",)))
+        return _Position(index, machine.enter(context), context.id, b"")

@@ -1,0 +1,141 @@
+"""The contexts of a structural tag: stretches of its automaton, with JSON values in between."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+
+from ramet.grammars.automaton import DEAD, NOTHING, Context, End, Lexeme, Row
+from ramet.grammars.ebnf.automaton import Configuration
+from ramet.grammars.json_schema.frames import Frame
+from ramet.grammars.machine import Machine
+from .automaton import BorderExit, TagAutomaton, ValueExit
+from .expressions import JsonValue
+
+
+def context_of(
+    machine: Machine, automaton: TagAutomaton, configurations: frozenset[Configuration]
+) -> Context:
+    """What may come next when the text has these readings."""
+    alone = automaton.value_alone(configurations)
+    if alone is not None:
+        return value_context(machine, automaton, alone)
+    return machine.intern(StretchContext(automaton, automaton.intern(configurations)))
+
+
+def value_context(machine: Machine, automaton: TagAutomaton, exit_: ValueExit) -> Context:
+    """The beginning of a JSON value."""
+    thing = automaton.foreign[exit_.index]
+    assert isinstance(thing, JsonValue)
+    return machine.intern(thing.schema.value(ValueFrame(machine, automaton, exit_), (b"",)))
+
+
+class _Stretch(Lexeme):
+    """The automaton's states, all of one machine."""
+
+    def __init__(self, automaton: TagAutomaton) -> None:
+        self.automaton = automaton
+        self.key = ("stretch", automaton.key)
+
+    def install(self, machine: Machine) -> int:
+        return machine.reserve(self, self.automaton.start)
+
+    def fill(self, machine: Machine, local: int, row: Row) -> int:
+        targets = self.automaton.row_with_exits(local)
+        row[:] = targets
+        for target in set(targets.tolist()):
+            if target >= 0:
+                row[targets == target] = machine.reserve(self, target)
+        return self.automaton.border_label(local)
+
+
+class _StretchFrom(Lexeme):
+    """A stretch of the automaton that begins in a state."""
+
+    def __init__(self, automaton: TagAutomaton, state: int) -> None:
+        self.stretch = _Stretch(automaton)
+        self.state = state
+        self.key = ("stretch", automaton.key, state)
+
+    def install(self, machine: Machine) -> int:
+        return machine.reserve(self.stretch, self.state)
+
+
+class StretchContext(Context):
+    """A stretch of the automaton, up to a JSON value or to the end."""
+
+    __slots__ = ("automaton", "state")
+
+    def __init__(self, automaton: TagAutomaton, state: int) -> None:
+        self.automaton = automaton
+        self.state = state
+
+    @property
+    def key(self) -> Hashable:
+        return ("stretch", self.automaton.key, self.state)
+
+    def lexeme(self, machine: Machine) -> Lexeme | None:
+        return _StretchFrom(self.automaton, self.state)
+
+    def after(self, machine: Machine, label: int, text: bytes | None) -> Context | None:
+        match self.automaton.exits[label]:
+            case ValueExit() as exit_:
+                return value_context(machine, self.automaton, exit_)
+            case BorderExit(state):
+                return machine.intern(BorderContext(self.automaton, state))
+
+
+class BorderContext(Context):
+    """No more bytes of this stretch: the text ends, or a special token follows."""
+
+    __slots__ = ("automaton", "state")
+
+    def __init__(self, automaton: TagAutomaton, state: int) -> None:
+        self.automaton = automaton
+        self.state = state
+
+    @property
+    def key(self) -> Hashable:
+        return ("border", self.automaton.key, self.state)
+
+    @property
+    def is_end(self) -> bool:  # type: ignore[override]
+        return self.automaton.is_accepting(self.state)
+
+    @property
+    def offers_special(self) -> bool:  # type: ignore[override]
+        return self.automaton.offers_special(self.state)
+
+    def lexeme(self, machine: Machine) -> Lexeme | None:
+        return NOTHING
+
+    def after(self, machine: Machine, label: int, text: bytes | None) -> Context | None:
+        return None
+
+    def special(self, machine: Machine) -> Mapping[int, Context]:
+        return {
+            token_id: context_of(machine, self.automaton, configurations)
+            for token_id, configurations in self.automaton.after_special(self.state).items()
+        }
+
+
+class ValueFrame(Frame):
+    """A JSON value stands in a structural tag, which goes on after it."""
+
+    __slots__ = ("_after", "_automaton")
+
+    def __init__(self, machine: Machine, automaton: TagAutomaton, exit_: ValueExit) -> None:
+        thing = automaton.foreign[exit_.index]
+        assert isinstance(thing, JsonValue)
+        self.id = machine.number(("tag value", automaton.key, exit_))
+        self.layout = thing.layout
+        self.records = False
+        self._automaton = automaton
+        self._after = exit_.stack
+
+    def accepts(self, verdict: tuple[bool, ...]) -> bool:
+        return True
+
+    def child_done(
+        self, machine: Machine, verdict: tuple[bool, ...], value: Hashable
+    ) -> Context | None:
+        return context_of(machine, self._automaton, self._automaton.after(self._after))
