@@ -21,38 +21,38 @@ ENDLESS = Script(["word "], repeat=True)
 
 
 def test_a_stream_whose_reader_leaves_is_aborted(serve, wait_until):
-    server = serve(ENDLESS, step_delay_s=0.002)
+    server = serve(ENDLESS, model_options={"step_delay_s": 0.002})
     with server.http.stream(
         "POST", "/v1/completions", json={"prompt": "x", "stream": True, "max_tokens": 5000}
     ) as answer:
         next(answer.iter_bytes())
-        assert server.num_running() == 1
-    wait_until(lambda: server.num_running() == 0)
+        assert server.num_live() == 1
+    wait_until(lambda: server.num_live() == 0)
     server.engine.check()
     assert server.chat(max_tokens=2).status_code == 200
 
 
 @pytest.mark.parametrize("fields", [{}, {"n": 3}, {"stream": True, "n": 2}])
 def test_a_call_whose_client_leaves_before_the_answer_is_aborted(serve, wait_until, fields):
-    server = serve(ENDLESS, step_delay_s=0.002)
+    server = serve(ENDLESS, model_options={"step_delay_s": 0.002})
     body = json.dumps({"prompt": "x", "max_tokens": 7000, **fields}).encode()
     head = f"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n"
-    with socket.create_connection(("127.0.0.1", server.server.port)) as connection:
+    with socket.create_connection(("127.0.0.1", server.http_server.port)) as connection:
         connection.sendall(head.encode() + b"content-type: application/json\r\n\r\n" + body)
-        wait_until(lambda: server.num_running() == fields.get("n", 1))
-    wait_until(lambda: server.num_running() == 0)
+        wait_until(lambda: server.num_live() == fields.get("n", 1))
+    wait_until(lambda: server.num_live() == 0)
     pages = server.engine.stats()
     assert pages.num_held_pages == 0
 
 
 def test_a_call_can_be_aborted_by_its_id(serve, wait_until):
-    server = serve(ENDLESS, step_delay_s=0.002)
+    server = serve(ENDLESS, model_options={"step_delay_s": 0.002})
     answers = []
     call = threading.Thread(
         target=lambda: answers.append(server.complete(prompt="x", request_id="mine"))
     )
     call.start()
-    wait_until(lambda: server.num_running() == 1)
+    wait_until(lambda: server.num_live() == 1)
     other = server.http.post("/v1/abort", json={"request_id": "other"})
     assert other.status_code == 404
     assert server.http.post("/v1/abort", json={"request_id": "mine"}).json()["aborted"] is True
@@ -63,7 +63,7 @@ def test_a_call_can_be_aborted_by_its_id(serve, wait_until):
 
 
 def test_an_id_that_is_running_cannot_be_used_again(serve, wait_until):
-    server = serve(ENDLESS, step_delay_s=0.002)
+    server = serve(ENDLESS, model_options={"step_delay_s": 0.002})
     fields = {"json": {"prompt": "x", "stream": True, "request_id": "twin"}}
     with server.http.stream("POST", "/v1/completions", **fields) as answer:
         chunks = answer.iter_bytes()
@@ -71,7 +71,7 @@ def test_an_id_that_is_running_cannot_be_used_again(serve, wait_until):
         again = httpx.post(f"{server.url}/v1/completions", **fields)
         assert again.status_code == 400
         assert again.json()["error"]["param"] == "request_id"
-    wait_until(lambda: server.num_running() == 0)
+    wait_until(lambda: server.num_live() == 0)
 
 
 def test_an_error_after_the_stream_began_is_an_event_and_an_end(serve):

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
+from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from ramet.runtime.errors import InvalidParameterError, InvalidRequestError
@@ -41,12 +42,14 @@ class ApiModel(BaseModel):
     UNSUPPORTED: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
     """Fields of the API that are refused by name, each with the values that mean "off"."""
 
+    _by_key: ClassVar[dict[str, FieldInfo]]
+
     @model_validator(mode="before")
     @classmethod
     def _screen(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
-        fields = cls.model_fields
+        fields = cls._fields_by_key()
         kept = {}
         for name, value in data.items():
             if name in fields:
@@ -68,8 +71,15 @@ class ApiModel(BaseModel):
         return kept
 
     @classmethod
+    def _fields_by_key(cls) -> dict[str, FieldInfo]:
+        """The fields by their keys in JSON."""
+        if "_by_key" not in cls.__dict__:
+            cls._by_key = {field.alias or name: field for name, field in cls.model_fields.items()}
+        return cls._by_key
+
+    @classmethod
     def _near(cls, name: str) -> str:
-        known = [*cls.model_fields, *cls.NO_EFFECT, *cls.UNSUPPORTED]
+        known = [*cls._fields_by_key(), *cls.NO_EFFECT, *cls.UNSUPPORTED]
         close = difflib.get_close_matches(name, known, n=1)
         return f"; did you mean {close[0]}?" if close else ""
 
