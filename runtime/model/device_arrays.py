@@ -17,8 +17,10 @@ _TYPES = {
     np.dtype(np.float32): torch.float32,
 }
 
+Arrays = Mapping[str, npt.NDArray[Any]]
 
-def upload(arrays: Mapping[str, npt.NDArray[Any]], device: torch.device) -> dict[str, torch.Tensor]:
+
+def upload(arrays: Arrays, device: torch.device) -> dict[str, torch.Tensor]:
     """The arrays as tensors on ``device``; uint64 becomes int64 of the same bits.
 
     On a GPU they are views of one buffer that one asynchronous copy fills; on the CPU they share
@@ -29,20 +31,33 @@ def upload(arrays: Mapping[str, npt.NDArray[Any]], device: torch.device) -> dict
             name: torch.from_numpy(np.ascontiguousarray(array)).view(_TYPES[array.dtype])
             for name, array in arrays.items()
         }
-    starts: dict[str, int] = {}
-    size = 0
-    for name, array in arrays.items():
-        starts[name] = size
-        size += -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT
-    staged = torch.empty(size, dtype=torch.uint8, pin_memory=True)
-    buffer = staged.numpy()
-    for name, array in arrays.items():
+    packed = pack(arrays, pin_memory=device.type == "cuda")
+    return unpack(packed.to(device, non_blocking=True), arrays)
+
+
+def pack(arrays: Arrays, *, pin_memory: bool) -> torch.Tensor:
+    """The arrays' bytes one after the other, each from a multiple of 16: uint8[n]."""
+    size = sum(_padded(array.nbytes) for array in arrays.values())
+    packed = torch.empty(size, dtype=torch.uint8, pin_memory=pin_memory)
+    target = packed.numpy()
+    start = 0
+    for array in arrays.values():
         flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        buffer[starts[name] : starts[name] + flat.nbytes] = flat
-    moved = staged.to(device, non_blocking=True)
-    return {
-        name: moved[starts[name] : starts[name] + array.nbytes]
-        .view(_TYPES[array.dtype])
-        .view(array.shape)
-        for name, array in arrays.items()
-    }
+        target[start : start + flat.nbytes] = flat
+        start += _padded(flat.nbytes)
+    return packed
+
+
+def unpack(packed: torch.Tensor, arrays: Arrays) -> dict[str, torch.Tensor]:
+    """Views of a packed buffer, of the types and shapes of the arrays that it was made from."""
+    tensors = {}
+    start = 0
+    for name, array in arrays.items():
+        part = packed[start : start + array.nbytes]
+        tensors[name] = part.view(_TYPES[array.dtype]).view(array.shape)
+        start += _padded(array.nbytes)
+    return tensors
+
+
+def _padded(num_bytes: int) -> int:
+    return -(-num_bytes // _ALIGNMENT) * _ALIGNMENT

@@ -4,6 +4,7 @@ reference that other runners are compared with."""
 from __future__ import annotations
 
 import dataclasses
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -93,9 +94,10 @@ class TorchRunner:
         self._graphs: DecodeGraphs | None = None
         if device.type == "cuda" and options.graph_rows:
             table_width = -(-self.max_context_len // options.page_size)
-            self._graphs = DecodeGraphs(
-                self._decoder, self._shape, self._costs, options.graph_rows, table_width
-            )
+            with self._current_device():
+                self._graphs = DecodeGraphs(
+                    self._decoder, self._shape, self._costs, options.graph_rows, table_width
+                )
         self._sampler = Sampler()
 
     @classmethod
@@ -148,7 +150,8 @@ class TorchRunner:
         logits = self.run_on_device(batch)
         if not logits.is_cuda:
             return self._sampler.sample(logits.numpy(), batch.sampling)
-        return sample_on_device(logits, batch.sampling)
+        with self._current_device():
+            return sample_on_device(logits, batch.sampling)
 
     @torch.inference_mode()
     def run_on_device(self, batch: Batch) -> torch.Tensor:
@@ -158,11 +161,12 @@ class TorchRunner:
         if batch.num_tokens == 0:
             return torch.empty(0, self.vocab_size, device=self._device)
         plan = self.plan(batch)
-        if self._graphs is not None:
-            logits = self._graphs.run(batch, plan)
-            if logits is not None:
-                return logits
-        return self._decoder.forward(step_inputs(batch, plan, self.page_size, self._device))
+        with self._current_device():
+            if self._graphs is not None:
+                logits = self._graphs.run(batch, plan)
+                if logits is not None:
+                    return logits
+            return self._decoder.forward(step_inputs(batch, plan, self.page_size, self._device))
 
     def plan(self, batch: Batch) -> AttentionPlan:
         """The step's attention plan."""
@@ -181,6 +185,12 @@ class TorchRunner:
         """Frees graphs and pages; a second call does nothing."""
         self._graphs = None
         self._decoder.pages = self._decoder.pages[:, :, :0].clone()
+
+    def _current_device(self) -> AbstractContextManager[None]:
+        """Makes the runner's GPU the calling thread's current one: Triton launches there."""
+        if self._device.type == "cuda":
+            return torch.cuda.device(self._device)
+        return nullcontext()
 
     def _plan_shape(self, dtype: torch.dtype) -> AttentionShape:
         config = self.config

@@ -11,6 +11,10 @@ import torch
 from hypothesis import strategies as st
 
 
+def normal(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+    return torch.randn(shape, generator=generator, dtype=torch.float64, device="cpu")
+
+
 @dataclass(frozen=True)
 class RowTree:
     """Rows of a step, sorted so that those with common leading pages are neighbours."""
@@ -32,16 +36,16 @@ class RowTree:
 
     def pages(self, num_kv_heads: int, head_dim: int, seed: int) -> tuple[torch.Tensor, ...]:
         """Keys and values, normal; pages that no row names are not-a-number."""
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator("cpu").manual_seed(seed)
         shape = (self.num_pages + 1, num_kv_heads, self.page_size, head_dim)
-        k, v = (torch.randn(shape, generator=generator, dtype=torch.float64) for _ in "kv")
+        k, v = (normal(shape, generator) for _ in "kv")
         k[self.num_pages] = v[self.num_pages] = torch.nan
         return k, v
 
     def queries(self, num_heads: int, head_dim: int, seed: int) -> torch.Tensor:
-        generator = torch.Generator().manual_seed(seed + 1)
+        generator = torch.Generator("cpu").manual_seed(seed + 1)
         shape = (self.num_tokens, num_heads, head_dim)
-        return torch.randn(shape, generator=generator, dtype=torch.float64)
+        return normal(shape, generator)
 
 
 def make_row_tree(page_size: int, rows: list[tuple[int, int, int, int]]) -> RowTree:
@@ -98,12 +102,12 @@ def _dense_attention(
     window: int = 0,
 ) -> torch.Tensor:
     """Softmax attention, one row at a time, over its gathered keys: knows nothing of plans."""
-    q, k, v = q.double(), k.double(), v.double()
+    q, k, v = (tensor.double().cpu() for tensor in (q, k, v))
     out = torch.empty_like(q)
     group = q.shape[1] // k.shape[1]
     for row, context_len in enumerate(tree.context_lens):
         first, end = tree.row_starts[row], tree.row_starts[row + 1]
-        key = torch.arange(int(context_len))
+        key = torch.arange(int(context_len), device="cpu")
         page = torch.from_numpy(tree.page_tables[row])[key // tree.page_size].long()
         keys = k[page, :, key % tree.page_size].repeat_interleave(group, 1)
         values = v[page, :, key % tree.page_size].repeat_interleave(group, 1)

@@ -1,4 +1,4 @@
-"""Runs the tests of ``interpreter/`` in a process in which Triton's kernels are interpreted."""
+"""Runs the tests of ``triton_kernels/`` in a process in which Triton's kernels are interpreted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("triton")
-FOLDER = Path(__file__).parent / "interpreter"
+FOLDER = Path(__file__).parent / "triton_kernels"
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("test_*.py")), ids=lambda path: path.stem)

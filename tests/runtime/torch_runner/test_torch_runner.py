@@ -1,6 +1,7 @@
 """The torch runner gives the plain forward pass's logits, however a text is cut and shared.
 
-With ``TRITON_INTERPRET=1`` the same tests run the Triton kernels, in their interpreter.
+With ``TRITON_INTERPRET=1`` the same tests run the Triton kernels, in their interpreter; where there
+is a GPU they run them there, with captured graphs.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from ramet.kernels.attention_plan import AttentionCosts
 from ramet.kernels.dispatch import interpreting
 from ramet.runtime.errors import ModelLoadError
 from ramet.runtime.model.config import ModelConfig
+from ramet.runtime.model.device_arrays import pack, unpack
 from ramet.runtime.model.reference import ReferenceModel
 from ramet.runtime.model.torch_graphs import DecodeGraphs
 from ramet.runtime.model.torch_runner import TorchOptions, TorchRunner, sample_on_device
@@ -25,12 +27,14 @@ from ramet.runtime.model.torch_weights import load_torch_weights, random_torch_w
 from ramet.runtime.sampler import Sampler
 
 INTERPRETED = interpreting()
+DEVICE = "cuda" if torch.cuda.is_available() and not INTERPRETED else "cpu"
+ON_TRITON = INTERPRETED or DEVICE == "cuda"
 # Logits have a spread of about 1.
-TOLERANCE = 2e-2 if INTERPRETED else 2e-5
+TOLERANCE = 2e-2 if ON_TRITON else 2e-5
 OPTIONS = TorchOptions(
-    device="cpu",
-    dtype=torch.float16 if INTERPRETED else torch.float32,
-    packed_weights=INTERPRETED,
+    device=DEVICE,
+    dtype=torch.float16 if ON_TRITON else torch.float32,
+    packed_weights=ON_TRITON,
     page_size=4,
     num_pages=128,
 )
@@ -163,7 +167,7 @@ def test_a_replayed_decode_step_equals_a_plain_one(model_files, sequences, num_r
         with torch.inference_mode():
             logits = graphs.run(batch, runner.plan(batch))
         assert logits is not None
-        np.testing.assert_allclose(logits.numpy(), plain.run(batch), atol=TOLERANCE / 4)
+        np.testing.assert_allclose(logits.cpu().numpy(), plain.run(batch), atol=TOLERANCE / 4)
 
 
 def test_steps_that_are_not_plain_decoding_take_no_graph(model_files, sequences):
@@ -187,7 +191,7 @@ def test_run_and_sample_is_a_run_and_a_sample(model_files, sequences):
     assert result.top_token_ids.shape == (2, 2)
 
 
-@pytest.mark.skipif(not INTERPRETED, reason="runs the Triton sampler")
+@pytest.mark.skipif(not ON_TRITON, reason="runs the Triton sampler")
 def test_sampling_on_the_device_equals_sampling_on_the_cpu(sampling_rows):
     rng = np.random.default_rng(0)
     logits = rng.normal(size=(6, 90)).astype(np.float32) * 3
@@ -199,7 +203,7 @@ def test_sampling_on_the_device_equals_sampling_on_the_cpu(sampling_rows):
         mask_rows=np.array([-1, -1, 0, -1, -1, -1], np.int32),
         masks=np.full((1, 3), 0x0F0F0F0F, np.int32),
     )
-    ours = sample_on_device(torch.from_numpy(logits.copy()), rows)
+    ours = sample_on_device(torch.from_numpy(logits.copy()).to(DEVICE), rows)
     theirs = Sampler().sample(logits, rows)
     for field in dataclasses.fields(ours):
         a, b = getattr(ours, field.name), getattr(theirs, field.name)
@@ -227,7 +231,7 @@ def test_packed_weights_are_the_files_exactly(model_files, name):
 
 
 def test_a_batch_invariant_run_gives_the_same_bits_in_any_company(model_files, sequences):
-    if not INTERPRETED:
+    if not ON_TRITON:
         with pytest.raises(ValueError, match="needs a GPU"):
             load(model_files, batch_invariant=True)
         return
@@ -246,7 +250,7 @@ def test_a_batch_invariant_run_gives_the_same_bits_in_any_company(model_files, s
 
 def test_random_weights_run(model_files, sequences):
     config = ModelConfig.from_gguf(model_files["qwen3"])
-    weights = random_torch_weights(config, device="cpu", dtype=OPTIONS.dtype, format="q8", seed=1)
+    weights = random_torch_weights(config, device=DEVICE, dtype=OPTIONS.dtype, format="q8", seed=1)
     logits = TorchRunner(config, weights, OPTIONS).run(sequences([[1, 2]]).batch([(0, 0, 2)]))
     assert np.isfinite(logits).all()
     assert 0.1 < logits.std() < 10
@@ -275,3 +279,18 @@ def test_the_steps_inputs_name_each_keys_place(model_files, sequences):
     inputs = step_inputs(batch, runner.plan(batch), 4, torch.device("cpu"))
     pages = pool.table(0, 9)
     assert inputs.slots.tolist() == [pages[p // 4] * 4 + p % 4 for p in range(3, 9)]
+
+
+def test_arrays_come_back_from_one_buffer():
+    rng = np.random.default_rng(0)
+    arrays = {
+        "a": rng.integers(0, 9, (3, 5)).astype(np.int32),
+        "none": np.zeros((0, 4), np.int32),
+        "seeds": np.array([0, 2**64 - 1, 2**63], np.uint64),
+        "strided": rng.normal(size=(4, 6)).astype(np.float32)[:, ::2],
+        "one": np.array([7], np.int64),
+    }
+    for name, tensor in unpack(pack(arrays, pin_memory=False), arrays).items():
+        assert tensor.shape == arrays[name].shape
+        assert tensor.data_ptr() % 16 == 0
+        assert np.array_equal(tensor.numpy().view(arrays[name].dtype), arrays[name])

@@ -8,15 +8,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ramet.kernels.attention_plan import SLOT, build_plan
-from ramet.kernels.dispatch import attention_costs
+from ramet.kernels.dispatch import attention_costs, interpreting
 from ramet.kernels.paged_attention import AttentionInputs, attention_shape, paged_attention
 
 # The interpreter's logarithm of an empty sum, which is meant to be -inf.
 pytestmark = pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning")
 
 
+DEVICE = "cpu" if interpreting() else "cuda"
+
+
 def attend(tree, q, k, v, *, scale, soft_cap=0.0, window=0, **options):
-    shape = attention_shape(q.shape[1], k.shape[1], q.shape[2], q.dtype)
+    """Attention over a tree's rows, back on the CPU, and the plan that it followed."""
+    shape = attention_shape(q.shape[1], k.shape[1], q.shape[2], q.dtype, DEVICE)
     plan = build_plan(
         tree.page_tables,
         tree.context_lens,
@@ -27,9 +31,10 @@ def attend(tree, q, k, v, *, scale, soft_cap=0.0, window=0, **options):
         window=window,
         **options,
     )
-    inputs = AttentionInputs.from_plan(plan, tree.page_tables, tree.positions)
+    inputs = AttentionInputs.from_plan(plan, tree.page_tables, tree.positions, DEVICE)
+    q, k, v = (tensor.to(DEVICE) for tensor in (q, k, v))
     out = paged_attention(q, k, v, inputs, scale=scale, soft_cap=soft_cap, window=window)
-    return out, plan
+    return out.cpu(), plan
 
 
 heads = st.sampled_from([(1, 1, 64), (4, 2, 64), (3, 1, 80), (20, 1, 64), (2, 1, 128), (2, 2, 256)])
@@ -94,7 +99,7 @@ def test_surplus_items_and_tokens_of_a_captured_graph_do_nothing(row_tree):
     k, v = (pages.half() for pages in tree.pages(1, 64, seed=4))
     q = tree.queries(1, 64, seed=4).half()
     out, plan = attend(tree, q, k, v, scale=0.125, grouping="always")
-    inputs = AttentionInputs.from_plan(plan, tree.page_tables, tree.positions)
+    inputs = AttentionInputs.from_plan(plan, tree.page_tables, tree.positions, DEVICE)
     padded = AttentionInputs(
         torch.cat([inputs.items, torch.zeros(5, 6, dtype=torch.int32)]),
         len(inputs.items) + 5,
@@ -105,4 +110,5 @@ def test_surplus_items_and_tokens_of_a_captured_graph_do_nothing(row_tree):
         inputs.page_tables,
         inputs.positions,
     )
-    assert torch.equal(paged_attention(q, k, v, padded, scale=0.125), out)
+    q, k, v = (tensor.to(DEVICE) for tensor in (q, k, v))
+    assert torch.equal(paged_attention(q, k, v, padded, scale=0.125).cpu(), out)

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ramet.kernels.dispatch import interpreting
 from ramet.kernels.sampling import sample_reference, uniforms
 from ramet.kernels.sampling_gpu import _uniform, sample_gpu
 from ramet.kernels.token_mask import apply_token_mask, apply_token_mask_reference
@@ -58,16 +59,21 @@ def random_rows(rng, num_rows, vocab_size):
     }
 
 
+def on_device(array):
+    return torch.from_numpy(array).to("cpu" if interpreting() else "cuda")
+
+
 def tensors(rows):
     return {
-        name: torch.from_numpy(array.view(np.int64) if array.dtype == np.uint64 else array)
+        name: on_device(array.view(np.int64) if array.dtype == np.uint64 else array)
         for name, array in rows.items()
     }
 
 
 def sample(logits, rows):
     num_top = max(0, int(rows["num_logprobs"].max()))
-    return sample_gpu(torch.from_numpy(logits.copy()), num_top=num_top, **tensors(rows))
+    result = sample_gpu(on_device(logits.copy()), num_top=num_top, **tensors(rows))
+    return type(result)(*(tensor.cpu() for tensor in result))
 
 
 @given(st.integers(1, 5), st.sampled_from(VOCAB_SIZES), st.booleans(), st.integers(0, 2**32))
@@ -101,10 +107,8 @@ def test_random_numbers_have_the_bits_of_the_reference():
     seeds = np.r_[0, 2**64 - 1, rng.integers(0, 2**64, 20, dtype=np.uint64)].astype(np.uint64)
     positions = np.r_[0, 2**63 - 1, rng.integers(0, 2**63, 20)]
     out = torch.empty(len(seeds), dtype=torch.float64)
-    _uniforms[(len(seeds),)](
-        out, torch.from_numpy(seeds.view(np.int64)), torch.from_numpy(positions)
-    )
-    np.testing.assert_array_equal(out.numpy(), uniforms(seeds, positions))
+    _uniforms[(len(seeds),)](out, on_device(seeds.view(np.int64)), on_device(positions))
+    np.testing.assert_array_equal(out.cpu().numpy(), uniforms(seeds, positions))
 
 
 def test_frequencies_follow_the_filtered_distribution():
