@@ -1,4 +1,4 @@
-# ruff: noqa: ARG001 (numba calls intrinsics and operations with fixed arguments)
+
 """Attention over pages on the CPU, each page read once for all tokens that share it.
 
 A token's context is cut into chunks of ``CHUNK`` positions, wherever its pages lie. In a chunk, the
@@ -14,17 +14,14 @@ and verification rows are all runs, at every level of the tree, since each chunk
 
 from __future__ import annotations
 
-from typing import Any
-
 from numba import njit, types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
-from ramet.kernels.cpu import ir as vec
+from ramet.kernels.cpu import attention_tiles as tiles
+from ramet.kernels.cpu.attention_tiles import CHUNK, MASKED
 from ramet.kernels.cpu.compiled import jit, op
 from ramet.kernels.cpu.features import num_vector_registers
-from ramet.kernels.cpu.ir import F32, I16, I64, VF32, Variable, i64
 from ramet.kernels.cpu.memory import (
+    bits_to_f32,
     load_f32,
     load_i32,
     load_i64,
@@ -32,7 +29,7 @@ from ramet.kernels.cpu.memory import (
     store_f32,
     store_i64,
 )
-from ramet.kernels.cpu.rows import bits_to_f32
+from ramet.kernels.cpu.quantise import store_quantised
 from ramet.kernels.cpu.step import (
     NUM_TILES,
     PAGE_TABLE_STRIDE,
@@ -44,13 +41,11 @@ from ramet.kernels.cpu.step import (
     TOKEN_ROWS,
 )
 
-CHUNK = 128
 _CHUNK_VECTORS = CHUNK // 16
 _MAX_TILE_ROWS = 48
 _WIDE = num_vector_registers() == 32
-_MASKED = -1e30
 
-# Operands.
+# Operands; the results are also quantised if the operands of ``quantise`` ask for it.
 Q, Q_STRIDE = 2, 3  # float32 rows that begin with all heads' queries, scaled
 OUT, OUT_STRIDE = 4, 5  # float32 [tokens, heads * head_dim]
 KEYS, VALUES, PAGE_SIZE, PAGE_BYTES = 6, 7, 8, 9
@@ -67,175 +62,8 @@ def max_tile_tokens(group_size: int) -> int:
 def scratch_bytes(group_size: int, head_dim: int) -> int:
     """Bytes of one thread's scratch: see ``_layout``."""
     rows = max_tile_tokens(group_size) * group_size
-    size = 8 * 2 * _CHUNK_VECTORS + 4 * rows * (CHUNK + 3 * head_dim + 4)
+    size = 8 * 3 * _CHUNK_VECTORS + 4 * rows * (CHUNK + 3 * head_dim + 4)
     return -(-size // 4096) * 4096
-
-
-def _scores(num_rows: int) -> Any:
-    @intrinsic
-    def tile(typingctx, q, keys, key_stride, head_dim, out):  # type: ignore[no-untyped-def]
-        """Scores of ``num_rows`` queries [head_dim] and four vectors of 16 keys.
-
-        ``keys``: address of four addresses; component d of a vector's keys is ``key_stride * d``
-        bytes on. One accumulator a score, components in order.
-        """
-
-        def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
-            q, keys, key_stride, head_dim, out = args
-            bases = [vec.load(b, keys, I64, 8 * v) for v in range(4)]
-            q_stride = b.mul(head_dim, i64(4))
-            rows = [vec.offset(b, q, i64(r), q_stride) for r in range(num_rows)]
-            sums = [[Variable(b, vec.vf32(0.0)) for _ in bases] for _ in rows]
-            with cgutils.for_range(b, b.udiv(head_dim, i64(4))) as loop:
-                for u in range(4):
-                    d = b.add(b.mul(loop.index, i64(4)), i64(u))
-                    at = b.mul(d, key_stride)
-                    vectors = [
-                        vec.bf16_to_f32(b, vec.load(b, b.add(base, at), vec.vector(I16)))
-                        for base in bases
-                    ]
-                    for row, accumulators in zip(rows, sums, strict=True):
-                        scalar = vec.splat(b, vec.load(b, vec.offset(b, row, d, 4), F32))
-                        for accumulator, vector in zip(accumulators, vectors, strict=True):
-                            accumulator.set(vec.fma(b, scalar, vector, accumulator.get()))
-            for r, accumulators in enumerate(sums):
-                for v, accumulator in enumerate(accumulators):
-                    vec.store(b, accumulator.get(), out, r * CHUNK * 4 + 64 * v)
-            return context.get_dummy_value()
-
-        return types.void(*([types.int64] * 5)), codegen
-
-    return tile
-
-
-def _weighted(num_rows: int, width: int) -> Any:
-    @intrinsic
-    def tile(typingctx, p, values, column, num_vectors, head_dim, out):  # type: ignore[no-untyped-def]
-        """``num_rows`` weighted sums of values, 16 * ``width`` components from ``column`` on.
-
-        ``values``: address of ``num_vectors`` addresses, each of 16 values [head_dim]. One
-        accumulator a component, values in order.
-        """
-
-        def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
-            p, values, column, num_vectors, head_dim, out = args
-            stride = b.mul(head_dim, i64(2))
-            column_bytes = b.mul(column, i64(2))
-            sums = [[Variable(b, vec.vf32(0.0)) for _ in range(width)] for _ in range(num_rows)]
-            with cgutils.for_range(b, num_vectors) as loop:
-                base = vec.load(b, vec.offset(b, values, loop.index, 8), I64)
-                base = b.add(base, column_bytes)
-                weights = vec.offset(b, p, loop.index, 64)
-                with cgutils.for_range(b, i64(4)) as quarter:
-                    for u in range(4):
-                        t = b.add(b.mul(quarter.index, i64(4)), i64(u))
-                        at = vec.offset(b, base, t, stride)
-                        vectors = [
-                            vec.bf16_to_f32(b, vec.load(b, at, vec.vector(I16), 32 * w))
-                            for w in range(width)
-                        ]
-                        weight_at = vec.offset(b, weights, t, 4)
-                        for r, accumulators in enumerate(sums):
-                            weight = vec.splat(b, vec.load(b, weight_at, F32, r * CHUNK * 4))
-                            for accumulator, vector in zip(accumulators, vectors, strict=True):
-                                accumulator.set(vec.fma(b, weight, vector, accumulator.get()))
-            target = vec.offset(b, out, column, 4)
-            row_bytes = b.mul(head_dim, i64(4))
-            for r, accumulators in enumerate(sums):
-                row = vec.offset(b, target, i64(r), row_bytes)
-                for w, accumulator in enumerate(accumulators):
-                    vec.store(b, accumulator.get(), row, 64 * w)
-            return context.get_dummy_value()
-
-        return types.void(*([types.int64] * 6)), codegen
-
-    return tile
-
-
-_scores6, _scores3, _scores1 = (_scores(rows) for rows in (6, 3, 1))
-_weighted6, _weighted3, _weighted1 = (_weighted(rows, 4) for rows in (6, 3, 1))
-_weighted_narrow = _weighted(1, 1)
-
-
-@intrinsic
-def _softmax_row(typingctx, scores, num_vectors, out):  # type: ignore[no-untyped-def]
-    """Scores to ``exp(score - maximum)`` in place; the maximum and their sum to ``out``."""
-
-    def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
-        scores, num_vectors, out = args
-        largest = Variable(b, vec.vf32(_MASKED))
-        with cgutils.for_range(b, num_vectors) as loop:
-            value = vec.load(b, vec.offset(b, scores, loop.index, 64), VF32)
-            largest.set(vec.maximum(b, value, largest.get()))
-        maximum = vec.fold(b, largest.get(), vec.maximum)
-        shift = vec.splat(b, maximum)
-        total = Variable(b, vec.vf32(0.0))
-        with cgutils.for_range(b, num_vectors) as loop:
-            at = vec.offset(b, scores, loop.index, 64)
-            value = vec.exp(b, b.fsub(vec.load(b, at, VF32), shift))
-            vec.store(b, value, at)
-            total.set(b.fadd(total.get(), value))
-        vec.store(b, maximum, out)
-        vec.store(b, vec.fold(b, total.get(), vec.fadd), out, 4)
-        return context.get_dummy_value()
-
-    return types.void(*([types.int64] * 3)), codegen
-
-
-@intrinsic
-def _cap_row(typingctx, scores, num_vectors, cap):  # type: ignore[no-untyped-def]
-    """``cap * tanh(score / cap)`` in place, as ``cap - 2 * cap / (exp(2 * score / cap) + 1)``."""
-
-    def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
-        scores, num_vectors, cap = args
-        caps = vec.splat(b, cap)
-        with cgutils.for_range(b, num_vectors) as loop:
-            at = vec.offset(b, scores, loop.index, 64)
-            value = b.fdiv(b.fmul(vec.load(b, at, VF32), vec.vf32(2.0)), caps)
-            value = b.fadd(vec.exp(b, vec.minimum(b, value, vec.vf32(80.0))), vec.vf32(1.0))
-            value = b.fsub(caps, b.fdiv(b.fmul(caps, vec.vf32(2.0)), value))
-            vec.store(b, value, at)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.float32), codegen
-
-
-@intrinsic
-def _merge_row(typingctx, state, total, part, weighted, head_dim):  # type: ignore[no-untyped-def]
-    """Merges a chunk into a row: (maximum, sum) ``part`` into ``state``, sums of values alike."""
-
-    def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
-        state, total, part, weighted, head_dim = args
-        old, new = (vec.load(b, at, F32) for at in (state, part))
-        maximum = vec.maximum(b, old, new)
-        keep, take = (vec.exp(b, b.fsub(value, maximum)) for value in (old, new))
-        taken = b.fmul(vec.load(b, part, F32, 4), take)
-        kept = vec.fma(b, vec.load(b, state, F32, 4), keep, taken)
-        vec.store(b, maximum, state)
-        vec.store(b, kept, state, 4)
-        keep, take = vec.splat(b, keep), vec.splat(b, take)
-        with cgutils.for_range(b, b.udiv(head_dim, i64(16))) as loop:
-            at = vec.offset(b, total, loop.index, 64)
-            new = b.fmul(vec.load(b, vec.offset(b, weighted, loop.index, 64), VF32), take)
-            vec.store(b, vec.fma(b, vec.load(b, at, VF32), keep, new), at)
-        return context.get_dummy_value()
-
-    return types.void(*([types.int64] * 5)), codegen
-
-
-@intrinsic
-def _finish_row(typingctx, state, total, head_dim, out):  # type: ignore[no-untyped-def]
-    """Divides a row's sums of values by the sum of its weights."""
-
-    def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
-        state, total, head_dim, out = args
-        factor = vec.splat(b, b.fdiv(vec.f32(1.0), vec.load(b, state, F32, 4)))
-        with cgutils.for_range(b, b.udiv(head_dim, i64(16))) as loop:
-            value = vec.load(b, vec.offset(b, total, loop.index, 64), VF32)
-            vec.store(b, b.fmul(value, factor), vec.offset(b, out, loop.index, 64))
-        return context.get_dummy_value()
-
-    return types.void(*([types.int64] * 4)), codegen
 
 
 @njit(inline="always")
@@ -243,7 +71,7 @@ def _layout(scratch, num_rows, head_dim):  # type: ignore[no-untyped-def]
     """Addresses in a thread's scratch: key and value addresses, queries, scores, chunk sums of
     values, total sums of values, chunk (maximum, sum), total (maximum, sum)."""
     keys = scratch
-    values = keys + 8 * _CHUNK_VECTORS
+    values = keys + 8 * 2 * _CHUNK_VECTORS  # with room for the next chunk's first
     queries = values + 8 * _CHUNK_VECTORS
     scores = queries + 4 * num_rows * head_dim
     weighted = scores + 4 * num_rows * CHUNK
@@ -253,7 +81,7 @@ def _layout(scratch, num_rows, head_dim):  # type: ignore[no-untyped-def]
     return keys, values, queries, scores, weighted, totals, parts, states
 
 
-@njit(inline="always")
+@njit
 def _same_pages(tables, stride, row, other, first_page, last_page):  # type: ignore[no-untyped-def]
     if row == other:
         return True
@@ -264,49 +92,122 @@ def _same_pages(tables, stride, row, other, first_page, last_page):  # type: ign
     return page > last_page
 
 
-@njit(inline="always")
-def _run_scores(keys, queries, scores, num_rows, num_vectors, key_stride, head_dim):  # type: ignore[no-untyped-def]
+@njit
+def _fill_addresses(stage, step, row, head, first, count, last, keys, values):  # type: ignore[no-untyped-def]
+    """Addresses of a row's keys and values, for 16 tokens each: ``count`` from vector ``first`` on,
+    none beyond ``last``, which is repeated. ``values`` 0: keys only."""
+    head_dim = load_i64(stage, HEAD_DIM)
+    page_size = load_i64(stage, PAGE_SIZE)
+    page_vectors = page_size // 16
+    table = load_i64(step, PAGE_TABLES) + 4 * row * load_i64(step, PAGE_TABLE_STRIDE)
+    for v in range(count):
+        place = min(first + v, last)
+        at = load_i32(table, place // page_vectors) * load_i64(stage, PAGE_BYTES)
+        at += head * head_dim * page_size * 2
+        inner = place % page_vectors * 32
+        store_i64(keys, v, load_i64(stage, KEYS) + at + inner)
+        if values != 0:
+            store_i64(values, v, load_i64(stage, VALUES) + at + inner * head_dim)
+
+
+@njit
+def _fill_upcoming(stage, step, row, head, chunk, last, following, keys):  # type: ignore[no-untyped-def]
+    """Addresses of the four vectors of keys that are needed after a run's chunk: the row's next
+    chunk, or the first of the following task."""
+    first = (chunk + 1) * _CHUNK_VECTORS
+    num_kv_heads = load_i64(stage, NUM_KV_HEADS)
+    num_tiles = load_i64(step, NUM_TILES)
+    if first > last and following < num_tiles * num_kv_heads:
+        token = load_i32(load_i64(step, TILES), 2 * (num_tiles - 1 - following // num_kv_heads))
+        position = load_i32(load_i64(step, POSITIONS), token)
+        row = load_i32(load_i64(step, TOKEN_ROWS), token)
+        head = following % num_kv_heads
+        window = load_i64(stage, WINDOW)
+        seen = max(0, position - window + 1) if window > 0 else 0
+        first, last = seen // CHUNK * _CHUNK_VECTORS, position // 16
+    _fill_addresses(stage, step, row, head, first, 4, last, keys, 0)
+
+
+@njit
+def _run_scores(keys, values, queries, scores, num_rows, num_vectors, key_stride, head_dim):  # type: ignore[no-untyped-def]
     for v in range(0, num_vectors, 4):
+        now, at, ahead, out = keys + 8 * v, values + 8 * v, keys + 8 * v + 32, scores + 64 * v
         r = 0
         if _WIDE:
             while r + 6 <= num_rows:
-                _scores6(queries + 4 * r * head_dim, keys + 8 * v, key_stride, head_dim,
-                         scores + 4 * r * CHUNK + 64 * v)  # fmt: skip
+                q, s = queries + 4 * r * head_dim, out + 4 * r * CHUNK
+                tiles.scores6(q, now, at, ahead, key_stride, head_dim, s)
                 r += 6
             if r + 3 <= num_rows:
-                _scores3(queries + 4 * r * head_dim, keys + 8 * v, key_stride, head_dim,
-                         scores + 4 * r * CHUNK + 64 * v)  # fmt: skip
+                q, s = queries + 4 * r * head_dim, out + 4 * r * CHUNK
+                tiles.scores3(q, now, at, ahead, key_stride, head_dim, s)
                 r += 3
         while r < num_rows:
-            _scores1(queries + 4 * r * head_dim, keys + 8 * v, key_stride, head_dim,
-                     scores + 4 * r * CHUNK + 64 * v)  # fmt: skip
+            q, s = queries + 4 * r * head_dim, out + 4 * r * CHUNK
+            tiles.scores1(q, now, at, ahead, key_stride, head_dim, s)
             r += 1
 
 
-@njit(inline="always")
+@njit
 def _run_values(values, scores, weighted, num_rows, num_vectors, head_dim):  # type: ignore[no-untyped-def]
     column = 0
     while column + 64 <= head_dim:
         r = 0
         if _WIDE:
             while r + 6 <= num_rows:
-                _weighted6(scores + 4 * r * CHUNK, values, column, num_vectors, head_dim,
-                           weighted + 4 * r * head_dim)  # fmt: skip
+                p, out = scores + 4 * r * CHUNK, weighted + 4 * r * head_dim
+                tiles.weighted6(p, values, column, num_vectors, head_dim, out)
                 r += 6
             if r + 3 <= num_rows:
-                _weighted3(scores + 4 * r * CHUNK, values, column, num_vectors, head_dim,
-                           weighted + 4 * r * head_dim)  # fmt: skip
+                p, out = scores + 4 * r * CHUNK, weighted + 4 * r * head_dim
+                tiles.weighted3(p, values, column, num_vectors, head_dim, out)
                 r += 3
         while r < num_rows:
-            _weighted1(scores + 4 * r * CHUNK, values, column, num_vectors, head_dim,
-                       weighted + 4 * r * head_dim)  # fmt: skip
+            p, out = scores + 4 * r * CHUNK, weighted + 4 * r * head_dim
+            tiles.weighted1(p, values, column, num_vectors, head_dim, out)
             r += 1
         column += 64
     while column < head_dim:
         for r in range(num_rows):
-            _weighted_narrow(scores + 4 * r * CHUNK, values, column, num_vectors, head_dim,
-                             weighted + 4 * r * head_dim)  # fmt: skip
+            p, out = scores + 4 * r * CHUNK, weighted + 4 * r * head_dim
+            tiles.weighted_narrow(p, values, column, num_vectors, head_dim, out)
         column += 16
+
+
+@njit
+def _weigh_row(scores, part, position, base, num_vectors, window, cap):  # type: ignore[no-untyped-def]
+    """A row's scores of one chunk to weights, with what it can't see masked."""
+    if cap > 0:
+        tiles.cap_row(scores, num_vectors, cap)
+    for t in range(position + 1 - base, num_vectors * 16):
+        store_f32(scores, t, types.float32(MASKED))
+    if window > 0:
+        for t in range(min(position - window + 1 - base, num_vectors * 16)):
+            store_f32(scores, t, types.float32(MASKED))
+    tiles.softmax_row(scores, num_vectors, part)
+
+
+@njit
+def _run_end(step, run, end, base, page_size):  # type: ignore[no-untyped-def]
+    """The end of the run that begins at token ``run``, and the most of the chunk that it sees."""
+    positions = load_i64(step, POSITIONS)
+    token_rows = load_i64(step, TOKEN_ROWS)
+    tables = load_i64(step, PAGE_TABLES)
+    stride = load_i64(step, PAGE_TABLE_STRIDE)
+    row = load_i32(token_rows, run)
+    visible = load_i32(positions, run) + 1 - base
+    stop = run + 1
+    while stop < end:
+        more = load_i32(positions, stop) + 1 - base
+        last = base + min(CHUNK, max(visible, more)) - 1
+        other = load_i32(token_rows, stop)
+        if more <= 0 or not _same_pages(
+            tables, stride, row, other, base // page_size, last // page_size
+        ):
+            break
+        visible = max(visible, more)
+        stop += 1
+    return stop, min(CHUNK, visible)
 
 
 @op
@@ -316,25 +217,17 @@ def attend_tiles(stage: int, step: int, counter: int, thread: int) -> None:
     group_size = load_i64(stage, GROUP_SIZE)
     head_dim = load_i64(stage, HEAD_DIM)
     page_size = load_i64(stage, PAGE_SIZE)
-    page_bytes = load_i64(stage, PAGE_BYTES)
     window = load_i64(stage, WINDOW)
     cap = bits_to_f32(load_i64(stage, SOFT_CAP))
     positions = load_i64(step, POSITIONS)
-    token_rows = load_i64(step, TOKEN_ROWS)
-    tables = load_i64(step, PAGE_TABLES)
-    table_stride = load_i64(step, PAGE_TABLE_STRIDE)
     num_tiles = load_i64(step, NUM_TILES)
-    scratch = load_i64(step, SCRATCH) + thread * load_i64(step, SCRATCH_BYTES)
-    head_bytes = head_dim * page_size * 2
-    page_vectors = page_size // 16
     max_rows = max(1, _MAX_TILE_ROWS // group_size) * group_size
     keys, values, queries, scores, weighted, totals, parts, states = _layout(
-        scratch, max_rows, head_dim
+        load_i64(step, SCRATCH) + thread * load_i64(step, SCRATCH_BYTES), max_rows, head_dim
     )
-    while True:
-        task = next_task(counter)
-        if task >= num_tiles * num_kv_heads:
-            break
+    task = next_task(counter)
+    while task < num_tiles * num_kv_heads:
+        following = next_task(counter)
         # Later tiles of a prompt see more: they go first, so that threads end together.
         tile = num_tiles - 1 - task // num_kv_heads
         head = task % num_kv_heads
@@ -353,77 +246,57 @@ def attend_tiles(stage: int, step: int, counter: int, thread: int) -> None:
         for i in range(num_rows * head_dim):
             store_f32(totals, i, types.float32(0))
         for r in range(num_rows):
-            store_f32(states, 2 * r, types.float32(_MASKED))
+            store_f32(states, 2 * r, types.float32(MASKED))
             store_f32(states, 2 * r + 1, types.float32(0))
-        first_chunk = 0
-        if window > 0:
-            first_chunk = max(0, first_seen - window + 1) // CHUNK
+        first_chunk = max(0, first_seen - window + 1) // CHUNK if window > 0 else 0
         for chunk in range(first_chunk, last_seen // CHUNK + 1):
             base = chunk * CHUNK
             run = begin
             while run < end:
-                row = load_i32(token_rows, run)
-                visible = load_i32(positions, run) + 1 - base
-                if visible <= 0:
+                last = load_i32(positions, run) // 16
+                if last * 16 + 15 < base:  # this token's context ends before the chunk
                     run += 1
                     continue
-                stop = run + 1
-                while stop < end:
-                    more = load_i32(positions, stop) + 1 - base
-                    last = base + min(CHUNK, max(visible, more)) - 1
-                    other = load_i32(token_rows, stop)
-                    if more <= 0 or not _same_pages(
-                        tables, table_stride, row, other, base // page_size, last // page_size
-                    ):
-                        break
-                    visible = max(visible, more)
-                    stop += 1
-                num_vectors = (min(CHUNK, visible) + 15) // 16
-                for v in range((num_vectors + 3) // 4 * 4):
-                    place = base // 16 + min(v, num_vectors - 1)
-                    page = load_i32(tables + 4 * row * table_stride, place // page_vectors)
-                    at = page * page_bytes + head * head_bytes
-                    inner = place % page_vectors
-                    store_i64(keys, v, load_i64(stage, KEYS) + at + inner * 32)
-                    store_i64(values, v, load_i64(stage, VALUES) + at + inner * 32 * head_dim)
-                first = (run - begin) * group_size
+                stop, visible = _run_end(step, run, end, base, page_size)
+                row = load_i32(load_i64(step, TOKEN_ROWS), run)
+                num_vectors = (visible + 15) // 16
+                padded = (num_vectors + 3) // 4 * 4
+                first = base // 16
+                _fill_addresses(stage, step, row, head, first, padded, first + num_vectors - 1,
+                                keys, values)  # fmt: skip
+                _fill_upcoming(stage, step, row, head, chunk, last, following, keys + 8 * padded)
+                r0 = (run - begin) * group_size
                 count = (stop - run) * group_size
-                run_scores = scores + 4 * first * CHUNK
-                run_weighted = weighted + 4 * first * head_dim
-                _run_scores(keys, queries + 4 * first * head_dim, run_scores, count, num_vectors,
-                            page_size * 2, head_dim)  # fmt: skip
-                for r in range(first, first + count):
-                    position = load_i32(positions, begin + r // group_size)
-                    s = scores + 4 * r * CHUNK
-                    if cap > 0:
-                        _cap_row(s, num_vectors, cap)
-                    for t in range(position + 1 - base, num_vectors * 16):
-                        store_f32(s, t, types.float32(_MASKED))
-                    if window > 0:
-                        hidden = min(position - window + 1 - base, num_vectors * 16)
-                        for t in range(hidden):
-                            store_f32(s, t, types.float32(_MASKED))
-                    _softmax_row(s, num_vectors, parts + 8 * r)
-                _run_values(values, run_scores, run_weighted, count, num_vectors, head_dim)
-                for r in range(first, first + count):
-                    if load_f32(parts, 2 * r) > types.float32(_MASKED):
-                        _merge_row(states + 8 * r, totals + 4 * r * head_dim, parts + 8 * r,
-                                   weighted + 4 * r * head_dim, head_dim)  # fmt: skip
+                run_scores = scores + 4 * r0 * CHUNK
+                _run_scores(keys, values, queries + 4 * r0 * head_dim, run_scores, count,
+                            num_vectors, page_size * 2, head_dim)  # fmt: skip
+                for r in range(r0, r0 + count):
+                    _weigh_row(scores + 4 * r * CHUNK, parts + 8 * r,
+                               load_i32(positions, begin + r // group_size), base, num_vectors,
+                               window, cap)  # fmt: skip
+                _run_values(values, run_scores, weighted + 4 * r0 * head_dim, count, num_vectors,
+                            head_dim)  # fmt: skip
+                for r in range(r0, r0 + count):
+                    if load_f32(parts, 2 * r) > types.float32(MASKED):
+                        tiles.merge_row(states + 8 * r, totals + 4 * r * head_dim, parts + 8 * r,
+                                        weighted + 4 * r * head_dim, head_dim)  # fmt: skip
                 run = stop
         for r in range(num_rows):
             token = begin + r // group_size
-            out = load_i64(stage, OUT) + token * load_i64(stage, OUT_STRIDE)
-            out += 4 * (head * group_size + r % group_size) * head_dim
-            _finish_row(states + 8 * r, totals + 4 * r * head_dim, head_dim, out)
+            column = (head * group_size + r % group_size) * head_dim
+            out = load_i64(stage, OUT) + token * load_i64(stage, OUT_STRIDE) + 4 * column
+            tiles.finish_row(states + 8 * r, totals + 4 * r * head_dim, head_dim, out)
+            store_quantised(stage, out, token, column // 32, head_dim // 32)
+        task = following
 
 
 @jit()
 def plan_tokens(row_starts, context_lens, page_tables, page_size, max_tokens, grouping,  # type: ignore[no-untyped-def]
-                token_rows, slots, positions, tiles):  # fmt: skip
+                token_rows, slots, positions, tile_bounds):  # fmt: skip
     """Fills each token's row and slot, and cuts the tokens into tiles; returns their number.
 
     A tile takes up to ``max_tokens`` neighbours of one row, or, with ``grouping``, of rows that
-    share their first chunk. Positions must be those of the batch, checked by the caller.
+    share their first chunk.
     """
     num_tiles = 0
     count = 0
@@ -443,16 +316,15 @@ def plan_tokens(row_starts, context_lens, page_tables, page_size, max_tokens, gr
         for token in range(row_starts[row], row_starts[row + 1]):
             token_rows[token] = row
             position = positions[token]
-            slots[token] = (
-                page_tables[row, position // page_size] * page_size + position % page_size
-            )
+            page = page_tables[row, position // page_size]
+            slots[token] = page * page_size + position % page_size
             if count == 0 or count == max_tokens or (token == row_starts[row] and not shared):
                 if num_tiles > 0:
-                    tiles[num_tiles - 1, 1] = token
-                tiles[num_tiles, 0] = token
+                    tile_bounds[num_tiles - 1, 1] = token
+                tile_bounds[num_tiles, 0] = token
                 num_tiles += 1
                 count = 0
             count += 1
     if num_tiles > 0:
-        tiles[num_tiles - 1, 1] = row_starts[-1]
+        tile_bounds[num_tiles - 1, 1] = row_starts[-1]
     return num_tiles

@@ -29,7 +29,7 @@ from ramet.kernels.cpu.weights import FORMATS, WeightFormat
 # Operands of every operation with a linear layer.
 WEIGHT, NUM_BLOCKS, NUM_GROUPS, BLOCK_BYTES = 2, 3, 4, 5
 X, X_STRIDE = 6, 7  # int8 or float32 activations; bytes between rows
-SCALES, SCALED_SUMS, SUMS, SCALE_STRIDE = 8, 9, 10, 11  # of int8 activations; see rows.quantise
+SCALES, SCALED_SUMS, SUMS, SCALE_STRIDE = 8, 9, 10, 11  # of int8 activations; see quantise
 ROWS = 12  # the word of the step's record that holds the number of rows
 BIAS = 13  # address of float32[16 * blocks], or 0
 # Operands of ``linear_op``.

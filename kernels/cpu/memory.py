@@ -66,15 +66,13 @@ def load_f16(typingctx, address, index):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def store_bf16(typingctx, address, index, value):  # type: ignore[no-untyped-def]
-    """Stores a float32 as bfloat16, rounded to nearest even."""
+def bits_to_f32(typingctx, bits):  # type: ignore[no-untyped-def]
+    """float64 bits, as an operand carries them, to float32."""
 
     def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
-        bits = vec.f32_to_bf16(b, args[2])
-        vec.store(b, bits, vec.offset(b, args[0], args[1], 2))
-        return context.get_dummy_value()
+        return b.fptrunc(b.bitcast(args[0], vec.F64), F32)
 
-    return types.void(types.int64, types.int64, types.float32), codegen
+    return types.float32(types.int64), codegen
 
 
 @intrinsic

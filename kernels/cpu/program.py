@@ -26,7 +26,7 @@ from ramet.kernels.cpu.memory import barrier, call_op, load_i64, read_byte, writ
 
 Int64Array = npt.NDArray[np.int64]
 
-STAGE_WORDS = 24
+STAGE_WORDS = 40
 _ADDRESS, _BARRIER = 0, 1
 _FIRST_OPERAND = 2
 _COUNTER_BYTES = 64

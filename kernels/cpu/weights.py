@@ -2,8 +2,9 @@
 
 A block holds 16 rows, group of 32 columns by group: the group's quantised values, its 16 scales,
 and, where the format has them, its 16 minimums, so that a block is read as one stream. Word t of
-row r (four columns) lies at word ``16 * t + r`` of its group. 4-bit words hold columns 4t to 4t+3 in their low and 16+4t to 16+4t+3
-in their high nibbles, as GGML's blocks do, so packing moves whole words and changes no value.
+row r (four columns) lies at word ``16 * t + r`` of its group. 4-bit words hold columns 4t to 4t+3
+in their low and 16+4t to 16+4t+3 in their high nibbles, as GGML's blocks do, so packing moves whole
+words and changes no value.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ramet.kernels.cpu import attention, linear, rows
+from ramet.kernels.cpu import attention, linear, linear_fused, quantise, rows
 from ramet.kernels.cpu import step as words
 from ramet.kernels.cpu.features import DotPath
 from ramet.kernels.cpu.program import Program, Stage, float_operand
@@ -64,14 +64,14 @@ class Activations:
         self.sums = aligned_empty(shape, np.int32)
 
     def as_output(self) -> dict[int, int]:
-        """Operands of a row operation that fills them."""
+        """Operands of an operation that fills them."""
         return {
-            rows.QUANTS: _address(self.quants),
-            rows.QUANT_STRIDE: self.width,
-            rows.SCALES: _address(self.scales),
-            rows.SCALED_SUMS: _address(self.scaled_sums),
-            rows.SUMS: _address(self.sums),
-            rows.SCALE_STRIDE: self.width // GROUP * 4,
+            quantise.QUANTS: _address(self.quants),
+            quantise.QUANT_STRIDE: self.width,
+            quantise.SCALES: _address(self.scales),
+            quantise.SCALED_SUMS: _address(self.scaled_sums),
+            quantise.SUMS: _address(self.sums),
+            quantise.SCALE_STRIDE: self.width // GROUP * 4,
         }
 
     def as_input(self) -> dict[int, int]:
@@ -87,24 +87,32 @@ class Activations:
 
 
 class Buffers:
-    """Scratch for steps of up to ``max_tokens`` tokens and ``max_logits`` logit rows."""
+    """Scratch for steps of up to ``max_tokens`` tokens and ``max_logits`` logit rows.
+
+    ``gated`` is None where activations are int8: it is only ever needed quantised.
+    """
 
     def __init__(
-        self, config: ModelConfig, head_rows: int, max_tokens: int, max_logits: int
+        self,
+        config: ModelConfig,
+        *,
+        head_rows: int,
+        max_tokens: int,
+        max_logits: int,
+        quantised: bool,
     ) -> None:
         self.max_tokens = max_tokens
         self.max_logits = max_logits
         attention_size = config.num_heads * config.head_dim
-        qkv_size = attention_size + 2 * config.num_kv_heads * config.head_dim
 
         def floats(num_rows: int, width: int) -> AnyArray:
             return aligned_empty((num_rows, width), np.float32)
 
         self.hidden = floats(max_tokens, config.hidden_size)
         self.normed = floats(max_tokens, config.hidden_size)
-        self.qkv = floats(max_tokens, -(-qkv_size // 16) * 16)
+        self.queries = floats(max_tokens, attention_size)
         self.attended = floats(max_tokens, attention_size)
-        self.gate_up = floats(max_tokens, 2 * config.ffn_size)
+        self.gated = None if quantised else floats(max_tokens, config.ffn_size)
         self.logit_normed = floats(max_logits, config.hidden_size)
         self.logits = floats(max_logits, head_rows)
         self.normed_q = Activations(config.hidden_size, max_tokens)
@@ -169,38 +177,19 @@ class _Emitter:
         )
 
     def layer(self, index: int, layer: CpuLayer) -> None:
-        config, buffers = self._config, self._buffers
-        head_bytes = 4 * config.head_dim
-        key_at = config.num_heads * head_bytes
-        value_at = key_at + config.num_kv_heads * head_bytes
-
+        buffers = self._buffers
         self._norm(buffers.hidden, layer.attention_norm, buffers.normed, buffers.normed_q)
-        for part, at in ((layer.query, 0), (layer.key, key_at), (layer.value, value_at)):
-            last = part is layer.value
-            self._linear(part, buffers.normed, buffers.normed_q, buffers.qkv, at, wait=last)
-        self._rotate(index, layer)
-        self._attend(index)
+        keys, values = self._pages.keys[index], self._pages.values[index]
+        self._heads(linear_fused.QUERIES, layer.query, layer.query_norm)
+        self._heads(linear_fused.KEYS, layer.key, layer.key_norm, keys)
+        self._heads(linear_fused.VALUES, layer.value, None, values)
+        self._attend(keys, values)
         self._linear(
             layer.attention_output, buffers.attended, buffers.attended_q, buffers.hidden, add=True
         )
-
         self._norm(buffers.hidden, layer.ffn_norm, buffers.normed, buffers.normed_q)
-        up_at = 4 * config.ffn_size
-        for part, at in ((layer.gate, 0), (layer.up, up_at)):
-            last = part is layer.up
-            self._linear(part, buffers.normed, buffers.normed_q, buffers.gate_up, at, wait=last)
-        self._rows(
-            rows.gate_rows,
-            buffers.gate_up,
-            config.ffn_size,
-            buffers.gated_q,
-            {
-                rows.OUT: _address(buffers.gate_up),
-                rows.OUT_STRIDE: _stride(buffers.gate_up),
-                rows.GATE_KIND: rows.SILU,
-            },
-        )
-        self._linear(layer.down, buffers.gate_up, buffers.gated_q, buffers.hidden, add=True)
+        self._gated(layer)
+        self._linear(layer.down, buffers.gated, buffers.gated_q, buffers.hidden, add=True)
 
     def head(self, weights: CpuWeights) -> None:
         buffers = self._buffers
@@ -262,88 +251,122 @@ class _Emitter:
             | (operands or {}),
         )
 
+    def _product(
+        self, layer: LinearWeight, x: AnyArray | None, quantised: Activations, count: int
+    ) -> tuple[DotPath | None, dict[int, int]]:
+        """What every operation with a linear layer takes: the dot path, and its operands."""
+        weight = layer.weight
+        path = None if weight.form.bits == 32 else self._dot_path
+        if path is not None:
+            source = quantised.as_input()
+        else:
+            assert x is not None, "float32 activations were not kept"
+            source = {linear.X: _address(x), linear.X_STRIDE: _stride(x)}
+        return path, source | {
+            linear.WEIGHT: _address(weight.data),
+            linear.NUM_BLOCKS: weight.num_blocks,
+            linear.NUM_GROUPS: weight.num_groups,
+            linear.BLOCK_BYTES: weight.data.shape[1],
+            linear.ROWS: count,
+            linear.BIAS: 0 if layer.bias is None else _address(layer.bias),
+        }
+
+    def _task_size(self, num_pieces: int) -> int:
+        return max(1, num_pieces // (_TASKS_A_THREAD * self._num_threads))
+
     def _linear(
         self,
         layer: LinearWeight,
-        x: AnyArray,
+        x: AnyArray | None,
         quantised: Activations,
         y: AnyArray,
-        y_offset: int = 0,
         *,
         add: bool = False,
-        wait: bool = True,
         count: int = words.NUM_TOKENS,
     ) -> None:
-        weight = layer.weight
-        path = None if weight.form.bits == 32 else self._dot_path
-        source = {linear.X: _address(x), linear.X_STRIDE: _stride(x)}
-        if path is not None:
-            source = quantised.as_input()
-        tasks = _TASKS_A_THREAD * self._num_threads
+        path, operands = self._product(layer, x, quantised, count)
         self._emit(
-            linear.linear_op(weight.form.name, path),
-            {
-                linear.WEIGHT: _address(weight.data),
-                linear.NUM_BLOCKS: weight.num_blocks,
-                linear.NUM_GROUPS: weight.num_groups,
-                linear.BLOCK_BYTES: weight.data.shape[1],
-                linear.Y: _address(y) + y_offset,
+            linear.linear_op(layer.weight.form.name, path),
+            operands
+            | {
+                linear.Y: _address(y),
                 linear.Y_STRIDE: _stride(y),
-                linear.ROWS: count,
                 linear.ACCUMULATE: add,
-                linear.BIAS: 0 if layer.bias is None else _address(layer.bias),
-                linear.TASK_BLOCKS: max(1, weight.num_blocks // tasks),
-            }
-            | source,
-            wait=wait,
-        )
-
-    def _rotate(self, index: int, layer: CpuLayer) -> None:
-        config, qkv = self._config, self._buffers.qkv
-        cosines, sines = self._rotary
-        norms = (layer.query_norm, layer.key_norm)
-        query_norm, key_norm = (0 if norm is None else _address(norm) for norm in norms)
-        self._emit(
-            rows.rotate_rows,
-            {
-                rows.X: _address(qkv),
-                rows.X_STRIDE: _stride(qkv),
-                rows.NUM_HEADS: config.num_heads,
-                rows.NUM_KV_HEADS: config.num_kv_heads,
-                rows.HEAD_DIM: config.head_dim,
-                rows.ROPE_DIM: config.rope_dim,
-                rows.COSINES: _address(cosines),
-                rows.SINES: _address(sines),
-                rows.QUERY_SCALE: float_operand(config.head_dim**-0.5),
-                rows.QUERY_NORM: query_norm,
-                rows.KEY_NORM: key_norm,
-                rows.HEAD_EPSILON: float_operand(config.norm_eps),
-                rows.KEYS: _address(self._pages.keys[index]),
-                rows.VALUES: _address(self._pages.values[index]),
-                rows.PAGE_SIZE: self._pages.page_size,
-                rows.PAGE_BYTES: self._pages.keys.strides[1],
+                linear.TASK_BLOCKS: self._task_size(layer.weight.num_blocks),
             },
         )
 
-    def _attend(self, index: int) -> None:
+    def _heads(
+        self, kind: int, layer: LinearWeight, norm: AnyArray | None, pages: AnyArray | None = None
+    ) -> None:
         config, buffers = self._config, self._buffers
+        path, operands = self._product(layer, buffers.normed, buffers.normed_q, words.NUM_TOKENS)
+        cosines, sines = self._rotary
+        operands |= {
+            linear_fused.HEAD_KIND: kind,
+            linear_fused.HEAD_DIM: config.head_dim,
+            linear_fused.HEAD_OUT: _address(buffers.queries),
+            linear_fused.HEAD_OUT_STRIDE: _stride(buffers.queries),
+            linear_fused.ROPE_DIM: config.rope_dim,
+            linear_fused.COSINES: _address(cosines),
+            linear_fused.SINES: _address(sines),
+            linear_fused.QUERY_SCALE: float_operand(config.head_dim**-0.5),
+            linear_fused.HEAD_NORM: 0 if norm is None else _address(norm),
+            linear_fused.HEAD_EPSILON: float_operand(config.norm_eps),
+        }
+        if pages is not None:
+            operands |= {
+                linear_fused.PAGES: _address(pages),
+                linear_fused.PAGE_SIZE: self._pages.page_size,
+                linear_fused.PAGE_BYTES: _stride(pages),
+            }
+        # The three kinds write apart from each other, so only the last one waits.
+        operation = linear_fused.heads_op(layer.weight.form.name, path)
+        self._emit(operation, operands, wait=kind == linear_fused.VALUES)
+
+    def _gated(self, layer: CpuLayer) -> None:
+        buffers = self._buffers
+        path, operands = self._product(
+            layer.gate, buffers.normed, buffers.normed_q, words.NUM_TOKENS
+        )
+        gate, up = layer.gate.weight, layer.up.weight
+        if buffers.gated is not None:
+            operands |= {
+                linear_fused.OUT: _address(buffers.gated),
+                linear_fused.OUT_STRIDE: _stride(buffers.gated),
+            }
+        else:
+            operands |= buffers.gated_q.as_output()
         self._emit(
-            attention.attend_tiles,
-            {
-                attention.Q: _address(buffers.qkv),
-                attention.Q_STRIDE: _stride(buffers.qkv),
-                attention.OUT: _address(buffers.attended),
-                attention.OUT_STRIDE: _stride(buffers.attended),
-                attention.KEYS: _address(self._pages.keys[index]),
-                attention.VALUES: _address(self._pages.values[index]),
-                attention.PAGE_SIZE: self._pages.page_size,
-                attention.PAGE_BYTES: self._pages.keys.strides[1],
-                attention.NUM_KV_HEADS: config.num_kv_heads,
-                attention.GROUP_SIZE: config.num_heads // config.num_kv_heads,
-                attention.HEAD_DIM: config.head_dim,
+            linear_fused.gated_op("silu", gate.form.name, up.form.name, path),
+            operands
+            | {
+                linear_fused.UP_WEIGHT: _address(up.data),
+                linear_fused.UP_BLOCK_BYTES: up.data.shape[1],
+                linear_fused.TASK_UNITS: self._task_size(gate.num_blocks // 2),
             },
         )
-        if self._dot_path is not None:
+
+    def _attend(self, keys: AnyArray, values: AnyArray) -> None:
+        config, buffers = self._config, self._buffers
+        operands = {
+            attention.Q: _address(buffers.queries),
+            attention.Q_STRIDE: _stride(buffers.queries),
+            attention.OUT: _address(buffers.attended),
+            attention.OUT_STRIDE: _stride(buffers.attended),
+            attention.KEYS: _address(keys),
+            attention.VALUES: _address(values),
+            attention.PAGE_SIZE: self._pages.page_size,
+            attention.PAGE_BYTES: _stride(keys),
+            attention.NUM_KV_HEADS: config.num_kv_heads,
+            attention.GROUP_SIZE: config.num_heads // config.num_kv_heads,
+            attention.HEAD_DIM: config.head_dim,
+        }
+        whole_groups = config.head_dim % GROUP == 0
+        if self._dot_path is not None and whole_groups:
+            operands |= buffers.attended_q.as_output()
+        self._emit(attention.attend_tiles, operands)
+        if self._dot_path is not None and not whole_groups:
             width = config.num_heads * config.head_dim
             self._rows(rows.quantise_rows, buffers.attended, width, buffers.attended_q, {})
 

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from ramet.kernels.cpu import attention
+from ramet.kernels.cpu import attention, linear_fused
 from ramet.kernels.cpu import step as words
 from ramet.kernels.cpu.features import best_dot_path, usable_cores
 from ramet.kernels.cpu.program import Program, Team
@@ -68,7 +68,10 @@ class CpuRunner:
         self._group_pages = group_pages
         self._rotary = self._rotary_tables()
         group_size = self.config.num_heads // self.config.num_kv_heads
-        self._scratch_bytes = attention.scratch_bytes(group_size, self.config.head_dim)
+        self._scratch_bytes = max(
+            attention.scratch_bytes(group_size, self.config.head_dim),
+            linear_fused.tile_scratch_bytes(self.config.head_dim),
+        )
         self._scratch = np.zeros((self._num_threads, self._scratch_bytes), np.uint8)
         self._tile_tokens = attention.max_tile_tokens(group_size)
         self._buffers: Buffers | None = None
@@ -135,7 +138,13 @@ class CpuRunner:
         while max_logits < num_logits:
             max_logits *= 2
         head_rows = 16 * self._weights.head.weight.num_blocks
-        buffers = Buffers(self.config, head_rows, max_tokens, max_logits)
+        buffers = Buffers(
+            self.config,
+            head_rows=head_rows,
+            max_tokens=max_tokens,
+            max_logits=max_logits,
+            quantised=self._dot_path is not None,
+        )
         program = llama_program(
             self.config,
             self._weights,

@@ -1,0 +1,196 @@
+# ruff: noqa: ARG001 (numba calls intrinsics with a typing context)
+"""The arithmetic of attention: register tiles of scores and weighted sums, softmax, merging.
+
+Rows are queries of one key/value head, float32[head_dim], one after the other. Score rows are
+``CHUNK`` float32 apart. Each score and each weighted sum is one chain of fused multiply-adds in a
+fixed order, whatever tile it is in.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from ramet.kernels.cpu import ir as vec
+from ramet.kernels.cpu.ir import F32, I16, I64, VF32, Variable, i64
+
+CHUNK = 128
+MASKED = -1e30
+
+
+def _scores(num_rows: int) -> Any:
+    @intrinsic
+    def tile(typingctx, q, keys, values, upcoming, key_stride, head_dim, out):  # type: ignore[no-untyped-def]
+        """Scores of ``num_rows`` queries and four vectors of 16 keys.
+
+        ``keys``: address of four addresses; component d of a vector's keys is ``key_stride * d``
+        bytes on. ``values``, ``upcoming``: addresses of four addresses of the values of the same
+        tokens and of the next keys, which are fetched meanwhile.
+        """
+
+        def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
+            q, keys, values, upcoming, key_stride, head_dim, out = args
+            bases, value_bases, next_bases = (
+                [vec.load(b, table, I64, 8 * v) for v in range(4)]
+                for table in (keys, values, upcoming)
+            )
+            q_stride = b.mul(head_dim, i64(4))
+            rows = [vec.offset(b, q, i64(r), q_stride) for r in range(num_rows)]
+            sums = [[Variable(b, vec.vf32(0.0)) for _ in bases] for _ in rows]
+            with cgutils.for_range(b, b.udiv(head_dim, i64(4))) as loop:
+                for u in range(4):
+                    d = b.add(b.mul(loop.index, i64(4)), i64(u))
+                    at = b.mul(d, key_stride)
+                    for base in next_bases:
+                        vec.prefetch(b, b.add(base, at))
+                    if u % 2 == 0:  # 16 values are head_dim times 32 bytes
+                        for base in value_bases:
+                            vec.prefetch(b, vec.offset(b, base, d, 32))
+                    vectors = [
+                        vec.bf16_to_f32(b, vec.load(b, b.add(base, at), vec.vector(I16)))
+                        for base in bases
+                    ]
+                    for row, accumulators in zip(rows, sums, strict=True):
+                        scalar = vec.splat(b, vec.load(b, vec.offset(b, row, d, 4), F32))
+                        for accumulator, vector in zip(accumulators, vectors, strict=True):
+                            accumulator.set(vec.fma(b, scalar, vector, accumulator.get()))
+            for r, accumulators in enumerate(sums):
+                for v, accumulator in enumerate(accumulators):
+                    vec.store(b, accumulator.get(), out, r * CHUNK * 4 + 64 * v)
+            return context.get_dummy_value()
+
+        return types.void(*([types.int64] * 7)), codegen
+
+    return tile
+
+
+def _weighted(num_rows: int, width: int) -> Any:
+    @intrinsic
+    def tile(typingctx, p, values, column, num_vectors, head_dim, out):  # type: ignore[no-untyped-def]
+        """``num_rows`` weighted sums of values, 16 * ``width`` components from ``column`` on.
+
+        ``values``: address of ``num_vectors`` addresses, each of 16 values [head_dim].
+        """
+
+        def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
+            p, values, column, num_vectors, head_dim, out = args
+            stride = b.mul(head_dim, i64(2))
+            column_bytes = b.mul(column, i64(2))
+            sums = [[Variable(b, vec.vf32(0.0)) for _ in range(width)] for _ in range(num_rows)]
+            with cgutils.for_range(b, num_vectors) as loop:
+                base = vec.load(b, vec.offset(b, values, loop.index, 8), I64)
+                base = b.add(base, column_bytes)
+                weights = vec.offset(b, p, loop.index, 64)
+                with cgutils.for_range(b, i64(4)) as quarter:
+                    for u in range(4):
+                        t = b.add(b.mul(quarter.index, i64(4)), i64(u))
+                        at = vec.offset(b, base, t, stride)
+                        vectors = [
+                            vec.bf16_to_f32(b, vec.load(b, at, vec.vector(I16), 32 * w))
+                            for w in range(width)
+                        ]
+                        weight_at = vec.offset(b, weights, t, 4)
+                        for r, accumulators in enumerate(sums):
+                            weight = vec.splat(b, vec.load(b, weight_at, F32, r * CHUNK * 4))
+                            for accumulator, vector in zip(accumulators, vectors, strict=True):
+                                accumulator.set(vec.fma(b, weight, vector, accumulator.get()))
+            target = vec.offset(b, out, column, 4)
+            row_bytes = b.mul(head_dim, i64(4))
+            for r, accumulators in enumerate(sums):
+                row = vec.offset(b, target, i64(r), row_bytes)
+                for w, accumulator in enumerate(accumulators):
+                    vec.store(b, accumulator.get(), row, 64 * w)
+            return context.get_dummy_value()
+
+        return types.void(*([types.int64] * 6)), codegen
+
+    return tile
+
+
+scores6, scores3, scores1 = (_scores(rows) for rows in (6, 3, 1))
+weighted6, weighted3, weighted1 = (_weighted(rows, 4) for rows in (6, 3, 1))
+weighted_narrow = _weighted(1, 1)
+
+
+@intrinsic
+def softmax_row(typingctx, scores, num_vectors, out):  # type: ignore[no-untyped-def]
+    """Scores to ``exp(score - maximum)`` in place; the maximum and their sum to ``out``."""
+
+    def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
+        scores, num_vectors, out = args
+        largest = Variable(b, vec.vf32(MASKED))
+        with cgutils.for_range(b, num_vectors) as loop:
+            value = vec.load(b, vec.offset(b, scores, loop.index, 64), VF32)
+            largest.set(vec.maximum(b, value, largest.get()))
+        maximum = vec.fold(b, largest.get(), vec.maximum)
+        shift = vec.splat(b, maximum)
+        total = Variable(b, vec.vf32(0.0))
+        with cgutils.for_range(b, num_vectors) as loop:
+            at = vec.offset(b, scores, loop.index, 64)
+            value = vec.exp(b, b.fsub(vec.load(b, at, VF32), shift))
+            vec.store(b, value, at)
+            total.set(b.fadd(total.get(), value))
+        vec.store(b, maximum, out)
+        vec.store(b, vec.fold(b, total.get(), vec.fadd), out, 4)
+        return context.get_dummy_value()
+
+    return types.void(*([types.int64] * 3)), codegen
+
+
+@intrinsic
+def cap_row(typingctx, scores, num_vectors, cap):  # type: ignore[no-untyped-def]
+    """``cap * tanh(score / cap)`` in place, as ``cap - 2 * cap / (exp(2 * score / cap) + 1)``."""
+
+    def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
+        scores, num_vectors, cap = args
+        caps = vec.splat(b, cap)
+        with cgutils.for_range(b, num_vectors) as loop:
+            at = vec.offset(b, scores, loop.index, 64)
+            value = b.fdiv(b.fmul(vec.load(b, at, VF32), vec.vf32(2.0)), caps)
+            value = b.fadd(vec.exp(b, vec.minimum(b, value, vec.vf32(80.0))), vec.vf32(1.0))
+            value = b.fsub(caps, b.fdiv(b.fmul(caps, vec.vf32(2.0)), value))
+            vec.store(b, value, at)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.float32), codegen
+
+
+@intrinsic
+def merge_row(typingctx, state, total, part, weighted, head_dim):  # type: ignore[no-untyped-def]
+    """Merges a chunk into a row: (maximum, sum) ``part`` into ``state``, sums of values alike."""
+
+    def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
+        state, total, part, weighted, head_dim = args
+        old, new = (vec.load(b, at, F32) for at in (state, part))
+        maximum = vec.maximum(b, old, new)
+        keep, take = (vec.exp(b, b.fsub(value, maximum)) for value in (old, new))
+        taken = b.fmul(vec.load(b, part, F32, 4), take)
+        kept = vec.fma(b, vec.load(b, state, F32, 4), keep, taken)
+        vec.store(b, maximum, state)
+        vec.store(b, kept, state, 4)
+        keep, take = vec.splat(b, keep), vec.splat(b, take)
+        with cgutils.for_range(b, b.udiv(head_dim, i64(16))) as loop:
+            at = vec.offset(b, total, loop.index, 64)
+            new = b.fmul(vec.load(b, vec.offset(b, weighted, loop.index, 64), VF32), take)
+            vec.store(b, vec.fma(b, vec.load(b, at, VF32), keep, new), at)
+        return context.get_dummy_value()
+
+    return types.void(*([types.int64] * 5)), codegen
+
+
+@intrinsic
+def finish_row(typingctx, state, total, head_dim, out):  # type: ignore[no-untyped-def]
+    """Divides a row's sums of values by the sum of its weights."""
+
+    def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
+        state, total, head_dim, out = args
+        factor = vec.splat(b, b.fdiv(vec.f32(1.0), vec.load(b, state, F32, 4)))
+        with cgutils.for_range(b, b.udiv(head_dim, i64(16))) as loop:
+            value = vec.load(b, vec.offset(b, total, loop.index, 64), VF32)
+            vec.store(b, b.fmul(value, factor), vec.offset(b, out, loop.index, 64))
+        return context.get_dummy_value()
+
+    return types.void(*([types.int64] * 4)), codegen
