@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ramet.grammars.constraints import Constraint
 from ramet.runtime.params import SamplingParams
 from ramet.runtime.request import Request
-from ramet.runtime.server.protocol.common import GenerationRequest
+from ramet.runtime.server.protocol.common import EngineFields
 from ramet.runtime.server.protocol.sampling import CommonSampling
 from ramet.runtime.server.tenants import Tenant
 
@@ -17,13 +17,13 @@ _NUM_SEEDS = 2**64
 
 def build_requests(
     call_id: str,
-    body: GenerationRequest,
+    body: EngineFields,
     params: SamplingParams,
     prompts: Sequence[tuple[int, ...]],
     constraint: Constraint | None,
     tenant: Tenant,
 ) -> list[Request]:
-    """A request for each prompt and each of its ``n`` choices, prompts outermost.
+    """A request for each prompt and each of its choices, prompts outermost.
 
     With a seed, choice ``i`` draws with ``seed + i``: choices differ, and repeat with the call.
     """
@@ -36,10 +36,10 @@ def build_requests(
             tenant=tenant.name,
             priority=body.priority,
             hint=body.ramet.hint() if body.ramet else None,
-            request_id=f"{tenant.scoped(call_id)}-{index * body.n + choice}",
+            request_id=f"{tenant.scoped(call_id)}-{index * body.num_choices + choice}",
         )
         for index, prompt in enumerate(prompts)
-        for choice in range(body.n)
+        for choice in range(body.num_choices)
     ]
 
 

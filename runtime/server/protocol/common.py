@@ -50,7 +50,20 @@ class HintFields(ApiModel):
         return ProgramHint(**self.model_dump(exclude_none=True))
 
 
-class GenerationRequest(SamplingFields, ConstraintFields):
+class EngineFields(ApiModel):
+    """Ramet's and vLLM's fields of every API: how the engine treats the requests of a call."""
+
+    cache_salt: str | None = None
+    priority: Int = 0
+    ramet: HintFields | None = None
+
+    @property
+    def num_choices(self) -> int:
+        """Answers to each prompt."""
+        return 1
+
+
+class GenerationRequest(SamplingFields, ConstraintFields, EngineFields):
     """What chat and completions share: who answers, how the answer travels, and how the engine
     treats the request, besides sampling and constraints."""
 
@@ -58,10 +71,11 @@ class GenerationRequest(SamplingFields, ConstraintFields):
     stream: bool = False
     stream_options: StreamOptions | None = None
     return_token_ids: bool = False
-    cache_salt: str | None = None
-    priority: Int = 0
     request_id: str | None = Field(default=None, pattern=r"^[A-Za-z0-9._-]{1,128}$")
-    ramet: HintFields | None = None
+
+    @property
+    def num_choices(self) -> int:
+        return self.n
 
     def usage_wanted(self) -> StreamOptions:
         """The stream options in force; they are refused where nothing is streamed."""
