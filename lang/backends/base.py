@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -153,3 +153,14 @@ class Backend(Protocol):
 def refuse(backend: str, feature: str, node: Gen | Select) -> UnsupportedError:
     """The error for a node that asks for something a backend lacks."""
     return UnsupportedError(backend, feature, node.id)
+
+
+def shared_len(sequences: Sequence[Sequence[int]]) -> int:
+    """How many tokens all sequences begin with in common; at least one token of each but the
+    first is left out of it."""
+    limit = min(len(sequences[0]), *(len(sequence) - 1 for sequence in sequences[1:]))
+    first = sequences[0]
+    for index in range(limit):
+        if any(sequence[index] != first[index] for sequence in sequences):
+            return index
+    return max(limit, 0)

@@ -18,6 +18,7 @@ from ramet.lang.backends.base import (
     ScoreCall,
     Scores,
     refuse,
+    shared_len,
 )
 from ramet.lang.errors import BackendError
 from ramet.lang.nodes import Gen, Select
@@ -86,27 +87,33 @@ class EngineBackend:
                     yield event
 
     async def score(self, call: ScoreCall) -> Scores:
-        """Log-probabilities of the continuations: a request each, which share the prompt."""
+        """Log-probabilities of the continuations: a request each, which share the prompt.
+
+        A continuation is encoded together with the prompt, as one would write it, so its first
+        token may begin with the prompt's last characters (a space, most often). All are scored
+        from the same token on, the first at which one of them leaves the prompt.
+        """
         pieces, prompt_ids = self._encode(call)
         tokenizer = self._engine.tokenizer
-        choices = [tuple(tokenizer.encode(text)) for text in call.continuations]
+        wholes = [self._spell(call, _merged([*pieces, (t, False)])) for t in call.continuations]
+        start = shared_len([prompt_ids, *wholes])
         begin = tokenizer.bos_id if tokenizer.bos_id is not None else min(tokenizer.eos_ids)
-        jobs = [self._score_one(call, prompt_ids, choice) for choice in choices]
+        jobs = [self._score_from(call, whole, start) for whole in wholes]
         if call.unconditional:
-            jobs += [self._score_one(call, (begin,), choice) for choice in choices]
+            jobs += [self._score_from(call, (begin, *whole[start:]), 1) for whole in wholes]
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(job) for job in jobs]
         done = [task.result() for task in tasks]
         scores = tuple(
             ContinuationScore(
-                choice,
+                whole[start:],
                 done[index][0],
-                done[index + len(choices)][0] if call.unconditional else (),
+                done[index + len(wholes)][0] if call.unconditional else (),
             )
-            for index, choice in enumerate(choices)
+            for index, whole in enumerate(wholes)
         )
-        for text, choice in zip(call.continuations, choices, strict=True):
-            self._note(call, f"{call.hint.node_id}={text}", pieces, text, prompt_ids + choice)
+        for text, whole in zip(call.continuations, wholes, strict=True):
+            self._note(call, f"{call.hint.node_id}={text}", pieces, text, whole)
         finished = [each[1] for each in done]
         usage = reduce(add_usage, (end.usage for end in finished))
         last = max(finished, key=lambda end: end.timings.finished_s or 0.0)
@@ -134,16 +141,17 @@ class EngineBackend:
             hint=call.hint,
         )
 
-    async def _score_one(
-        self, call: ScoreCall, before: tuple[int, ...], choice: tuple[int, ...]
+    async def _score_from(
+        self, call: ScoreCall, token_ids: tuple[int, ...], start: int
     ) -> tuple[tuple[float, ...], Finished]:
+        """The log-probabilities of the tokens from index ``start`` on."""
         request = Request(
-            prompt_token_ids=before + choice,
+            prompt_token_ids=token_ids,
             params=SamplingParams(max_tokens=0, prompt_logprobs=0),
             cache_salt=call.cache_salt,
             priority=call.priority,
             hint=call.hint,
-            score_from=len(before),
+            score_from=start,
         )
         scored: Sequence[TokenInfo] = ()
         async with self._engine.submit(request) as events:
@@ -151,10 +159,10 @@ class EngineBackend:
                 if isinstance(event, Failed):
                     raise event.error
                 if isinstance(event, PromptLogprobs):
-                    scored = event.tokens[len(before) - event.start :]
+                    scored = event.tokens[start - event.start :]
                 elif isinstance(event, Finished):
                     logprobs = tuple(t.logprob for t in scored if t.logprob is not None)
-                    if len(logprobs) != len(choice):
+                    if len(logprobs) != len(token_ids) - start:
                         raise BackendError("the engine scored another number of tokens than asked")
                     return logprobs, event
         raise BackendError("the engine's stream ended before its request did")
@@ -176,13 +184,17 @@ class EngineBackend:
         return _merged((piece[0], piece[1]) for piece in pieces)
 
     def _encode(self, call: Call) -> tuple[Pieces, tuple[int, ...]]:
-        """The prompt as text and as tokens, which begin with those of the call it goes on from."""
+        """The prompt as text and as tokens."""
         pieces = self._render(call.prompt)
+        return pieces, self._spell(call, pieces)
+
+    def _spell(self, call: Call, pieces: Pieces) -> tuple[int, ...]:
+        """The text's tokens, which begin with those of the call that the prompt goes on from."""
         tokenizer = self._engine.tokenizer
         told = self._previous(call)
         rest = None if told is None else _after(told.pieces, pieces)
         if told is not None and rest is not None:
-            return pieces, told.token_ids + tuple(tokenizer.encode_pieces(rest))
+            return told.token_ids + tuple(tokenizer.encode_pieces(rest))
         ids = tokenizer.encode_pieces(pieces)
         if not call.prompt.is_chat and tokenizer.adds_bos and tokenizer.bos_id is not None:
             ids.insert(0, tokenizer.bos_id)
@@ -190,7 +202,7 @@ class EngineBackend:
             if tokenizer.bos_id is None:
                 raise EmptyPromptError("the prompt is empty, and the model has no start token")
             ids = [tokenizer.bos_id]
-        return pieces, tuple(ids)
+        return tuple(ids)
 
     def _previous(self, call: Call) -> _Told | None:
         previous = call.prompt.previous_call

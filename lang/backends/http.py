@@ -14,9 +14,11 @@ from ramet.lang.backends.base import (
     CallPlace,
     ContinuationScore,
     GenerateCall,
+    Message,
     Prompt,
     ScoreCall,
     Scores,
+    shared_len,
 )
 from ramet.lang.backends.dialects import DIALECTS, OPENAI, Dialect
 from ramet.lang.backends.transport import Transport
@@ -134,19 +136,18 @@ class HttpBackend:
 
     async def _score_tokens(self, call: ScoreCall) -> Scores:
         begin = await self._tokenize(call.prompt)
-        model = await self._model_name()
+        wholes = [await self._tokenize(_extended(call.prompt, t)) for t in call.continuations]
+        start = shared_len([begin, *wholes])
         scores: list[ContinuationScore] = []
         usage = Usage()
-        for text in call.continuations:
-            body = {"model": model, "prompt": text, "add_special_tokens": False}
-            ids: list[int] = (await self._transport.post("/tokenize", body))["tokens"]
-            logprobs, used = await self._logprobs(call, begin, ids)
+        for whole in wholes:
+            logprobs, used = await self._logprobs(call, whole[:start], whole[start:])
             free: tuple[float, ...] = ()
             if call.unconditional:
                 # The first token after nothing has no probability to compare with, so it counts
                 # as certain, as in the language model evaluation harness.
-                free, _ = await self._logprobs(call, [], ids)
-            scores.append(ContinuationScore(tuple(ids), logprobs, free))
+                free, _ = await self._logprobs(call, [], whole[start:])
+            scores.append(ContinuationScore(tuple(whole[start:]), logprobs, free))
             usage = add_usage(usage, used)
         return Scores(tuple(scores), Finished("stop", usage, Timings()))
 
@@ -239,6 +240,15 @@ def _recognise(url: str, api_key: str | None) -> Dialect:
     except (httpx.HTTPError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BackendError(f"{url} is no server that lists its models: {error}") from error
     return next((DIALECTS[owner] for owner in owners if owner in DIALECTS), OPENAI)
+
+
+def _extended(prompt: Prompt, text: str) -> Prompt:
+    """The prompt with ``text`` as what the assistant, or the raw text, goes on with."""
+    if prompt.continues_assistant or (prompt.messages and not prompt.is_chat):
+        last = prompt.messages[-1]
+        extended = dataclasses.replace(last, content=last.content + text)
+        return Prompt((*prompt.messages[:-1], extended))
+    return Prompt((*prompt.messages, Message("assistant" if prompt.is_chat else None, text)))
 
 
 def _given(hint: ProgramHint) -> dict[str, Any]:
