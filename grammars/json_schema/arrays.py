@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Hashable, Sequence
 
 from .atoms import Const, Contains, Items, Length, Unique
-from .formula import FALSE, TRUE, Formula, all_of, any_of, atom, atoms, conjuncts, negate, replace
+from .formula import FALSE, TRUE, Formula, all_of, any_of, atom, atoms, conjuncts, negate, replace, truth
 from .objects import Child, make_child
 from .solver import Case, Solver, signed
 from .values_of import values_of
@@ -155,7 +155,9 @@ class ArrayPlan:
 
     def _needed(self, index: int, low: int) -> range:
         """The positions that must be filled; those past the prefix are one."""
-        return range(min(index, self.prefix_len), min(low, self.prefix_len + 1)) if index < low else range(0)
+        if index >= low:
+            return range(0)
+        return range(min(index, self.prefix_len), min(low, self.prefix_len + 1))
 
     def _fits_at(self, index: int) -> bool:
         known = self._fitting.get(index)
@@ -218,17 +220,15 @@ class ArrayPlan:
         """A formula's value if the array ends here."""
         _, index, counts, _ = state
 
-        def now(value: Hashable) -> Formula:
+        def now(value: Hashable) -> bool:
             if isinstance(value, Length):
-                fits = value.low <= index and (value.high is None or index <= value.high)
-                return TRUE if fits else FALSE
+                return value.low <= index and (value.high is None or index <= value.high)
             if isinstance(value, Contains):
                 count = counts[self.contains.index(value)]
-                fits = value.low <= count and (value.high is None or count <= value.high)
-                return TRUE if fits else FALSE
-            return TRUE
+                return value.low <= count and (value.high is None or count <= value.high)
+            return True
 
-        return replace(formula, now).op == "true"
+        return truth(formula, now)
 
 
 class _Search:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 
 from .formula import Formula
@@ -108,7 +108,14 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
-class Properties:
+class _Remembered:
+    """An atom with much content: its hash is worked out once."""
+
+    _hash: int = field(init=False, repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Properties(_Remembered):
     """Every property's value satisfies its node.
 
     A property's node is the conjunction of what ``names`` has for it and of all ``patterns``
@@ -119,16 +126,28 @@ class Properties:
     patterns: tuple[tuple[Formula, Formula], ...]
     rest: Formula
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.names, self.patterns, self.rest)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
 
 # -- arrays
 
 
 @dataclass(frozen=True, slots=True)
-class Items:
+class Items(_Remembered):
     """Item i satisfies ``prefix[i]``; each item past the prefix satisfies ``rest``."""
 
     prefix: tuple[Formula, ...]
     rest: Formula
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.prefix, self.rest)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ class CompiledSchema:
         solver = Solver(typer, languages, limits)
         self._values = Values(solver, any_order=any_order)
         self._root = typer.node(typer.documents.root)
-        _check(typer, self._root, limits)
+        _check(typer, languages, self._root, limits)
         if not solver.satisfiable(self._root):
             raise ConstraintError("", _first_keyword(schema), "no value is valid")
 
@@ -62,7 +62,9 @@ def _first_keyword(schema: Any) -> str:
     return next(iter(schema), "") if isinstance(schema, dict) else "false"
 
 
-def _check(typer: Typer, root: Formula, limits: CompileLimits) -> None:
+def _check(
+    typer: Typer, languages: Languages, root: Formula, limits: CompileLimits
+) -> None:
     """Visit every subschema that a value can meet, so that what is unsound is found at once."""
     end = time.monotonic() + limits.max_seconds
     seen: set[Hashable] = set()
@@ -75,8 +77,13 @@ def _check(typer: Typer, root: Formula, limits: CompileLimits) -> None:
             if time.monotonic() > end:
                 raise GrammarTooComplexError(value.path, "", "the schema takes too long to compile")
             for kind in TYPES:
-                for typed_atom in atoms(typer.typed(atom(value), kind)):
+                formula = typer.typed(atom(value), kind)
+                for typed_atom in atoms(formula):
                     pending.extend(_nodes(typed_atom))
+                if kind == "string" and formula.op != "false":
+                    languages.prepare_text(formula)
+                elif kind == "number" and formula.op != "false":
+                    languages.numbers(formula)
 
 
 def _nodes(value: Hashable) -> list[Formula]:

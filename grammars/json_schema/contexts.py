@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable
+from functools import lru_cache
 
 from ..automaton import Context, Lexeme
 from ..machine import Machine
@@ -60,13 +61,13 @@ class ValueContext(Context):
         )  # fmt: skip
 
     def lexeme(self, machine: Machine) -> Lexeme | None:
-        if not self._is_known:
-            return None
         close = self.frame.layout.empty_close() if self.may_close else None
         return self.plan.lexeme(self.prefixes, close)
 
     def after(self, machine: Machine, label: int, text: bytes | None) -> Context | None:
         frame = self.frame
+        if not self._is_known:
+            return machine.intern(UndecidedContext())
         if label == OBJECT:
             return ObjectFrame.opened(machine, self.plan, frame)
         if label == ARRAY:
@@ -93,9 +94,7 @@ class AfterContext(Context):
         return ("after", self.frame.id)
 
     def lexeme(self, machine: Machine) -> Lexeme | None:
-        layout = self.frame.layout
-        bracket = 0x7D if isinstance(self.frame, ObjectFrame) else 0x5D
-        return AfterLexeme(bracket, layout.before_comma(), layout.close())
+        return _after_lexeme(isinstance(self.frame, ObjectFrame), self.frame.layout)
 
     def live(self) -> int | None:
         may_go_on, may_close = self.frame.choices()
@@ -103,6 +102,27 @@ class AfterContext(Context):
 
     def after(self, machine: Machine, label: int, text: bytes | None) -> Context | None:
         return self.frame.go_on(machine) if label == COMMA else self.frame.close(machine)
+
+
+@lru_cache(maxsize=1024)
+def _after_lexeme(is_object: bool, layout: Layout) -> AfterLexeme:
+    return AfterLexeme(0x7D if is_object else 0x5D, layout.before_comma(), layout.close())
+
+
+class UndecidedContext(Context):
+    """What follows depends on a text that isn't known."""
+
+    __slots__ = ()
+
+    @property
+    def key(self) -> Hashable:
+        return "undecided"
+
+    def lexeme(self, machine: Machine) -> Lexeme | None:
+        return None
+
+    def after(self, machine: Machine, label: int, text: bytes | None) -> Context | None:
+        raise AssertionError("nothing is read in an undecided context")
 
 
 # -- objects ------------------------------------------------------------------------------------
@@ -127,8 +147,6 @@ class KeyContext(Context):
 
     def lexeme(self, machine: Machine) -> Lexeme | None:
         frame = self.frame
-        if frame.names is None:
-            return None
         layout = frame.layout
         return KeyLexeme(
             frame.names, layout.before_item(), layout.empty_close() if self.first else None
@@ -141,6 +159,8 @@ class KeyContext(Context):
     def after(self, machine: Machine, label: int, text: bytes | None) -> Context | None:
         if label == CLOSE_OBJECT:
             return self.frame.close(machine)
+        if self.frame.is_undecided and label < self.frame.plan.first_name:
+            return machine.intern(UndecidedContext())
         name = None if text is None else json.loads(text[: text.rindex(b'"') + 1])
         return self.frame.property(machine, label, name)
 
@@ -155,15 +175,16 @@ class ObjectFrame(Frame):
         seen: the labels of the properties that are there, as bits.
         count: how many properties there are, as far as that matters.
         used: by class, how many of its names are there, where it has finitely many.
-        names: the lexeme of the names that may come; None if it depends on an unknown one.
+        names: the lexeme of the names that may come.
         names_id: the machine's number for ``names``.
+        is_undecided: one more name is not to come again, but isn't known.
         floor: names with labels below it can't come any more (if the order is fixed).
         content: the properties' names and values, if they are recorded.
     """
 
     __slots__ = (
-        "child", "content", "count", "floor", "goals", "is_recording", "label", "names", "names_id",
-        "parent", "plan", "residual", "seen", "used", "values",
+        "child", "content", "count", "floor", "goals", "is_recording", "is_undecided", "label",
+        "names", "names_id", "parent", "plan", "residual", "seen", "used", "values",
     )  # fmt: skip
 
     def __init__(self, machine: Machine, **fields: object) -> None:
@@ -172,7 +193,7 @@ class ObjectFrame(Frame):
         self.id = machine.number(
             (
                 "object", self.plan.number, self.goals, self.residual, self.seen, self.count,
-                self.used, self.names_id, self.floor, self.content, self.label, self.parent.id,
+                self.used, self.names_id, self.is_undecided, self.floor, self.content, self.label, self.parent.id,
             )
         )  # fmt: skip
 
@@ -183,8 +204,9 @@ class ObjectFrame(Frame):
     seen: int
     count: int
     used: tuple[int, ...]
-    names: TextLexeme | None
+    names: TextLexeme
     names_id: int
+    is_undecided: bool
     floor: int
     content: Hashable
     label: int
@@ -202,7 +224,7 @@ class ObjectFrame(Frame):
         frame = cls(
             machine, values=values, plan=plan, goals=value_plan.verdicts, residual=plan.formulas,
             seen=0, count=0, used=(0,) * len(plan.classes), names=names,
-            names_id=machine.number(names.key), content=() if parent.records else None, label=0,
+            names_id=machine.number(names.key), is_undecided=False, content=() if parent.records else None, label=0,
             floor=0, child=None, parent=parent, layout=layout, records=parent.records,
             is_recording=parent.records,
         )  # fmt: skip
@@ -246,10 +268,11 @@ class ObjectFrame(Frame):
         plan = self.plan
         child = plan.child(self.residual, label)
         names, names_id, used = self.names, self.names_id, self.used
+        is_undecided = self.is_undecided
         if label < plan.first_name:
             if name is None:
-                names, names_id = None, -1
-            elif names is not None:
+                is_undecided = True
+            else:
                 names = excluding(machine, names, name)
                 names_id = machine.number(names.key)
             if plan.classes[label - 1].size is not None:
@@ -261,7 +284,7 @@ class ObjectFrame(Frame):
             content = (*content, name)  # type: ignore[misc]
         frame = self._with(
             machine, label=label, child=child, names=names, names_id=names_id, used=used,
-            content=content,
+            content=content, is_undecided=is_undecided,
         )  # fmt: skip
         value_plan = self.values.plan(child.nodes, frame.accepts)
         return machine.intern(ValueContext(value_plan, frame, self.layout.after_colon()))
@@ -294,6 +317,8 @@ class ObjectFrame(Frame):
 
     def go_on(self, machine: Machine) -> Context:
         """The context after a comma."""
+        if self.is_undecided and not self.plan.never_runs_out:
+            return machine.intern(UndecidedContext())
         return machine.intern(KeyContext(self, first=False))
 
     def close(self, machine: Machine) -> Context | None:
@@ -435,6 +460,8 @@ class ArrayFrame(Frame):
     def _item(self, machine: Machine, *, may_close: bool) -> Context:
         is_known = UNKNOWN not in self.state[3]
         child = self.next_child() if is_known else self.plan.child(self.state)
+        if not is_known and not self.values.never_runs_out(child.nodes):
+            return machine.intern(UndecidedContext())
         frame = self._with(machine, self.state, self.content, child)
         plan = self.values.plan(child.nodes, frame.accepts)
         return machine.intern(

@@ -21,7 +21,7 @@ from .atoms import (
     AtLeast, AtMost, Format, Integer, MultipleOf, NumberIs, Pattern, TextIs, TextLength,
 )  # fmt: skip
 from .counted_text import CharacterDfa
-from .formula import Formula, all_of, atom, conjuncts, negate
+from .formula import Formula, all_of, atom, conjuncts, negate, truth
 
 _T = TypeVar("_T")
 _MAX_COUNTED = 4096
@@ -63,6 +63,11 @@ class TextSet:
         return 1 - len(self.texts & {""})
 
     @property
+    def never_runs_out(self) -> bool:
+        """Whether every beginning of a string in the set begins no end of them."""
+        return self.others and self.base is None and self.high is None
+
+    @property
     def is_counted(self) -> bool:
         """Whether the bounds matter beside a base."""
         return self.base is not None and (self.low > 0 or self.high is not None)
@@ -100,7 +105,7 @@ class Languages:
 
     def has_text(self, formula: Formula, text: str) -> bool:
         """Whether a typed formula over strings allows ``text``."""
-        return _truth(formula, lambda a: self._text_atom(a, text))
+        return truth(formula, lambda a: self._text_atom(a, text))
 
     def _text_atom(self, value: Hashable, text: str) -> bool:
         if isinstance(value, TextIs):
@@ -273,6 +278,15 @@ class Languages:
         dfa = self.set_dfa(texts) if counted or texts.base is None else texts.base
         return self.remember(("body", dfa.digest), lambda: key_body(dfa, self.limits.regular))
 
+    def prepare_text(self, formula: Formula) -> None:
+        """Work out ahead what a lexeme of these strings will need."""
+        texts = self.texts(formula)
+        if texts.others and texts.base is not None:
+            if texts.is_counted:
+                self.characters(self.body(texts, counted=False))
+            else:
+                self.body(texts)
+
     def set_dfa(self, texts: TextSet) -> Dfa:
         """A set of strings as an automaton over UTF-8."""
         if not texts.others:
@@ -293,7 +307,7 @@ class Languages:
 
     def has_number(self, formula: Formula, number: Decimal) -> bool:
         """Whether a typed formula over numbers allows a number."""
-        return _truth(formula, lambda a: _number_atom(a, number))
+        return truth(formula, lambda a: _number_atom(a, number))
 
     def numbers(self, formula: Formula) -> Dfa:
         """The number texts that a typed formula over numbers allows."""
@@ -372,22 +386,6 @@ def _exactly_one(parts: list[Dfa], universe: Dfa, limits: Any) -> Dfa:
         more = more.union(once.intersect(part, limits), limits)
         once = once.union(part, limits)
     return once.difference(more, limits).intersect(universe, limits)
-
-
-def _truth(formula: Formula, of: Callable[[Hashable], bool]) -> bool:
-    """A formula's value, given its atoms'."""
-    op = formula.op
-    if op == "atom":
-        return of(formula.parts[0])
-    if op == "all":
-        return all(_truth(p, of) for p in formula.operands)
-    if op == "any":
-        return any(_truth(p, of) for p in formula.operands)
-    if op == "not":
-        return not _truth(formula.operands[0], of)
-    if op == "one":
-        return sum(_truth(p, of) for p in formula.operands) == 1
-    return op == "true"
 
 
 def _cost(formula: Formula) -> int:

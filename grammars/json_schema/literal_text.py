@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..automaton import DEAD, LAZY, Row
 from ..json_text import KEY_SLICE, spellings
-from ..machine import REACH, ROOM, ROOM_LABEL, SLICE, UNBOUNDED_ROOM, Machine
+from ..machine import REACH, ROOM, UNBOUNDED_ROOM, Machine
 from ..trie import build_trie, pack
 from .text_lexemes import BACKSLASH, QUOTE, AnyText, Closing, TextLexeme
 
@@ -151,12 +151,10 @@ class LiteralText(TextLexeme):
         states = machine.states[first : first + num_states]
         if self.closing.filtered:
             states[:, REACH] = machine.new_bit_sets(reach)
-        if isinstance(self.base, AnyText):
-            at_border = bases == base
-            states[at_border, ROOM] = UNBOUNDED_ROOM
-            states[at_border, SLICE] = self.base.slice
-            if self.closing.filtered:
-                states[at_border, ROOM_LABEL] = self.base.label
+        if base >= 0 and machine.states[base, ROOM] == UNBOUNDED_ROOM:
+            # The base has strings of any kind, so a tree over it stops none on its way.
+            based = bases >= 0
+            states[based, ROOM:] = machine.states[bases[based], ROOM:]
         lazy = machine.rows[first : first + num_states, BACKSLASH] == LAZY
         for i in np.flatnonzero(lazy).tolist():
             machine.has_edges(first + i, self, i)

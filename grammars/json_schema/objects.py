@@ -10,12 +10,13 @@ know: a property-by-property record of which alternatives are still alive.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+import itertools
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ..errors import GrammarTooComplexError
 from .atoms import Has, Properties, Size
-from .formula import FALSE, TRUE, Formula, all_of, atoms, conjuncts, negate, replace
+from .formula import FALSE, TRUE, Formula, all_of, atoms, conjuncts, negate, replace, truth
 from .languages import TextSet, without
 from .solver import Case, Solver, signed
 
@@ -73,6 +74,7 @@ class ObjectPlan:
         formulas: see the module's head.
         names: the names that are told apart; the i-th has label ``first_name + i``.
         classes: the sets of all other names, with labels 1, 2, and so on.
+        never_runs_out: whatever a name begins with, it can go on in no end of ways.
         is_simple: there is one formula, a conjunction of atoms.
     """
 
@@ -98,6 +100,7 @@ class ObjectPlan:
         self.num_labels = self.first_name + len(self.names)
         self._patterns = patterns
         self._node_tables = {a: dict(a.names) for a in self._properties}
+        self._nodes: dict[Properties, dict[int, Formula]] = {a: {} for a in self._properties}
         self._in_pattern = {
             n: tuple(solver.languages.has_text(p, n) for p in patterns) for n in self.names
         }
@@ -108,6 +111,10 @@ class ObjectPlan:
         self.max_count = max(
             (max(a.low, a.high or 0) + 1 for a in found if isinstance(a, Size)), default=0
         )
+        self._has = sum(1 << self.label_of[a.name] for a in has if a.name in self.label_of)
+        self._settled: dict[Hashable, tuple[Formula, ...]] = {}
+        self._endings: dict[Hashable, bool] = {}
+        self.never_runs_out = all(t.never_runs_out for t in self.classes)
         self._children: dict[tuple[tuple[Formula, ...], int], Child] = {}
         self._splits: dict[
             tuple[Formula, ...], tuple[list[Properties], list[Properties]]
@@ -146,6 +153,13 @@ class ObjectPlan:
 
     def node_of(self, properties: Properties, label: int) -> Formula:
         """What an atom says of the value of a property with this label."""
+        table = self._nodes[properties]
+        node = table.get(label)
+        if node is None:
+            node = table[label] = self._node_of(properties, label)
+        return node
+
+    def _node_of(self, properties: Properties, label: int) -> Formula:
         if label >= self.first_name:
             name = self.names[label - self.first_name]
             vector: Sequence[bool] = self._in_pattern[name]
@@ -208,7 +222,13 @@ class ObjectPlan:
 
     def settled(self, residual: tuple[Formula, ...], seen: int) -> tuple[Formula, ...]:
         """The formulas with what is decided by the names that are there."""
-        return tuple(replace(f, lambda a: self._decided(a, seen)) for f in residual)
+        seen &= self._has
+        key = (residual, seen)
+        known = self._settled.get(key)
+        if known is None:
+            known = tuple(replace(f, lambda a: self._decided(a, seen)) for f in residual)
+            self._settled[key] = known
+        return known
 
     # -- deciding ---------------------------------------------------------------------------
 
@@ -293,6 +313,23 @@ class ObjectPlan:
 
         ``ordered_from``: labels below it can't come any more (properties in a fixed order).
         """
+        key = (residual, seen, count, spent, tuple(goals), ordered_from)
+        known = self._endings.get(key)
+        if known is None:
+            known = self._can_end_with(residual, seen, count, spent, goals, ordered_from)
+            if known or not self.solver.is_leaning:
+                self._endings[key] = known
+        return known
+
+    def _can_end_with(
+        self,
+        residual: tuple[Formula, ...],
+        seen: int,
+        count: int,
+        spent: int,
+        goals: Sequence[tuple[bool, ...]],
+        ordered_from: int,
+    ) -> bool:
         free = ((1 << self.num_labels) - 2) & ~seen & ~spent
         if ordered_from > self.first_name:
             free &= (1 << self.first_name) - 1 | ~((1 << ordered_from) - 1)
@@ -339,12 +376,11 @@ class ObjectPlan:
                 (holds if truth else fails).append(value)
         if needed & ~free:
             return False
-        labels = [label for label in range(1, self.num_labels) if free >> label & 1]
-        must = {label: all_of([self.node_of(a, label) for a in holds]) for label in labels}
-        if any(needed >> label & 1 and not self._fits(must[label]) for label in labels):
+        must = _Must(self, holds)
+        if not all(self._fits(must[label]) for label in _bits(needed)):
             return False
         for low_, high_ in _size_ranges(low, high, outside):
-            if self._can_fail(fails, {}, labels, must, needed, count, low_, high_):
+            if self._can_fail(fails, {}, free, must, needed, count, low_, high_):
                 return True
         return False
 
@@ -355,8 +391,8 @@ class ObjectPlan:
         self,
         fails: list[Properties],
         chosen: dict[int, list[Formula]],
-        labels: list[int],
-        must: dict[int, Formula],
+        free: int,
+        must: _Must,
         needed: int,
         count: int,
         low: int,
@@ -380,8 +416,8 @@ class ObjectPlan:
             if total >= low:
                 return True
             more = low - total
-            for label in labels:
-                if used >> label & 1 or not self._fits(must[label]):
+            for label in _bits(free & ~used):
+                if not self._fits(must[label]):
                     continue
                 if label < self.first_name:
                     size = self.classes[label - 1].size
@@ -397,7 +433,7 @@ class ObjectPlan:
         properties, rest = fails[0], fails[1:]
         tried: set[Formula] = set()
         # Needed names first: they cost nothing more.
-        for label in sorted(labels, key=lambda k: not needed >> k & 1):
+        for label in itertools.chain(_bits(needed), _bits(free & ~needed)):
             violated = negate(self.node_of(properties, label))
             if violated.op == "false":
                 continue
@@ -417,23 +453,44 @@ class ObjectPlan:
                 if not self._fits(node):
                     continue
                 after = {**chosen, label: [*before, violated]}
-            if self._can_fail(rest, after, labels, must, needed, count, low, high):
+            if self._can_fail(rest, after, free, must, needed, count, low, high):
                 return True
         return False
 
     def holds_now(self, formula: Formula, seen: int, count: int) -> bool:
         """A formula's value if the object ends here."""
 
-        def now(value: Hashable) -> Formula:
+        def now(value: Hashable) -> bool:
             if isinstance(value, Has):
                 label = self.label_of.get(value.name)
-                return TRUE if label is not None and seen >> label & 1 else FALSE
+                return label is not None and bool(seen >> label & 1)
             if isinstance(value, Size):
-                fits = value.low <= count and (value.high is None or count <= value.high)
-                return TRUE if fits else FALSE
-            return TRUE
+                return value.low <= count and (value.high is None or count <= value.high)
+            return True
 
-        return replace(formula, now).op == "true"
+        return truth(formula, now)
+
+
+class _Must(dict[int, Formula]):
+    """By label, what a property's value must satisfy for some atoms to hold."""
+
+    def __init__(self, plan: ObjectPlan, holds: list[Properties]) -> None:
+        super().__init__()
+        self._plan = plan
+        self._holds = holds
+
+    def __missing__(self, label: int) -> Formula:
+        node = all_of([self._plan.node_of(a, label) for a in self._holds])
+        self[label] = node
+        return node
+
+
+def _bits(bits: int) -> Iterator[int]:
+    """The numbers of the bits that are set."""
+    while bits:
+        low = bits & -bits
+        yield low.bit_length() - 1
+        bits ^= low
 
 
 def _size_ranges(low: int, high: int, outside: list[Size]) -> list[tuple[int, int]]:

@@ -11,8 +11,9 @@ from ..json_text import KEY_SLICE, VALUE_SLICE
 from ..lexemes import DfaLexeme, LabelledDfa, LabelledDfaLexeme
 from ..limits import CompileLimits
 from ..regular import Dfa
+from .atoms import Integer
 from .counted_text import CountedText
-from .formula import Formula, all_of
+from .formula import Formula, all_of, atom
 from .languages import Languages, TextSet
 from .layout import Layout
 from .lexemes import ARRAY, CLOSE_ARRAY, FIRST_SCALAR, OBJECT, ValueLexeme
@@ -55,6 +56,21 @@ class Values:
         if plan is None:
             plan = self._plans[key] = ValuePlan(self, nodes, verdicts, len(self._plans))
         return plan
+
+    def never_runs_out(self, nodes: tuple[Formula, ...]) -> bool:
+        """Whether every beginning of a value begins no end of values, all of them scalars."""
+        typer = self.solver.typer
+        numbers = typer.typed(nodes[0], "number")
+        texts = typer.typed(nodes[0], "string")
+        return (
+            len(nodes) == 1
+            and all(
+                typer.typed(nodes[0], kind).op == "false"
+                for kind in ("null", "true", "false", "object", "array")
+            )
+            and (numbers.op in ("true", "false") or numbers == atom(Integer()))
+            and (texts.op == "false" or self.solver.languages.texts(texts).never_runs_out)
+        )
 
     def names(self, plan: ObjectPlan, layout: Layout) -> TextLexeme:
         """The lexeme of an object's names."""
