@@ -57,6 +57,8 @@ class Dfa:
         table, accepting, same_as = _kernels.minimise(
             np.ascontiguousarray(table[:, order]), accepting, start
         )
+        if not len(table):
+            return EMPTY
         class_of, order = _by_first_byte(same_as[class_of])
         return cls(class_of, np.ascontiguousarray(table[:, order]), accepting)
 

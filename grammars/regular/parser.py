@@ -135,10 +135,16 @@ class _Parser:
             return False
         return True
 
+    def skip_between(self) -> None:
+        """Skips what may stand between an atom and its quantifier."""
+        while self.peek():
+            if not self.ecma and self.eat("(?#"):
+                self.until(")", "a comment")
+            elif not self.flags.verbose or not self.skip_verbose():
+                return
+
     def quantified(self, node: Node, begin: int) -> Node:
-        if self.flags.verbose:
-            while self.peek() and self.skip_verbose():
-                pass
+        self.skip_between()
         at = self.at
         bounds = self.quantifier()
         if bounds is None:
@@ -151,9 +157,7 @@ class _Parser:
             self.fail(
                 "possessive quantifiers depend on how a matcher searches", "possessive quantifier"
             )
-        if self.flags.verbose:
-            while self.peek() and self.skip_verbose():
-                pass
+        self.skip_between()
         again = self.at
         if self.quantifier() is not None:
             self.fail("multiple repeat", "quantifier", again)
