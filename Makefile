@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo serve test lint types imports unit clean
+.PHONY: help docs demo serve test lint types imports unit clean
 
 help:
 	@echo "make demo    install Ramet with a small real model and run an agent program"
@@ -50,3 +50,7 @@ unit: $(VENV)/.installed-test
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info
+
+docs: $(VENV)/.installed
+	$(PIP) --constraint constraints.txt --editable ".[docs]"
+	$(BIN)/mkdocs build --quiet --site-dir build/site
