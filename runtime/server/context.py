@@ -119,6 +119,16 @@ def tenant_of(http_request: HttpRequest) -> Tenant:
 
 
 @contextlib.asynccontextmanager
+async def whole_answer(http_request: HttpRequest, generation: Generation) -> AsyncIterator[None]:
+    """Around the making of an answer that is sent in one piece: the call ends with the block."""
+    try:
+        async with abort_on_disconnect(http_request, generation):
+            yield
+    finally:
+        generation.close()
+
+
+@contextlib.asynccontextmanager
 async def abort_on_disconnect(
     http_request: HttpRequest, generation: Generation
 ) -> AsyncIterator[None]:

@@ -87,12 +87,9 @@ class Generation:
 
     async def _merge(self) -> AsyncIterator[tuple[int, list[Event]]]:
         if len(self._sources) == 1:
-            source = self._sources[0]
-            while True:
-                events = await self._next(source)
+            async for events in self._read(self._sources[0]):
                 yield 0, events
-                if isinstance(events[-1], Finished):
-                    return
+            return
         queue: asyncio.Queue[tuple[int, list[Event] | Exception]] = asyncio.Queue()
         pumps = [
             asyncio.create_task(self._pump(index, source, queue))
@@ -110,18 +107,6 @@ class Generation:
             for pump in pumps:
                 pump.cancel()
 
-    async def _next(self, source: EventSource) -> list[Event]:
-        """At least one event, and all that are ready with it; a failure is raised."""
-        events = [await anext(source)]
-        events += source.take()
-        last = events[-1]
-        if isinstance(last, Finished | Failed):
-            self._on_end(last)
-            if isinstance(last, Failed):
-                aborted = isinstance(last.error, RequestAbortedError)
-                raise self._reason if aborted and self._reason else last.error
-        return events
-
     async def _pump(
         self,
         index: int,
@@ -130,10 +115,25 @@ class Generation:
     ) -> None:
         """Moves one source's events to the call's queue until it ends."""
         try:
-            while True:
-                events = await self._next(source)
+            async for events in self._read(source):
                 queue.put_nowait((index, events))
-                if isinstance(events[-1], Finished):
-                    return
         except Exception as error:
             queue.put_nowait((index, error))
+
+    async def _read(self, source: EventSource) -> AsyncIterator[list[Event]]:
+        """At least one event at a time, and all that are ready with it; a failure is raised."""
+        while True:
+            events = [await anext(source)]
+            events += source.take()
+            last = events[-1]
+            if isinstance(last, Failed):
+                self._on_end(last)
+                if len(events) > 1:
+                    yield events[:-1]
+                aborted = isinstance(last.error, RequestAbortedError)
+                raise self._reason if aborted and self._reason else last.error
+            if isinstance(last, Finished):
+                self._on_end(last)
+                yield events
+                return
+            yield events

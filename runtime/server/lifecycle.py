@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 
 from ramet.runtime.errors import EngineDeadError, InvalidRequestError, RametError
+
+_LAST_WORDS_S = 5.0
+"""How long aborted calls get to tell their clients so."""
 
 Abort = Callable[[RametError | None], None]
 """Ends a call early, for a reason that its client is told; None: it was asked to."""
@@ -70,7 +74,8 @@ class Lifecycle:
             await asyncio.wait_for(self._idle.wait(), grace_s)
         except TimeoutError:
             self.abort_all()
-            await self._idle.wait()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._idle.wait(), _LAST_WORDS_S)
 
     def abort_all(self) -> None:
         """Aborts every running call; each tells its client so."""

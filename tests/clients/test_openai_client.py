@@ -64,19 +64,24 @@ def test_models_and_errors(serve, openai_client):
 
 
 def test_an_error_in_a_stream_is_raised(serve, openai_client):
-    def fail_at_four(batch, steps=[]):  # noqa: B006
-        steps.append(1)
-        if len(steps) == 4:
+    steps = []
+
+    def fail_later(batch):
+        steps.append(batch)
+        if len(steps) > 30:
             raise RuntimeError("a fault")
 
-    server = serve(Script(["x"], repeat=True), model_options={"before_step": fail_at_four})
+    server = serve(Script(["x"], repeat=True), model_options={"before_step": fail_later})
     chunks = openai_client(server).completions.create(model="m", prompt="a", stream=True)
+    assert next(chunks).choices[0].text
     with pytest.raises(openai.APIError):
         list(chunks)
 
 
 class City(pydantic.BaseModel):
     """What the model is asked for."""
+
+    model_config = pydantic.ConfigDict(extra="forbid")
 
     name: str = pydantic.Field(max_length=20)
     kind: Literal["town", "capital"]

@@ -79,7 +79,7 @@ def test_an_error_after_the_stream_began_is_an_event_and_an_end(serve):
 
     def fail_later(batch):
         steps.append(batch)
-        if len(steps) > 3:
+        if len(steps) > 30:
             raise RuntimeError("a fault of the runner, with a secret in it")
 
     server = serve(ENDLESS, model_options={"before_step": fail_later})

@@ -15,7 +15,7 @@ from ramet.runtime.errors import InvalidParameterError
 from ramet.runtime.events import Event, TokenInfo
 from ramet.runtime.request import Request
 from ramet.runtime.server.chat_plan import ChatPlan
-from ramet.runtime.server.context import ServerContext, abort_on_disconnect, tenant_of
+from ramet.runtime.server.context import ServerContext, tenant_of, whole_answer
 from ramet.runtime.server.generation import Generation
 from ramet.runtime.server.http import OrjsonResponse, as_ramet_error, new_id
 from ramet.runtime.server.logprobs import chat_logprobs, prompt_logprobs
@@ -46,7 +46,7 @@ def chat_router(context: ServerContext) -> APIRouter:
                 close=generation.close,
                 headers=headers,
             )
-        async with abort_on_disconnect(http_request, generation):
+        async with whole_answer(http_request, generation):
             return OrjsonResponse(await _whole(call, generation), headers=headers)
 
     return router

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from ramet.runtime.errors import InvalidParameterError
 from ramet.runtime.events import Event, Finished, PromptLogprobs, TextDelta, TokenInfo
 from ramet.runtime.request import Request
-from ramet.runtime.server.context import ServerContext, abort_on_disconnect, tenant_of
+from ramet.runtime.server.context import ServerContext, tenant_of, whole_answer
 from ramet.runtime.server.generation import Generation
 from ramet.runtime.server.http import OrjsonResponse, as_ramet_error, new_id
 from ramet.runtime.server.logprobs import CompletionLogprobs, prompt_logprobs
@@ -45,7 +45,7 @@ def completions_router(context: ServerContext) -> APIRouter:
                 close=generation.close,
                 headers=headers,
             )
-        async with abort_on_disconnect(http_request, generation):
+        async with whole_answer(http_request, generation):
             return OrjsonResponse(await _whole(call, generation), headers=headers)
 
     return router
