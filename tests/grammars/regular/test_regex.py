@@ -20,8 +20,9 @@ ALPHABET = "ab1_ \né"
 TEXTS = ["".join(t) for n in range(4) for t in itertools.product(ALPHABET, repeat=n)]
 
 ATOMS = [
-    "a", "b", "1", "_", "é", ".", r"\d", r"\w", r"\s", r"\D", r"\W", r"\S", "[ab]", "[^a]", r"[\w-]",
-    "[a-z1]", r"[^\d\s]", r"\x61",
+    "a", "b", "1", "_", "é", ".",
+    r"\d", r"\w", r"\s", r"\D", r"\W", r"\S", "[ab]", "[^a]", r"[\w-]", r"\x61",
+    "[a-z1]", r"[^\d\s]",
 ]  # fmt: skip
 ASSERTIONS = ["^", "$", r"\b", r"\B", "(?=a)", "(?!a)", "(?<=a)", "(?<!a)", r"(?=.*1)", r"(?!\w+$)"]
 
