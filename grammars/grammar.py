@@ -10,13 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .automaton import Context
+from .cover import DEPTHS, GROUPS, MAX_EXCEPTIONS, cover
 from .limits import CompileLimits
-from .machine import PENDING, READY, ROOM, ROOM_LABEL, SLICE, Machine
+from .machine import LIVE, PENDING, READY, ROOM, ROOM_LABEL, SLICE, Machine
 from .matcher import Matcher, Position
 from .vocabulary import Mask, Vocabulary
-from .walk import DONE, NEED_EDGE, NEED_ROW, NEED_TRANSITION, walk
+from .walk import DONE, MANY_UNCERTAIN, NEED_EDGE, NEED_ROW, NEED_TRANSITION, walk
 
 _NUM_UNCERTAIN = 4096
+_WIDE = 40
+"""States that allow so many bytes are worth a search for a group of tokens."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ class Grammar:
 
     def _compute(self, position: Position, text: bytearray) -> tuple[Mask, bool]:
         """The mask, and whether it depends on state and context alone."""
-        machine, vocab, work = self._machine, self.vocab, self._work
+        machine, vocab = self._machine, self.vocab
         state, context, _ = position
         if not machine.states[state, READY]:
             machine.fill(state)
@@ -96,36 +99,14 @@ class Grammar:
             label = int(machine.states[state, ROOM_LABEL])
             if label >= 0 and not machine.is_live(context, label):
                 room = -1
+        nodes: list[tuple[NDArray[np.int32], int]] = []
         if room >= 0:
             inside = vocab.slices[machine.states[state, SLICE]]
             mask = inside.masks[min(room, len(inside.masks) - 1)].copy()
-            trie = inside.closing
+            self._walk(inside.closing, 0, len(inside.closing), state, context, mask, nodes)
         else:
-            mask, trie = vocab.empty_mask(), vocab.trie
-        uncertain = self._uncertain
-        uncertain[0] = 0
-        nodes: list[int] = []
-        work[0, 0] = 0
-        work[0, 1] = state
-        work[1, 1] = context
-        while True:
-            status = walk(
-                trie, machine.rows, machine.states, machine.contexts, machine.transitions,
-                machine.words, mask, work, uncertain,
-            )  # fmt: skip
-            if status == DONE:
-                break
-            if status == NEED_ROW:
-                machine.fill(int(work[1, 0]))
-            elif status == NEED_TRANSITION:
-                machine.transition(int(work[1, 0]), int(work[0, -1]))
-            elif status == NEED_EDGE:
-                machine.edge(int(work[1, 0]), int(work[0, -1]))
-            else:
-                nodes.extend(uncertain[1 : uncertain[0] + 1].tolist())
-                uncertain[0] = 0
-        nodes.extend(uncertain[1 : uncertain[0] + 1].tolist())
-        for node in nodes:
+            mask = self._by_group(state, context, nodes)
+        for trie, node in nodes:
             self._decide(trie, node, position, text, mask)
         if len(vocab.aliases):
             _copy_aliases(mask, vocab.aliases)
@@ -133,6 +114,71 @@ class Grammar:
             for token_id in vocab.eos_ids:
                 mask[token_id >> 5] |= _bit(token_id)
         return mask, not nodes
+
+    def _by_group(
+        self, state: int, context: int, nodes: list[tuple[NDArray[np.int32], int]]
+    ) -> Mask:
+        """The mask where no slice answers: by the largest group that does, or by a full walk."""
+        machine, vocab = self._machine, self.vocab
+        # A narrow state is walked as fast as groups are looked for.
+        if np.count_nonzero(machine.rows[state] >= 0) >= _WIDE and machine.states[state, ROOM] < 0:
+            live = int(machine.contexts[context, LIVE])
+            exceptions = np.empty(MAX_EXCEPTIONS + 1, np.int32)
+            for index, table in enumerate(GROUPS):
+                longest = vocab.longest(index)
+                depth = cover(
+                    machine.rows, machine.states, machine.words, state, live, table, longest,
+                    min(DEPTHS[0], longest), exceptions,
+                )  # fmt: skip
+                if depth < 0:
+                    continue
+                if depth < longest:
+                    depth = max(d for d in DEPTHS if d <= depth)
+                group = vocab.group(index, depth)
+                except_ = frozenset(exceptions[1 : exceptions[0] + 1].tolist())
+                mask = group.mask_without(except_, vocab).copy()
+                self._walk(group.rest, 0, len(group.rest), state, context, mask, nodes)
+                for byte in except_:
+                    begin, end = vocab.first_byte_range(byte)
+                    self._walk(vocab.trie, begin, end, state, context, mask, nodes)
+                return mask
+        mask = vocab.empty_mask()
+        self._walk(vocab.trie, 0, len(vocab.trie), state, context, mask, nodes)
+        return mask
+
+    def _walk(
+        self,
+        trie: NDArray[np.int32],
+        begin: int,
+        end: int,
+        state: int,
+        context: int,
+        mask: Mask,
+        nodes: list[tuple[NDArray[np.int32], int]],
+    ) -> None:
+        """Set a position's bits of the tokens in a range of a trie; collect undecided nodes."""
+        machine, work, uncertain = self._machine, self._work, self._uncertain
+        uncertain[0] = 0
+        work[0, 0] = begin
+        work[1, -1] = end
+        work[0, 1] = state
+        work[1, 1] = context
+        while True:
+            status = walk(
+                trie, machine.rows, machine.states, machine.contexts, machine.transitions,
+                machine.words, mask, work, uncertain,
+            )  # fmt: skip
+            if status == NEED_ROW:
+                machine.fill(int(work[1, 0]))
+            elif status == NEED_TRANSITION:
+                machine.transition(int(work[1, 0]), int(work[0, -1]))
+            elif status == NEED_EDGE:
+                machine.edge(int(work[1, 0]), int(work[0, -1]))
+            if status in (DONE, MANY_UNCERTAIN):
+                nodes.extend((trie, node) for node in uncertain[1 : uncertain[0] + 1].tolist())
+                uncertain[0] = 0
+                if status == DONE:
+                    return
 
     def _decide(
         self, trie: NDArray[np.int32], node: int, position: Position, text: bytearray, mask: Mask

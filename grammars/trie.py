@@ -89,6 +89,26 @@ def characters_inside(data, starts, table):  # type: ignore[no-untyped-def]
     return counts
 
 
+@njit("int32[::1](uint8[::1], int64[::1], int32[:,::1])", cache=True, nogil=True)
+def characters_of(data, starts, table):  # type: ignore[no-untyped-def]
+    """The characters of each text that an automaton allows whole, -1 for others.
+
+    State 0 of the automaton is its start and the border between characters.
+    """
+    counts = np.empty(starts.shape[0] - 1, np.int32)
+    for i in range(counts.shape[0]):
+        state = 0
+        count = 0
+        for at in range(starts[i], starts[i + 1]):
+            state = table[state, data[at]]
+            if state < 0:
+                break
+            if state == 0:
+                count += 1
+        counts[i] = count if state == 0 else -1
+    return counts
+
+
 def pack(texts: list[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Texts end to end, and where each starts (one more entry for the end)."""
     data = np.frombuffer(bytearray().join(texts), np.uint8)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from .cover import GROUPS
 from .json_text import slice_tables
-from .trie import build_trie, characters_inside, pack
+from .trie import build_trie, characters_inside, characters_of, pack
 
 Mask = NDArray[np.int32]
 """int32[ceil(vocab_size / 32)]: bit i of word j allows token 32 * j + i."""
@@ -29,6 +30,33 @@ class Slice:
 
     masks: Mask
     closing: NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Tokens made of the characters of a group (see ``cover.py``).
+
+    Attributes:
+        mask: int32[num_words].
+        rest: the trie of all other tokens.
+    """
+
+    mask: Mask
+    rest: NDArray[np.int32]
+    _without: dict[frozenset[int], Mask]
+
+    def mask_without(self, first_bytes: frozenset[int], vocab: Vocabulary) -> Mask:
+        """The tokens but those that begin with some bytes. Not to be written to."""
+        if not first_bytes:
+            return self.mask
+        known = self._without.get(first_bytes)
+        if known is None:
+            known = self.mask.copy()
+            for byte in first_bytes:
+                known &= ~vocab.first_byte_mask(byte)
+            if len(self._without) < 64:
+                self._without[first_bytes] = known
+        return known
 
 
 class Vocabulary:
@@ -81,6 +109,12 @@ class Vocabulary:
         self.trie = build_trie(data, starts, id_array)
         self.max_token_len = int(self.trie[:, 3].max()) + 1 if len(self.trie) else 0
 
+        self._texts = distinct
+        self._packed = data, starts, id_array
+        self._groups: dict[tuple[int, int], Group] = {}
+        self._longest: dict[int, int] = {}
+        self._group_counts: dict[int, NDArray[np.int32]] = {}
+        self._first_bytes = self._root_nodes()
         self.slices = tuple(
             self._slice(distinct, id_array, characters_inside(data, starts, table))
             for table in slice_tables()
@@ -96,6 +130,57 @@ class Vocabulary:
         """A vocabulary from each id's bytes; None stands for a token that is no text."""
         return cls(tokens, eos_ids, special_ids)
 
+    def longest(self, index: int) -> int:
+        """The most characters of a token of a group of ``cover.GROUPS``."""
+        known = self._longest.get(index)
+        if known is None:
+            known = self._longest[index] = int(self._characters_of(index).max(initial=0))
+        return known
+
+    def group(self, index: int, depth: int) -> Group:
+        """The tokens of a group with at most ``depth`` characters; made when first asked for."""
+        known = self._groups.get((index, depth))
+        if known is None:
+            counts = self._characters_of(index)
+            inside = (counts >= 0) & (counts <= depth)
+            ids = self._packed[2]
+            rest = np.flatnonzero(~inside).tolist()
+            trie = build_trie(*pack([self._texts[i] for i in rest]), ids[~inside])
+            known = self._groups[index, depth] = Group(self._mask_of(ids[inside]), trie, {})
+        return known
+
+    def _characters_of(self, index: int) -> NDArray[np.int32]:
+        known = self._group_counts.get(index)
+        if known is None:
+            data, starts, _ = self._packed
+            known = self._group_counts[index] = characters_of(data, starts, GROUPS[index])
+        return known
+
+    def _mask_of(self, ids: NDArray[np.int32]) -> Mask:
+        mask = self.empty_mask()
+        bits = np.uint32(1) << (ids & 31).astype(np.uint32)
+        np.bitwise_or.at(mask.view(np.uint32), ids >> 5, bits)
+        return mask
+
+    def first_byte_range(self, byte: int) -> tuple[int, int]:
+        """The nodes of the trie for the tokens that begin with a byte."""
+        return self._first_bytes.get(byte, (0, 0))
+
+    def first_byte_mask(self, byte: int) -> Mask:
+        """The tokens that begin with a byte."""
+        begin, end = self.first_byte_range(byte)
+        ids = self.trie[begin:end, 2]
+        return self._mask_of(ids[ids >= 0])
+
+    def _root_nodes(self) -> dict[int, tuple[int, int]]:
+        found = {}
+        node = 0
+        while node < len(self.trie):
+            after = int(self.trie[node, 1])
+            found[int(self.trie[node, 0])] = (node, after)
+            node = after
+        return found
+
     @property
     def size(self) -> int:
         """The number of token ids."""
@@ -108,12 +193,17 @@ class Vocabulary:
     def _slice(
         self, texts: list[bytes], ids: NDArray[np.int32], counts: NDArray[np.int32]
     ) -> Slice:
-        longest = max(int(counts.max()), 0) if len(counts) else 0
-        masks = np.zeros((longest + 1, self.num_words), np.uint32)
         inside = counts >= 0
-        bits = np.uint32(1) << (ids[inside] & 31).astype(np.uint32)
-        np.bitwise_or.at(masks, (counts[inside], ids[inside] >> 5), bits)
-        np.bitwise_or.accumulate(masks, axis=0, out=masks)
+        masks = self._cumulative(ids[inside], counts[inside])
         closing = np.flatnonzero(counts == -1)
         trie = build_trie(*pack([texts[i] for i in closing]), ids[closing])
-        return Slice(masks.view(np.int32), trie)
+        return Slice(masks, trie)
+
+    def _cumulative(self, ids: NDArray[np.int32], counts: NDArray[np.int32]) -> Mask:
+        """int32[n + 1, num_words]: by k, the ids whose count is at most k."""
+        longest = int(counts.max()) if len(counts) else 0
+        masks = np.zeros((longest + 1, self.num_words), np.uint32)
+        bits = np.uint32(1) << (ids & 31).astype(np.uint32)
+        np.bitwise_or.at(masks, (counts, ids >> 5), bits)
+        np.bitwise_or.accumulate(masks, axis=0, out=masks)
+        return masks.view(np.int32)

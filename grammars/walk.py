@@ -43,14 +43,15 @@ def walk(trie, rows, states, contexts, transitions, words, mask, work, uncertain
         trie: see ``trie.py``.
         rows, states, contexts, transitions, words: the machine's arrays.
         mask: int32[num_words], or-ed into.
-        work: int32[2, max_token_len + 2]. ``work[:, d + 1]`` is the state and context at which
+        work: int32[2, max_token_len + 3]. ``work[:, d + 1]`` is the state and context at which
             depth d begins, so column 1 is the position that is asked about; ``work[0, 0]`` is the
-            node to go on with; ``work[1, 0]`` and the last entry say what is missing.
+            node to go on with and ``work[1, last]`` the node to stop at; ``work[1, 0]`` and
+            ``work[0, last]`` say what is missing.
         uncertain: the nodes whose tokens depend on a text that is not known; entry 0 counts them.
     """
     node = work[0, 0]
-    num_nodes = trie.shape[0]
     last = work.shape[1] - 1
+    num_nodes = work[1, last]
     while node < num_nodes:
         depth = trie[node, 3]
         byte = trie[node, 0]
