@@ -14,9 +14,11 @@ from ramet.runtime.server.lifecycle import Lifecycle
 from ramet.runtime.server.middleware import RequestLog
 from ramet.runtime.server.openapi import install_openapi
 from ramet.runtime.server.prompts import PromptEncoder
+from ramet.runtime.server.protocol.anthropic import CountTokensRequest, MessagesRequest
 from ramet.runtime.server.protocol.chat import ChatCompletionRequest
 from ramet.runtime.server.protocol.completions import CompletionRequest
 from ramet.runtime.server.protocol.tokenize import DetokenizeRequest, TokenizeRequest
+from ramet.runtime.server.routes.anthropic import anthropic_router
 from ramet.runtime.server.routes.chat import chat_router
 from ramet.runtime.server.routes.completions import completions_router
 from ramet.runtime.server.routes.models import AbortRequest, models_router
@@ -31,6 +33,8 @@ _BODIES = (
     TokenizeRequest,
     DetokenizeRequest,
     AbortRequest,
+    MessagesRequest,
+    CountTokensRequest,
 )
 
 
@@ -58,7 +62,8 @@ def create_app(
     install_error_handlers(app)
     install_openapi(app, _BODIES)
     key_needed = [Depends(context.authenticate)]
-    for router in (chat_router, completions_router, tokenize_router, models_router):
+    routers = (chat_router, completions_router, anthropic_router, tokenize_router, models_router)
+    for router in routers:
         app.include_router(router(context), dependencies=key_needed)
     app.include_router(operations_router(context))
     if config.cors_origins:

@@ -151,6 +151,8 @@ class ChatPlanner:
 
     def _variables(self, conversation: Conversation) -> dict[str, Any]:
         variables = dict(conversation.template_variables)
+        if conversation.thinking is not None:
+            variables |= self._thinking_variables(conversation.thinking)
         effort = conversation.reasoning_effort
         if effort is None:
             return variables
@@ -165,6 +167,20 @@ class ChatPlanner:
                 code="unsupported_parameter",
             )
         return variables
+
+    def _thinking_variables(self, thinking: bool) -> dict[str, Any]:
+        """What turns reasoning on or off; refused where the model can't be asked to."""
+        has_switch = "enable_thinking" in self.template.source
+        if has_switch:
+            return {"enable_thinking": thinking}
+        if thinking == (self._reasoning is not None):
+            return {}
+        wrong = "doesn't reason before it answers" if thinking else "always reasons"
+        raise InvalidParameterError(
+            f"this model {wrong}; leave thinking out",
+            param="thinking",
+            code="unsupported_parameter",
+        )
 
 
 def _size(message: Mapping[str, Any]) -> int:

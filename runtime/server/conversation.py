@@ -21,6 +21,7 @@ class Conversation:
         constraint: what the answer, or without a tool call its text, must match.
         template_variables: further variables of the template.
         reasoning_effort: as OpenAI's; None: the template's default.
+        thinking: whether to reason at all; None: the template's default.
     """
 
     messages: Sequence[Mapping[str, Any]]
@@ -30,5 +31,6 @@ class Conversation:
     constraint: Constraint | None = None
     template_variables: Mapping[str, Any] = field(default_factory=dict)
     reasoning_effort: str | None = None
+    thinking: bool | None = None
     add_generation_prompt: bool = True
     continue_final_message: bool = False

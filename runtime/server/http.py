@@ -27,9 +27,9 @@ from ramet.runtime.server.protocol.base import invalid_body
 Body = TypeVar("Body", bound=BaseModel)
 
 
-def new_id(prefix: str) -> str:
+def new_id(prefix: str, separator: str = "-") -> str:
     """A fresh id that can't be guessed, such as ``chatcmpl-5f...``."""
-    return f"{prefix}-{uuid.uuid4().hex}"
+    return f"{prefix}{separator}{uuid.uuid4().hex}"
 
 
 class OrjsonResponse(Response):

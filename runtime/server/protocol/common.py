@@ -10,7 +10,7 @@ from ramet.runtime.errors import InvalidParameterError
 from ramet.runtime.request import ProgramHint
 from ramet.runtime.server.protocol.base import ApiModel, Int
 from ramet.runtime.server.protocol.constraints import ConstraintFields
-from ramet.runtime.server.protocol.sampling import SamplingFields
+from ramet.runtime.server.protocol.sampling import CommonSampling, SamplingFields
 
 NO_EFFECT = frozenset(
     {
@@ -61,6 +61,13 @@ class EngineFields(ApiModel):
     def num_choices(self) -> int:
         """Answers to each prompt."""
         return 1
+
+
+class OneAnswerRequest(CommonSampling, EngineFields):
+    """What the APIs share that give one answer a call: who answers, and how it travels."""
+
+    model: str | None = None
+    stream: bool = False
 
 
 class GenerationRequest(SamplingFields, ConstraintFields, EngineFields):

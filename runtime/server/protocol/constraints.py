@@ -20,6 +20,12 @@ from ramet.runtime.errors import InvalidConstraintError, InvalidParameterError
 from ramet.runtime.server.protocol.base import ApiModel
 
 
+def answer_schema(schema: dict[str, Any] | bool) -> JsonSchema:
+    """A schema for a whole answer. Its keys come in the schema's order and without white space,
+    so that they are forced by the grammar and cost no steps."""
+    return JsonSchema(schema, whitespace="none", any_order=False)
+
+
 class NamedSchema(ApiModel):
     """OpenAI's ``json_schema`` object. A schema is enforced exactly, strict or not."""
 
@@ -42,7 +48,7 @@ class ResponseFormat(ApiModel):
                     "response_format of type json_schema needs json_schema.schema",
                     param="response_format.json_schema",
                 )
-            return JsonSchema(self.json_schema.schema_)
+            return answer_schema(self.json_schema.schema_)
         if self.json_schema is not None:
             raise InvalidParameterError(
                 f"response_format has a json_schema, but its type is {self.type!r}",

@@ -1,0 +1,44 @@
+"""A chat call with one answer: what the Responses and the Messages API have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fastapi import Request as HttpRequest
+
+from ramet.runtime.request import Request
+from ramet.runtime.server.chat_plan import ChatPlan
+from ramet.runtime.server.context import ServerContext, tenant_of
+from ramet.runtime.server.conversation import Conversation
+from ramet.runtime.server.messages import ChatChoice, ShownTokens
+from ramet.runtime.server.protocol.common import OneAnswerRequest
+from ramet.runtime.server.requests import build_requests, sampling_params
+
+
+@dataclass(frozen=True, slots=True)
+class ChatCall:
+    """A call that is ready to run: its request, and the choice that reads its events."""
+
+    id: str
+    model: str
+    plan: ChatPlan
+    request: Request
+    choice: ChatChoice
+
+
+async def prepare_chat_call(
+    context: ServerContext,
+    http_request: HttpRequest,
+    call_id: str,
+    body: OneAnswerRequest,
+    conversation: Conversation,
+) -> ChatCall:
+    """Checks a body and plans its answer; ``RametError`` says what is wrong."""
+    model = context.check_model(body.model)
+    params = sampling_params(body)
+    plan = await context.planner.plan(conversation)
+    (request,) = build_requests(
+        call_id, body, plan.adapt(params), [plan.prompt], plan.constraint, tenant_of(http_request)
+    )
+    choice = ChatChoice(plan.parser(), ShownTokens(params, context.engine.tokenizer.eos_ids))
+    return ChatCall(call_id, model, plan, request, choice)
