@@ -11,7 +11,7 @@ from ..constraints import Whitespace
 from ..errors import ConstraintError, GrammarTooComplexError
 from ..limits import CompileLimits
 from ..machine import Machine
-from .atoms import TYPES, Contains, Items, Properties
+from .atoms import Contains, Items, Properties
 from .contexts import ValueContext
 from .formula import Formula, atom, atoms
 from .frames import Frame, Top
@@ -76,8 +76,9 @@ def _check(
             seen.add(value)
             if time.monotonic() > end:
                 raise GrammarTooComplexError(value.path, "", "the schema takes too long to compile")
-            for kind in TYPES:
-                formula = typer.typed(atom(value), kind)
+            node = atom(value)
+            for kind in typer.kinds(node):
+                formula = typer.typed(node, kind)
                 for typed_atom in atoms(formula):
                     pending.extend(_nodes(typed_atom))
                 if kind == "string" and formula.op != "false":

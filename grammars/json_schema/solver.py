@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from .arrays import ArrayPlan
     from .objects import ObjectPlan
 
-_ORDER = ("string", "number", "null", "true", "false", "array", "object")
-
 _MAX_VERDICTS = 256
 
 Case = dict[Hashable, bool]
@@ -37,7 +35,9 @@ class Solver:
         self.limits = limits
         self.num_branches = 0
         self._known: dict[tuple[Formula, str], bool] = {}
-        self._verdicts: dict[tuple[Formula, ...], tuple[tuple[bool, ...], ...]] = {}
+        self._verdicts: dict[
+            tuple[Formula, ...], tuple[list[tuple[bool, ...]], Iterator[tuple[bool, ...]]]
+        ] = {}
         self._open: dict[tuple[Formula, str], int] = {}
         self._lowest_asked = 0
         self._object_plans: dict[tuple[Formula, ...], ObjectPlan] = {}
@@ -67,7 +67,7 @@ class Solver:
         """Whether some value satisfies a node."""
         if node.op == "true":
             return True
-        return node.op != "false" and any(self.has_kind(node, kind) for kind in _ORDER)
+        return node.op != "false" and any(self.has_kind(node, k) for k in self.typer.kinds(node))
 
     def has_kind(self, node: Formula, kind: str) -> bool:
         """Whether some value of a type satisfies a node.
@@ -108,33 +108,41 @@ class Solver:
             self._known[key] = found
         return found
 
-    def verdicts(self, nodes: tuple[Formula, ...]) -> tuple[tuple[bool, ...], ...]:
+    def verdicts(self, nodes: tuple[Formula, ...]) -> Iterator[tuple[bool, ...]]:
         """The verdicts that a value can have on all nodes but the first, which must hold.
 
-        The more agreeable come first.
+        The more agreeable come first; they are looked for as they are asked for.
         """
-        if len(nodes) == 1:
-            return ((),)
         known = self._verdicts.get(nodes)
-        if known is not None:
-            return known
-        found: list[tuple[tuple[bool, ...], Formula]] = [((), nodes[0])]
-        for node in nodes[1:]:
-            split = []
-            for verdict, so_far in found:
-                for truth in (True, False):
-                    joint = all_of([so_far, signed(node, truth)])
-                    if self.satisfiable(joint):
-                        split.append(((*verdict, truth), joint))
-            found = split
+        if known is None:
+            known = [], self._find_verdicts(nodes[0], nodes[1:], ())
+            if not self.is_leaning:
+                self._verdicts[nodes] = known
+        found, more = known
+        at = 0
+        while True:
+            while at < len(found):
+                yield found[at]
+                at += 1
             if len(found) > _MAX_VERDICTS:
                 raise GrammarTooComplexError(
                     "", "anyOf", f"one value can meet over {_MAX_VERDICTS} mixes of alternatives"
                 )
-        verdicts = tuple(v for v, _ in found)
-        if not self.is_leaning:
-            self._verdicts[nodes] = verdicts
-        return verdicts
+            verdict = next(more, None)
+            if verdict is None:
+                return
+            found.append(verdict)
+
+    def _find_verdicts(
+        self, so_far: Formula, nodes: tuple[Formula, ...], verdict: tuple[bool, ...]
+    ) -> Iterator[tuple[bool, ...]]:
+        if not nodes:
+            yield verdict
+            return
+        for truth in (True, False):
+            joint = all_of([so_far, signed(nodes[0], truth)])
+            if self.satisfiable(joint):
+                yield from self._find_verdicts(joint, nodes[1:], (*verdict, truth))
 
     def begin(self) -> None:
         """Start a new decision: the limit on cases is for each."""

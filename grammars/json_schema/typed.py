@@ -31,7 +31,7 @@ from .atoms import (
     TextLength,
     Unique,
 )
-from .formula import FALSE, TRUE, Formula, all_of, any_of, atom, negate, one_of, replace
+from .formula import FALSE, TRUE, Formula, all_of, any_of, atom, conjuncts, negate, one_of, replace
 from .languages import Languages
 from .schema import Documents, Leaf, escape
 from .values import canonical, decimal
@@ -40,6 +40,7 @@ _OF_TYPE = {
     "object": ("object",), "array": ("array",), "string": ("string",), "number": ("number",),
     "integer": ("number",), "null": ("null",), "boolean": ("true", "false"),
 }  # fmt: skip
+_ORDER = ("string", "number", "null", "true", "false", "array", "object")
 _MAX_GUARDS = 8
 
 
@@ -50,6 +51,7 @@ class Typer:
         self.documents = documents
         self._languages = languages
         self._known: dict[tuple[Hashable, str], Formula] = {}
+        self._kinds: dict[Formula, tuple[str, ...]] = {}
         self._open: set[tuple[Hashable, str]] = set()
 
     def node(self, leaf: Leaf) -> Formula:
@@ -81,6 +83,18 @@ class Typer:
         if known is None:
             known = replace(node, lambda a: self._atom(a, kind))
             self._known[key] = known
+        return known
+
+    def kinds(self, node: Formula) -> tuple[str, ...]:
+        """The types that a node may allow, as far as a glance tells; the easiest to decide first."""
+        known = self._kinds.get(node)
+        if known is None:
+            known = _ORDER
+            for part in conjuncts(node):
+                named = _named_kinds(part)
+                if named is not None:
+                    known = tuple(k for k in known if k in named)
+            self._kinds[node] = known
         return known
 
     def _atom(self, value: Hashable, kind: str) -> Formula:
@@ -407,6 +421,18 @@ class Typer:
                 for name, sub in _map(leaf, keyword).items():
                     if isinstance(sub, dict):
                         within(atom(Has(name)), keyword, name)
+
+
+def _named_kinds(part: Formula) -> tuple[str, ...] | None:
+    """The types that a conjunct names by itself; None if it names none."""
+    value = part.parts[0] if part.op == "atom" else None
+    if isinstance(value, Const):
+        return (value.value[0],)  # type: ignore[index]
+    if isinstance(value, Leaf) and isinstance(value.schema, dict) and "$ref" not in value.schema:
+        names = value.schema.get("type")
+        if isinstance(names, str):
+            return _OF_TYPE.get(names)
+    return None
 
 
 class _Seen:

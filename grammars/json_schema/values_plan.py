@@ -48,9 +48,9 @@ class Values:
 
     def plan(self, nodes: tuple[Formula, ...], accepts: Callable[[Verdict], bool]) -> ValuePlan:
         """The plan for a value in which ``nodes`` are followed and some verdicts are acceptable."""
-        verdicts = self.solver.verdicts(nodes)
+        verdicts: tuple[Verdict, ...] = ((),)
         if len(nodes) > 1:
-            verdicts = tuple(v for v in verdicts if accepts(v))
+            verdicts = tuple(v for v in self.solver.verdicts(nodes) if accepts(v))
         key = (nodes, verdicts)
         plan = self._plans.get(key)
         if plan is None:
@@ -186,22 +186,21 @@ class ValuePlan:
             if node.op == "false":
                 continue
             label = FIRST_SCALAR + i
-            for kind in ("null", "true", "false"):
-                if solver.has_kind(node, kind):
+            for kind in solver.typer.kinds(node):
+                if kind == "string":
+                    found = languages.texts(solver.typer.typed(node, kind))
+                    if not found.is_empty:
+                        texts.append((label, found))
+                elif kind == "number":
+                    dfa = languages.numbers(solver.typer.typed(node, kind))
+                    if not dfa.is_empty:
+                        numbers.append((label, dfa))
+                elif kind in ("object", "array"):
+                    bracket = OBJECT if kind == "object" else ARRAY
+                    if bracket not in brackets and solver.has_kind(node, kind):
+                        brackets.add(bracket)
+                elif solver.has_kind(node, kind):
                     literals[kind] = label
-            formula = solver.typer.typed(node, "string")
-            if formula.op != "false":
-                found = languages.texts(formula)
-                if not found.is_empty:
-                    texts.append((label, found))
-            formula = solver.typer.typed(node, "number")
-            if formula.op != "false":
-                dfa = languages.numbers(formula)
-                if not dfa.is_empty:
-                    numbers.append((label, dfa))
-            for bracket, kind in ((OBJECT, "object"), (ARRAY, "array")):
-                if bracket not in brackets and solver.has_kind(node, kind):
-                    brackets.add(bracket)
         return text_lexeme(texts, languages), _number_lexeme(numbers), literals, brackets
 
     def formulas(self, kind: str) -> tuple[Formula, ...]:
