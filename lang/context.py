@@ -27,6 +27,7 @@ class RunContext:
         self.session = session
         self.executor: Executor | None = None
         self._branches: set[asyncio.Task[None]] = set()
+        self._has_returned = False
         if session.backend is not None:
             self.executor = Executor(session, session.backend)
             session.on_node = self.executor.start
@@ -66,7 +67,17 @@ class RunContext:
         work = self._run_branch(branch, join_id, call, is_branch)
         task = asyncio.get_running_loop().create_task(work)
         self._branches.add(task)
-        task.add_done_callback(self._branches.discard)
+        task.add_done_callback(self._branch_ended)
+
+    def _branch_ended(self, task: asyncio.Task[None]) -> None:
+        self._branches.discard(task)
+        self._close_if_ended()
+
+    def _close_if_ended(self) -> None:
+        """Once no code of the program runs any more, no state can grow."""
+        if self._has_returned and not self._branches:
+            for writer in list(self.session.writers):
+                writer.close()
 
     async def _run_branch(
         self, branch: State, join_id: str, call: Callable[[], Any], is_branch: bool
@@ -77,6 +88,8 @@ class RunContext:
             result = await self.run_function(call)
             inputs = tuple(dict.fromkeys(value.node_id for value in values_in(result)))
             session.graph.set_inputs(join_id, inputs)
+            if session.is_tracing:
+                return
             plain = await self.resolve_all(result)
         except TraceStopped as stop:
             session.stopped_at(branch._writer.branch, stop)
@@ -136,6 +149,8 @@ class RunContext:
         """
         try:
             result = await self.run_function(call)
+            self._has_returned = True
+            self._close_if_ended()
             result = await self.resolve_all(result)
         except NodeFailedError as error:
             await self.drain()  # what doesn't depend on the failure may finish

@@ -20,6 +20,7 @@ from ramet.lang.errors import GraphError
 from ramet.lang.graph import OpenEnd, RequestGraph
 from ramet.lang.nodes import Fork, Gen, Join, Node, Select, Text, TextWithRefs, ToolCall
 from ramet.lang.references import Ref
+from ramet.runtime.errors import RametError
 
 _KINDS: dict[str, type[Node]] = {
     node_type.kind: node_type for node_type in (Text, Gen, Select, ToolCall, Fork, Join)
@@ -76,7 +77,7 @@ def _node_from_json(item: Any) -> Node:
             raise GraphError(f"a {node_type.kind} node has no field {name!r}")
     try:
         node: Node = _adapter(kind).validate_python(fields)
-    except ValidationError as error:
+    except (ValidationError, RametError) as error:
         raise GraphError(f"a bad {node_type.kind} node {fields.get('id')!r}: {error}") from error
     return node
 

@@ -1,0 +1,95 @@
+"""What a trace records, and the forms it is written in."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from ramet.lang import NodeFailedError, State, Trace, UsageError, program, replay, tool
+from ramet.lang.trace_export import phases
+
+
+@tool
+def double(n: int) -> int:
+    """Doubles."""
+    return 2 * n
+
+
+@program
+def work(s: State, name: str) -> None:
+    s += f"<{name}> "
+    branches = s.fork(2)
+    values = [branch.gen("n", int) for branch in branches]
+    s += f"{s.call(double, n=values[0])} "
+    s.select("c", ["<script>", "b"])
+
+
+def test_every_call_is_recorded_with_its_times(scripted_engine) -> None:
+    run = work.run("x", backend=scripted_engine(), seed=1)
+    trace = run.trace
+    assert [record.kind for record in trace.calls] == ["gen", "gen", "tool", "select"]
+    assert trace.num_calls == 3
+    for record in trace.calls:
+        assert record.error is None
+        assert record.added_s <= record.sent_s <= record.finished_s <= trace.wall_s
+        spans = phases(record)
+        assert spans[0][1] == record.sent_s
+        assert all(begin <= end for _, begin, end in spans)
+    tool_call, select = trace.calls[2], trace.calls[3]
+    assert trace.calls[0].finished_s <= tool_call.sent_s
+    assert tool_call.finished_s <= select.sent_s
+    assert trace.usage.prompt_tokens == sum(c.usage.prompt_tokens for c in trace.calls)
+    assert trace.arguments == {"name": "x"}
+
+
+def test_failures_are_recorded(scripted) -> None:
+    run = work.start("x", backend=scripted({"n": ["7", ValueError("no")], "c": "b"}))
+    with pytest.raises(NodeFailedError):
+        run.wait()
+    errors = [record.error for record in run.trace.calls]
+    assert errors[1] == "no"
+    assert errors[2] is None
+
+
+def test_forms_of_a_trace(scripted, tmp_path: Path) -> None:
+    run = work.run("x", backend=scripted({"n": ["7", "8"], "c": "<script>"}), seed=3)
+    trace = run.trace
+    for name in ("t.html", "t.json", "t.chrome.json", "t.otlp.json"):
+        trace.save(tmp_path / name)
+    with pytest.raises(UsageError, match=r"\.json or \.html"):
+        trace.save(tmp_path / "t.txt")
+
+    assert Trace.from_json(json.loads((tmp_path / "t.json").read_text())) == trace
+    with pytest.raises(UsageError, match="not a trace"):
+        Trace.from_json({"program": 1})
+
+    chrome = json.loads((tmp_path / "t.chrome.json").read_text())["traceEvents"]
+    lanes = {e["args"]["name"] for e in chrome if e["ph"] == "M"}
+    assert lanes == {"branch main", "branch 1.0", "branch 1.1"}
+    assert all(e["dur"] >= 0 for e in chrome if e["ph"] == "X")
+    assert {e["cat"] for e in chrome if e["ph"] == "X"} == {"gen", "tool", "select"}
+
+    spans = json.loads((tmp_path / "t.otlp.json").read_text())["resourceSpans"][0]["scopeSpans"][0]
+    root, *calls = spans["spans"]
+    assert {span["parentSpanId"] for span in calls} == {root["spanId"]}
+    assert all(re.fullmatch("[0-9a-f]{16}", span["spanId"]) for span in calls)
+    assert len({span["spanId"] for span in spans["spans"]}) == 5
+
+    page = (tmp_path / "t.html").read_text()
+    assert "<script>" not in page
+    assert "&lt;script&gt;" in page
+    assert "http" not in page  # it loads nothing
+    assert page.count('class="lane"') == 3
+
+
+def test_a_replay_from_a_file_names_what_changed(scripted) -> None:
+    run = work.run("x", backend=scripted({"n": ["7", "8"], "c": "b"}))
+    trace = Trace.from_json(json.loads(json.dumps(run.trace.to_json())))
+    same = replay(trace, work, backend=scripted({"n": ["7", "8"], "c": "b"}))
+    assert same.is_same
+    other = replay(trace, work, backend=scripted({"n": ["7", "9"], "c": "b"}))
+    (difference,) = other.differences
+    assert (difference.node_id, difference.before, difference.after) == ("1.1.0", "8", "9")
