@@ -118,7 +118,7 @@ class _Params(NamedTuple):
     window: int
     grouping: int  # 0 never, 1 always, 2 by cost
     chunk_len: int  # keys; > 0: split on the multiples of it
-    split_len: int  # keys; > 0: split longer items into equal parts
+    split_len: int  # keys; > 0: split longer items into equal parts of about this
     narrow_tokens: int
     wide_tokens: int
     block_keys: int
@@ -200,7 +200,7 @@ def _emit(p, row, first_key, end_key, tokens, positions, items, num_items):  # t
             low = max(low, (lowest - p.window + 1) // p.block_keys * p.block_keys)
         step = high - low
         if p.split_len > 0 and step > p.split_len:
-            parts = (step + p.split_len - 1) // p.split_len
+            parts = (step + p.split_len // 2) // p.split_len
             step = (step + parts - 1) // parts
             step = (step + p.block_keys - 1) // p.block_keys * p.block_keys
         while low < high:

@@ -41,6 +41,7 @@ from ramet.runtime.errors import (
 from ramet.runtime.events import Event, Failed, Usage
 from ramet.runtime.grammar_pool import CompiledGrammar, GrammarPool
 from ramet.runtime.model.load import open_model
+from ramet.runtime.model.runners import load_runner
 from ramet.runtime.params import SamplingParams
 from ramet.runtime.request import ProgramHint, Request
 from ramet.runtime.request_stream import Completion, RequestStream, Wakeups
@@ -123,16 +124,15 @@ class Engine:
     def from_model(
         cls, model: str | Path = "smollm2", config: EngineConfig | None = None
     ) -> Engine:
-        """An engine for a model's short name, GGUF file or folder, on the compiled CPU runner.
+        """An engine for a model's short name, GGUF file or folder, on ``config.device``.
 
         ModelLoadError says what is wrong with the model, or which names there are.
         """
-        from ramet.runtime.model.cpu_runner import CpuRunner
-
         config = config or EngineConfig()
         file = open_model(model)
-        runner = CpuRunner(
+        runner = load_runner(
             file,
+            device=config.device,
             num_pages=config.num_pages,
             page_size=config.page_size,
             kv_bytes=config.cache_bytes,

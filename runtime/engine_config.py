@@ -13,16 +13,19 @@ class EngineConfig(SchedulerConfig):
     """A scheduler's limits, and the engine's own.
 
     Attributes:
+        device: where the model runs: ``cpu``, ``cuda``, ``cuda:1``, or ``auto``: a GPU if there
+            is one.
         page_size: tokens a page.
         num_pages: pages in the pool; None: as many as ``cache_bytes`` hold.
         cache_bytes: memory for keys and values.
         max_context_len: most tokens of a request; None: the model's.
-        num_threads: threads that compute; None: one a core.
+        num_threads: threads that compute, on a CPU; None: one a core.
         grammar_threads: threads that compile constraints.
         max_grammars: compiled grammars that are kept.
         seed: makes the seeds of requests that name none reproducible.
     """
 
+    device: str = "auto"
     page_size: int = 16
     num_pages: int | None = None
     cache_bytes: int = 256 << 20

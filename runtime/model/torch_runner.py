@@ -111,7 +111,7 @@ class TorchRunner:
         options = options or TorchOptions()
         device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
         on_gpu = device.type == "cuda"
-        if on_gpu and not torch.cuda.is_available():
+        if on_gpu and (device.index or 0) >= torch.cuda.device_count():
             raise ModelLoadError(f"there is no device {device}", param="device")
         dtype = options.dtype
         if dtype is None and on_gpu:

@@ -1,0 +1,64 @@
+"""Which runner runs a model on which device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ramet.runtime.batch import ModelRunner
+from ramet.runtime.errors import ModelLoadError
+from ramet.runtime.model.model_file import ModelFile
+
+_GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
+
+
+def load_runner(
+    model: ModelFile,
+    *,
+    device: str = "auto",
+    num_pages: int | None = None,
+    page_size: int = 16,
+    kv_bytes: int,
+    num_threads: int | None = None,
+) -> ModelRunner:
+    """A runner for an opened model: the compiled one on a CPU, the torch one on a GPU.
+
+    Args:
+        device: ``cpu``; ``cuda`` or ``cuda:1``; ``auto``: a GPU if there is one.
+        num_pages: pages of keys and values; None: as many as fit ``kv_bytes``.
+        num_threads: threads of a step on a CPU; None: one a usable core.
+
+    ModelLoadError: a device that isn't there, or that Ramet doesn't know.
+    """
+    if device == "auto":
+        device = "cuda" if _has_gpu() else "cpu"
+    # Each runner's libraries take a while to import, so only the one that runs is.
+    if device == "cpu":
+        from ramet.runtime.model.cpu_runner import CpuRunner
+
+        return CpuRunner(
+            model,
+            num_pages=num_pages,
+            page_size=page_size,
+            kv_bytes=kv_bytes,
+            num_threads=num_threads,
+        )
+    kind, _, index = device.partition(":")
+    if kind != "cuda" or (index and not index.isdecimal()):
+        raise ModelLoadError(
+            f"the device {device!r} is not known: auto, cpu, cuda or cuda:<number>", param="device"
+        )
+    from ramet.runtime.model.torch_runner import TorchOptions, TorchRunner
+
+    options = TorchOptions(
+        device=device, num_pages=num_pages, page_size=page_size, kv_bytes=kv_bytes
+    )
+    return TorchRunner.load(model, options)
+
+
+def _has_gpu() -> bool:
+    """Whether torch can use a GPU; torch is not imported where the system has none."""
+    if not any(Path(path).exists() for path in _GPU_DEVICES):
+        return False
+    import torch
+
+    return torch.cuda.is_available()
