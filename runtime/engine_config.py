@@ -56,6 +56,8 @@ class EngineStats:
     num_output_tokens: int
     num_forced_tokens: int
     num_preemptions: int
+    num_drafted_tokens: int
+    num_accepted_tokens: int
     num_good_requests: int
     ends: dict[str, int]
 
@@ -80,6 +82,8 @@ class EngineStats:
             num_output_tokens=stats.num_output_tokens,
             num_forced_tokens=stats.num_forced_tokens,
             num_preemptions=stats.num_preemptions,
+            num_drafted_tokens=stats.num_drafted_tokens,
+            num_accepted_tokens=stats.num_accepted_tokens,
             num_good_requests=stats.num_good,
             ends=dict(stats.ends),
         )

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
+import numpy as np
 import numpy.typing as npt
 
 from ramet.runtime.cache.eviction import EvictionQueue
@@ -138,6 +139,25 @@ class RadixCache:
         node.last_use = self._clock
         if not node.locked:
             self._unlock(node)
+
+    def continuation(self, handle: PrefixHandle, token_ids: npt.ArrayLike, count: int) -> list[int]:
+        """Up to ``count`` tokens that are cached after a held whole-page prefix and ``token_ids``.
+
+        Of several continuations, any.
+        """
+        node: Node | None = handle.node
+        key, size = token_key(token_ids), self._page_bytes
+        found = b""
+        if handle.node.parent is None:
+            return []  # nothing in common yet: any prompt would continue this one
+        while node is not None and len(key) >= size:
+            node, key = node.children.get(key[:size]), key[size:]
+        while node is not None and len(found) < count * TOKEN_BYTES:
+            node = node.extending_child(key)
+            if node is not None:
+                found, key = found + node.key[len(key) :], b""
+        ids: list[int] = np.frombuffer(found[: count * TOKEN_BYTES], ">i4").tolist()
+        return ids
 
     def insert(
         self,

@@ -20,36 +20,43 @@ class Row:
     """``num_new`` tokens of one sequence, and which logits they owe.
 
     ``num_scores`` rows of logits say how likely known prompt tokens were; if ``draws``, the last
-    row is for the token after all known ones.
+    rows are for the token after all known ones and for those after each token of ``draft``, a
+    guess of what it will be, which counts to ``num_new`` and stands in the sequence's buffer
+    behind its known tokens.
     """
 
     sequence: Sequence
     num_new: int
     num_scores: int = 0
     draws: bool = False
+    draft: tuple[int, ...] = ()
+
+    @property
+    def num_draws(self) -> int:
+        return 1 + len(self.draft) if self.draws else 0
 
     @property
     def num_logits(self) -> int:
-        return self.num_scores + self.draws
+        return self.num_scores + self.num_draws
+
+    def cut_draft(self, length: int) -> None:
+        """Shortens the guess."""
+        self.num_new -= len(self.draft) - length
+        self.draft = self.draft[:length]
 
 
 class BatchBuilder:
-    """Builds batches; owns the buffer that masks are written to."""
+    """Builds batches from rows."""
 
-    def __init__(self, slots: Slots, page_size: int, max_logits: int, vocab_size: int) -> None:
+    def __init__(self, slots: Slots, page_size: int) -> None:
         self._page_size = page_size
         self._slots = slots
-        self._masks = np.empty((max_logits, -(-vocab_size // 32)), np.int32)
 
-    @property
-    def mask_buffer(self) -> npt.NDArray[np.int32]:
-        """int32[max_logits, W]: row i is for the i-th masked row of the batch being built."""
-        return self._masks
-
-    def build(self, rows: Seq[Row], masked: Seq[int]) -> Batch:
+    def build(self, rows: Seq[Row], first_masks: Seq[int], masks: npt.NDArray[np.int32]) -> Batch:
         """Builds the batch of these rows, sorted already by page table.
 
-        ``masked[i]`` is the mask row of ``rows[i]``'s draw, or -1.
+        ``first_masks[i]`` is the index in ``masks`` of the mask of ``rows[i]``'s first draw, those
+        of its other draws following; or -1.
         """
         num_rows = len(rows)
         sequences = [row.sequence for row in rows]
@@ -84,12 +91,10 @@ class BatchBuilder:
             if s.copy_from is not None
         ]
         logit_tokens, logit_rows, draws_at, targets = self._logits(rows, row_starts)
-        masks = np.full(len(logit_tokens), -1, np.int32)
-        num_masks = 0
-        for i, mask_row in enumerate(masked):
-            if mask_row >= 0:
-                masks[draws_at[i]] = mask_row
-                num_masks = max(num_masks, mask_row + 1)
+        mask_rows = np.full(len(logit_tokens), -1, np.int32)
+        for row, first, at in zip(rows, first_masks, draws_at, strict=True):
+            if first >= 0:
+                mask_rows[at : at + row.num_draws] = range(first, first + row.num_draws)
         return Batch(
             token_ids=token_ids,
             positions=positions,
@@ -102,8 +107,8 @@ class BatchBuilder:
                 slots[logit_rows],
                 positions[logit_tokens].astype(np.int64) + 1,
                 targets,
+                mask_rows,
                 masks,
-                self._masks[:num_masks],
             ),
         )
 
@@ -111,7 +116,7 @@ class BatchBuilder:
     def _logits(
         rows: Seq[Row], row_starts: npt.NDArray[np.int32]
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.intp], list[int], npt.NDArray[np.int32]]:
-        """(token of each logit, row of each, each row's drawing logit or -1, targets or -1)."""
+        """(token of each logit, row of each, where each row's draws begin, targets or -1)."""
         ends = row_starts[1:].tolist()
         tokens: list[int] = []
         owners: list[int] = []
@@ -125,8 +130,12 @@ class BatchBuilder:
                 owners.extend([i] * row.num_scores)
                 scored = slice(sequence.num_scored, sequence.num_scored + row.num_scores)
                 targets.extend(sequence.token_ids[scored].tolist())
-            draws_at.append(len(tokens) if row.draws else -1)
-            if row.draws:
+            draws_at.append(len(tokens))
+            if row.draft:
+                tokens.extend(range(ends[i] - row.num_draws, ends[i]))
+                owners.extend([i] * row.num_draws)
+                targets.extend([-1] * row.num_draws)
+            elif row.draws:
                 tokens.append(ends[i] - 1)
                 owners.append(i)
                 targets.append(-1)

@@ -22,6 +22,9 @@ class SchedulerConfig:
         max_wait_s: who has waited longer goes first, whatever the policy says.
         tenant_weights: shares of the tenants, 1 where not named.
         forced_tokens: append what a grammar forces without a step of its own.
+        max_draft_len: most tokens that are guessed ahead of a sequence; 0: none.
+        max_draft_batch: guesses are made only while a step has at most this many tokens: a
+            larger one leaves the processor no time to spare for them.
     """
 
     max_num_seqs: int = 64
@@ -32,6 +35,8 @@ class SchedulerConfig:
     max_wait_s: float = 30.0
     tenant_weights: Mapping[str, float] = field(default_factory=dict)
     forced_tokens: bool = True
+    max_draft_len: int = 0
+    max_draft_batch: int = 12
 
     def __post_init__(self) -> None:
         for name in ("max_num_seqs", "max_tokens_per_step", "max_logits_per_step", "max_waiting"):

@@ -115,7 +115,7 @@ class Restrictions:
         return early or self._allowed is not None or self.bad_words is not None
 
     def apply(self, row: Row, num_output: int) -> None:
-        """Clears the bits of the tokens that may not come next."""
+        """Clears the bits of the tokens that may not come after ``num_output`` tokens."""
         if self._allowed is not None:
             row &= self._allowed
         if self._not_yet is not None and num_output < self.min_tokens:

@@ -9,7 +9,7 @@ when it has read them all.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ramet.runtime.batch import Batch, StepResult
@@ -21,10 +21,13 @@ from ramet.runtime.errors import (
     QueueFullError,
     RametError,
 )
-from ramet.runtime.events import Failed, Finished, TokenInfo
+from ramet.runtime.events import Failed, Finished
 from ramet.runtime.scheduler.batch_builder import BatchBuilder, Row
+from ramet.runtime.scheduler.committer import Committer, internal_error
 from ramet.runtime.scheduler.config import SchedulerConfig
+from ramet.runtime.scheduler.drafts import Drafter
 from ramet.runtime.scheduler.hints import HintKeeper
+from ramet.runtime.scheduler.masks import MaskWriter
 from ramet.runtime.scheduler.output import End, OutputWriter
 from ramet.runtime.scheduler.pages import Blocked, PageTables, Start
 from ramet.runtime.scheduler.pauses import Pauses
@@ -84,10 +87,13 @@ class Scheduler:
         max_pages = -(-max_len // cache.page_size)
         self._slots = Slots(config.max_num_seqs, max_pages)
         self._pages = PageTables(cache, self._slots)
-        self._builder = BatchBuilder(
-            self._slots, cache.page_size, config.max_logits_per_step, vocab_size
-        )
+        self._masks = MaskWriter(config.max_logits_per_step, vocab_size)
+        self._builder = BatchBuilder(self._slots, cache.page_size)
         self._output = OutputWriter(tokenizer, vocab_size, forced_tokens=config.forced_tokens)
+        self._drafter = Drafter(cache, config.max_draft_len) if config.max_draft_len else None
+        self._committer = Committer(
+            self._pages, self._slots, self._output, self._drafter, self.stats, clock
+        )
         self._ranking = Ranking(
             make_policy(config.policy, cache),
             TenantShares(config.tenant_weights),
@@ -152,6 +158,8 @@ class Scheduler:
         sequence.state = SequenceState.FINISHED
         sequence.matcher = None
         self._ranking.finish(sequence)
+        if self._drafter is not None:
+            self._drafter.drop(sequence)
         self._pauses.resumed(sequence)
         self._hints.leave(sequence, handle)
         hint = sequence.request.hint
@@ -195,47 +203,39 @@ class Scheduler:
             if sequence.num_pending > SHORT_LEN:
                 self._continue(sequence, rows, budget, order, 0)
         rows = [row for row in rows if row.sequence.state is SequenceState.RUNNING]
+        if self._drafter is not None:
+            self._add_drafts(rows, budget, self._drafter)
         if not budget.preempted:
             self._admit(rows, budget, now)
         return self._make_step(rows)
 
-    def split(self, step: Step) -> list[Step]:
-        """A step for each row alone, to find which of them a runner fails on."""
-        steps = [self._make_step([row]) for row in step.rows]
-        return [step for step in steps if step is not None]
+    def split(self, step: Step) -> Iterator[Step]:
+        """A step for each row alone, to find which of them a runner fails on.
+
+        Each must have been run before the next is asked for: they share a buffer for masks.
+        """
+        for row in step.rows:
+            alone = self._make_step([row])
+            if alone is not None:
+                yield alone
 
     def commit(self, step: Step, result: StepResult) -> None:
         """Takes a step's tokens: advances its sequences, shares their pages, ends who is done."""
         self.stats.note_step(step.batch.num_tokens, len(step.rows))
-        token_ids, logprobs = result.token_ids.tolist(), result.logprobs.tolist()
         num_logprobs = step.batch.sampling.num_logprobs.tolist()
         for row in step.rows:
-            row.sequence.num_computed += row.num_new
-            self._pages.publish(row.sequence)
-        index = 0
+            self._committer.publish(row)
+        first = 0
         for row in step.rows:
-            sequence = row.sequence
-            try:
-                end = None
-                for offset in range(row.num_logits):
-                    i = index + offset
-                    wanted = num_logprobs[i]
-                    top = () if wanted <= 0 else _top(result, i, wanted)
-                    token = self._output.token_info(
-                        token_ids[i], None if wanted < 0 else logprobs[i], top
-                    )
-                    end = self._take(sequence, token, scored=offset < row.num_scores)
-                self._after_tokens(sequence, end)
-            except RametError as error:
-                self.release(sequence, error)
-            except Exception as error:  # a fault of one request's own matcher or stream
-                self.release(sequence, _internal(error))
-            index += row.num_logits
+            end = self._committer.take(row, result, first, num_logprobs)
+            if end is not None:
+                self.release(row.sequence, end)
+            first += row.num_logits
 
     def fail(self, step: Step, error: Exception) -> None:
         """Ends the sequences of a step that could not be computed."""
         for row in step.rows:
-            reason = error if isinstance(error, RametError) else _internal(error)
+            reason = error if isinstance(error, RametError) else internal_error(error)
             self.release(row.sequence, reason)
 
     # -- inside a step -------------------------------------------------------------------------
@@ -275,24 +275,49 @@ class Scheduler:
             budget.preempted = True
             if victim is sequence:
                 return
-        self._add_row(sequence, count, rows, budget)
+        self._add_row(sequence, count, rows, budget, reserved)
 
-    def _add_row(self, sequence: Sequence, count: int, rows: list[Row], budget: _Budget) -> None:
+    def _add_row(
+        self, sequence: Sequence, count: int, rows: list[Row], budget: _Budget, reserved: int = 0
+    ) -> None:
         row = Row(sequence, count)
+        num_logits = budget.logits - reserved
         until = sequence.num_computed + count
         if sequence.scoring:
             first = sequence.num_scored - 1
-            until = min(until, first + budget.logits)
+            until = min(until, first + num_logits)
             row.num_new = until - sequence.num_computed
             row.num_scores = max(0, min(until, sequence.num_prompt - 1) - first)
         row.draws = until == sequence.num_tokens
-        if row.num_logits > budget.logits:
+        if row.num_logits > num_logits:
             row.draws, row.num_new = False, row.num_new - 1
         if row.num_new < 1:
             return
         budget.tokens -= row.num_new
         budget.logits -= row.num_logits
         rows.append(row)
+
+    def _add_drafts(self, rows: list[Row], budget: _Budget, drafter: Drafter) -> None:
+        """Lets decoding rows guess ahead, while the step is small enough to have time for it."""
+        spare = self.config.max_draft_batch - sum(row.num_new for row in rows)
+        for row in rows:
+            sequence = row.sequence
+            limit = min(
+                spare, budget.tokens, budget.logits, sequence.max_len - sequence.num_tokens - 1
+            )
+            if limit < 1 or not row.draws or row.num_scores or sequence.restrictions.picky:
+                continue
+            if self._slots.counts_tokens(sequence):
+                continue  # penalties would differ from position to position
+            draft = drafter.guess(sequence, limit)
+            if not draft or not self._pages.grow(sequence, sequence.num_tokens + len(draft)):
+                continue
+            sequence.write_draft(draft)
+            row.draft = tuple(draft)
+            row.num_new += len(draft)
+            budget.tokens -= len(draft)
+            budget.logits -= len(draft)
+            spare -= len(draft)
 
     def _preempt(self, victim: Sequence) -> None:
         """Puts a running sequence back among the waiting; its prefix stays cached while it can."""
@@ -356,56 +381,20 @@ class Scheduler:
     def _make_step(self, rows: list[Row]) -> Step | None:
         """Writes masks and builds the batch; a sequence whose matcher fails drops out."""
         ready: list[Row] = []
-        masked: list[int] = []
-        num_masks = 0
+        first_masks: list[int] = []
+        self._masks.clear()
         for row in sorted(rows, key=lambda row: self._pages.page_key(row.sequence)):
             try:
-                used = row.draws and self._write_mask(row.sequence, num_masks)
+                first_masks.append(self._masks.write(row))
             except Exception as error:  # a fault of one request's own matcher
-                self.release(row.sequence, _internal(error))
+                self.release(row.sequence, internal_error(error))
                 continue
             ready.append(row)
-            masked.append(num_masks if used else -1)
-            num_masks += used
         for row in ready:
             self._ranking.charge(row.sequence, row.num_new)
         if not ready:
             return None
-        return Step(tuple(ready), self._builder.build(ready, masked))
-
-    def _write_mask(self, sequence: Sequence, index: int) -> bool:
-        """Writes row ``index`` of the masks; False if the sequence needs none."""
-        restricted = sequence.restrictions.active(sequence.num_output)
-        if sequence.matcher is None and not restricted:
-            return False
-        mask = self._builder.mask_buffer[index]
-        if sequence.matcher is None:
-            mask.fill(-1)
-        else:
-            sequence.matcher.fill_mask(mask)
-        if restricted:
-            sequence.restrictions.apply(mask, sequence.num_output)
-        return True
-
-    def _take(self, sequence: Sequence, token: TokenInfo, *, scored: bool) -> End | None:
-        if not scored:
-            return self._output.advance(sequence, token)
-        sequence.prompt_logprobs.append(token)
-        sequence.num_scored += 1
-        if not sequence.scoring:
-            self._output.send_prompt_logprobs(sequence)
-        return None
-
-    def _after_tokens(self, sequence: Sequence, end: End | None) -> None:
-        self._slots.note_tokens(sequence)
-        if sequence.num_output and sequence.first_token_time is None:
-            sequence.first_token_time = self.clock()
-        if end is None and sequence.num_pending <= 0:
-            end = End("length")  # a prompt that was only to be scored
-        if end is None:
-            self._output.flush(sequence)
-        else:
-            self.release(sequence, end)
+        return Step(tuple(ready), self._builder.build(ready, first_masks, self._masks.rows))
 
     # -- invariants ----------------------------------------------------------------------------
 
@@ -426,15 +415,3 @@ class Scheduler:
         self.cache.check(owned)
         if not (self._running or self._pauses.num_held) and self.cache.num_locked:
             raise InvariantError("pages are held and nothing runs")
-
-
-def _top(result: StepResult, row: int, count: int) -> tuple[tuple[int, float], ...]:
-    ids, values = result.top_token_ids[row, :count], result.top_logprobs[row, :count]
-    pairs = zip(ids.tolist(), values.tolist(), strict=True)
-    return tuple((token_id, value) for token_id, value in pairs if token_id >= 0)
-
-
-def _internal(error: Exception) -> RametError:
-    wrapped = RametError(f"the request failed inside the engine: {type(error).__name__}: {error}")
-    wrapped.__cause__ = error
-    return wrapped

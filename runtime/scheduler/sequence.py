@@ -173,11 +173,21 @@ class Sequence:
     def append(self, token_id: int) -> None:
         """Adds a generated token."""
         if self.num_tokens == len(self.token_ids):
-            grown = np.empty(2 * len(self.token_ids), np.int32)
-            grown[: self.num_tokens] = self.token_ids
-            self.token_ids = grown
+            self._grow(1)
         self.token_ids[self.num_tokens] = token_id
         self.num_tokens += 1
+
+    def write_draft(self, draft: list[int]) -> None:
+        """Writes a guess behind the known tokens, where it counts for nothing."""
+        end = self.num_tokens + len(draft)
+        if end > len(self.token_ids):
+            self._grow(len(draft))
+        self.token_ids[self.num_tokens : end] = draft
+
+    def _grow(self, count: int) -> None:
+        grown = np.empty(2 * len(self.token_ids) + count, np.int32)
+        grown[: self.num_tokens] = self.token_ids[: self.num_tokens]
+        self.token_ids = grown
 
     @property
     def known(self) -> npt.NDArray[np.int32]:

@@ -72,6 +72,10 @@ class Slots:
         self._seen.pop(slot, None)
         self._free.append(slot)
 
+    def counts_tokens(self, sequence: Sequence) -> bool:
+        """Whether penalties make the sequence's logits depend on its own tokens."""
+        return sequence.slot in self._seen
+
     def note_tokens(self, sequence: Sequence) -> None:
         """Counts the tokens that a sequence has got since the last call, if penalties need it."""
         seen = self._seen.get(sequence.slot)

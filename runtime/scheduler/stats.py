@@ -23,6 +23,8 @@ class SchedulerStats:
     num_output_tokens: int = 0
     num_forced_tokens: int = 0
     num_preemptions: int = 0
+    num_drafted_tokens: int = 0
+    num_accepted_tokens: int = 0  # of the drafted
     num_rows: int = 0
     num_good: int = 0  # requests that met their targets; those without targets, by ending well
     ends: Counter[str] = field(default_factory=Counter)

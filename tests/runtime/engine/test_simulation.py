@@ -27,6 +27,7 @@ from ramet.runtime.simulation import Simulation
 TOKENIZER = Simulation.tokenizer
 ALL_ALLOWED = pack(range(TOKENIZER.vocab_size), TOKENIZER.vocab_size)
 DIGITS = pack(TOKENIZER.encode("0123456789"), TOKENIZER.vocab_size)
+SEVEN = pack(TOKENIZER.encode("7"), TOKENIZER.vocab_size)
 POISON = 13  # a prompt with this token makes the runner fail
 NUM_STEPS = int(os.environ.get("RAMET_SIMULATION_STEPS", "60"))
 NUM_EXAMPLES = int(os.environ.get("RAMET_SIMULATION_EXAMPLES", "60"))
@@ -55,11 +56,12 @@ class DigitsMatcher:
 
     def fill_mask(self, row: np.ndarray) -> None:
         self._maybe_fault()
-        row[:] = 0 if self.is_accepting else DIGITS
+        row[:] = 0 if self.is_accepting else SEVEN if self.forced_bytes() else DIGITS
 
     def accept(self, token_id: int) -> bool:
         self._maybe_fault()
-        if not DIGITS[token_id // 32] >> (token_id % 32) & 1 or self.is_accepting:
+        allowed = SEVEN if self.forced_bytes() else DIGITS
+        if not allowed[token_id // 32] >> (token_id % 32) & 1 or self.is_accepting:
             return False
         self.history.append(token_id)
         return True
@@ -83,6 +85,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         num_pages=st.integers(6, 40),
         page_size=st.sampled_from([1, 4, 8]),
         forced=st.booleans(),
+        max_draft_len=st.sampled_from([0, 4]),
     )
     def start(
         self,
@@ -92,6 +95,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         num_pages: int,
         page_size: int,
         forced: bool,
+        max_draft_len: int,
     ) -> None:
         config = SchedulerConfig(
             max_num_seqs=num_seqs,
@@ -100,6 +104,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             policy=policy,
             tenant_weights={"big": 3.0},
             forced_tokens=forced,
+            max_draft_len=max_draft_len,
         )
         self.broken = False
         self.sim = Simulation(
@@ -125,7 +130,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         digits=st.one_of(st.none(), st.integers(1, 9)),
         fault_at=st.sampled_from([None] * 5 + [0, 1, 3]),
         forced=st.booleans(),
-        continues=st.sampled_from([0, 0, 1, 2]),
+        continues=st.sampled_from([0, 0, 1, 2, 2]),
         score=st.sampled_from([None, None, 0, 1]),
         penalised=st.booleans(),
         hint=st.one_of(
@@ -174,7 +179,10 @@ class SchedulerMachine(RuleBasedStateMachine):
             matcher = DigitsMatcher(draw["digits"], draw["fault_at"], draw["forced"])
         continued = draw["continues"]
         if continued and self.sequences:
-            prompt = [*self.sequences[-continued % len(self.sequences)].known.tolist(), 31]
+            earlier = self.sequences[-continued % len(self.sequences)]
+            prompt = [*earlier.known.tolist(), 31]
+            if continued == 2:  # the same once more
+                prompt = list(earlier.request.prompt_token_ids)
             if len(prompt) + params.max_tokens <= self.sim.max_len:
                 request = dataclasses.replace(
                     request, prompt_token_ids=tuple(prompt), request_id=next_request_id()

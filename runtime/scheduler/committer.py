@@ -1,0 +1,119 @@
+"""What a step's result does to its sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ramet.runtime.batch import StepResult
+from ramet.runtime.errors import RametError
+from ramet.runtime.events import TokenInfo
+from ramet.runtime.scheduler.batch_builder import Row
+from ramet.runtime.scheduler.drafts import Drafter
+from ramet.runtime.scheduler.output import End, OutputWriter
+from ramet.runtime.scheduler.pages import PageTables
+from ramet.runtime.scheduler.sequence import Sequence
+from ramet.runtime.scheduler.slots import Slots
+from ramet.runtime.scheduler.stats import SchedulerStats
+
+
+class Committer:
+    """Advances sequences by what was computed and drawn; says which have ended, and why."""
+
+    def __init__(
+        self,
+        pages: PageTables,
+        slots: Slots,
+        output: OutputWriter,
+        drafter: Drafter | None,
+        stats: SchedulerStats,
+        clock: Callable[[], float],
+    ) -> None:
+        self._pages = pages
+        self._slots = slots
+        self._output = output
+        self._drafter = drafter
+        self._stats = stats
+        self._clock = clock
+
+    def publish(self, row: Row) -> None:
+        """The row's known tokens are computed: their full pages can be shared."""
+        row.sequence.num_computed += row.num_new - len(row.draft)
+        self._pages.publish(row.sequence)
+
+    def take(
+        self, row: Row, result: StepResult, first: int, num_logprobs: list[int]
+    ) -> End | RametError | None:
+        """Takes the row's tokens, ``result``'s from ``first`` on; returns the sequence's end."""
+        sequence = row.sequence
+        try:
+            for index in range(first, first + row.num_scores):
+                self._take_score(sequence, self._token(result, index, num_logprobs))
+            end = None
+            if row.draws:
+                end = self._take_draws(row, result, first + row.num_scores, num_logprobs)
+            self._slots.note_tokens(sequence)
+        except RametError as error:
+            return error
+        except Exception as error:  # a fault of one request's own matcher or stream
+            return internal_error(error)
+        if sequence.num_output and sequence.first_token_time is None:
+            sequence.first_token_time = self._clock()
+        if end is None and sequence.num_pending <= 0:
+            end = End("length")  # a prompt that was only to be scored
+        if end is None:
+            self._output.flush(sequence)
+        return end
+
+    def _take_score(self, sequence: Sequence, token: TokenInfo) -> None:
+        sequence.prompt_logprobs.append(token)
+        sequence.num_scored += 1
+        if not sequence.scoring:
+            self._output.send_prompt_logprobs(sequence)
+
+    def _take_draws(
+        self, row: Row, result: StepResult, first: int, num_logprobs: list[int]
+    ) -> End | None:
+        """Takes draws as long as the tokens before them are those that were guessed."""
+        sequence, draft = row.sequence, row.draft
+        if not draft:
+            return self._output.advance(sequence, self._token(result, first, num_logprobs))
+        start = sequence.num_tokens
+        offset = 0
+        while True:
+            token = self._token(result, first + offset, num_logprobs)
+            end = self._output.advance(sequence, token)
+            limit = min(sequence.num_tokens, start + len(draft))
+            while (
+                sequence.num_computed < limit
+                and sequence.token_ids[sequence.num_computed]
+                == draft[sequence.num_computed - start]
+            ):
+                sequence.num_computed += 1
+            offset = sequence.num_tokens - start
+            if end is not None or sequence.num_computed < sequence.num_tokens:
+                break
+        num_right = sequence.num_computed - start
+        self._stats.num_drafted_tokens += len(draft)
+        self._stats.num_accepted_tokens += num_right
+        if self._drafter is not None:
+            self._drafter.note(sequence, len(draft), num_right)
+        if end is None:
+            self._pages.publish(sequence)
+        return end
+
+    def _token(self, result: StepResult, index: int, num_logprobs: list[int]) -> TokenInfo:
+        wanted = num_logprobs[index]
+        token_id = int(result.token_ids[index])
+        if wanted < 0:
+            return self._output.token_info(token_id)
+        ids = result.top_token_ids[index, :wanted].tolist()
+        values = result.top_logprobs[index, :wanted].tolist()
+        top = tuple((i, value) for i, value in zip(ids, values, strict=True) if i >= 0)
+        return self._output.token_info(token_id, float(result.logprobs[index]), top)
+
+
+def internal_error(error: Exception) -> RametError:
+    """A fault that is nobody's request's doing, as what its caller gets to see."""
+    wrapped = RametError(f"the request failed inside the engine: {type(error).__name__}: {error}")
+    wrapped.__cause__ = error
+    return wrapped
