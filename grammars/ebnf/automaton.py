@@ -48,7 +48,7 @@ class GrammarAutomaton:
         self._states: list[frozenset[Configuration]] = []
         self._state_ids: dict[frozenset[Configuration], int] = {}
         self._closures: dict[Configuration, frozenset[Configuration]] = {}
-        first = self._closure((network.start, _EMPTY))
+        first = self._closure((network.start, _EMPTY)) if network.is_final else frozenset()
         self._start = self._intern(first | {ACCEPT} if network.is_nullable else first)
         self._key = hashlib.blake2b(repr(network).encode()).digest()
 
@@ -62,6 +62,10 @@ class GrammarAutomaton:
 
     def is_accepting(self, state: int) -> bool:
         return ACCEPT in self._states[state]
+
+    def configurations(self, state: int) -> frozenset[Configuration]:
+        """The readings of the texts that lead to a state."""
+        return self._states[state]
 
     def row(self, state: int) -> NDArray[np.int32]:
         """int32[256]: the next state for each byte, -1 where there is none.

@@ -128,6 +128,8 @@ class _Builder:
     def build(self) -> Network:
         if self.start not in self.productive:
             raise ConstraintError("", self.start, "the grammar derives no text")
+        if self.start not in self.not_only_nullable:
+            return Network([], [], [], 0, True)
         self.find_regular_rules()
         automata: list[_RuleAutomaton] = []
         self.number(self.start)

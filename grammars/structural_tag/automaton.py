@@ -123,10 +123,6 @@ class TagAutomaton(GrammarAutomaton):
         """The number of a state."""
         return self._intern(configurations)
 
-    def configurations(self, state: int) -> frozenset[Configuration]:
-        """The configurations of a state."""
-        return self._states[state]
-
     def _label(self, exit_: ValueExit | BorderExit) -> int:
         label = self._labels.get(exit_)
         if label is None:
