@@ -51,8 +51,8 @@ class AnswerBlocks:
                     self._more("thinking", "thinking", start, text, events)
                 case ToolCallStart(index, name):
                     call_id = self._message.calls[index].id
-                    start = {"type": "tool_use", "id": call_id, "name": name, "input": {}}
-                    self._open(start, events)
+                    block = {"type": "tool_use", "id": call_id, "name": name, "input": {}}
+                    self._open(block, events)
                 case ToolArgumentsDelta(_, text):
                     events.append(self._delta({"type": "input_json_delta", "partial_json": text}))
                 case ToolCallEnd(index, complete):

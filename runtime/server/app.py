@@ -17,12 +17,14 @@ from ramet.runtime.server.prompts import PromptEncoder
 from ramet.runtime.server.protocol.anthropic import CountTokensRequest, MessagesRequest
 from ramet.runtime.server.protocol.chat import ChatCompletionRequest
 from ramet.runtime.server.protocol.completions import CompletionRequest
+from ramet.runtime.server.protocol.responses import ResponsesRequest
 from ramet.runtime.server.protocol.tokenize import DetokenizeRequest, TokenizeRequest
 from ramet.runtime.server.routes.anthropic import anthropic_router
 from ramet.runtime.server.routes.chat import chat_router
 from ramet.runtime.server.routes.completions import completions_router
 from ramet.runtime.server.routes.models import AbortRequest, models_router
 from ramet.runtime.server.routes.operations import operations_router
+from ramet.runtime.server.routes.responses import responses_router
 from ramet.runtime.server.routes.tokenize import tokenize_router
 from ramet.runtime.server.telemetry import Telemetry
 from ramet.runtime.server.tenants import Tenants
@@ -35,6 +37,7 @@ _BODIES = (
     AbortRequest,
     MessagesRequest,
     CountTokensRequest,
+    ResponsesRequest,
 )
 
 
@@ -62,7 +65,14 @@ def create_app(
     install_error_handlers(app)
     install_openapi(app, _BODIES)
     key_needed = [Depends(context.authenticate)]
-    routers = (chat_router, completions_router, anthropic_router, tokenize_router, models_router)
+    routers = (
+        chat_router,
+        completions_router,
+        responses_router,
+        anthropic_router,
+        tokenize_router,
+        models_router,
+    )
     for router in routers:
         app.include_router(router(context), dependencies=key_needed)
     app.include_router(operations_router(context))

@@ -16,6 +16,8 @@ class ServerConfig:
         max_body_bytes: larger bodies are refused with 413.
         max_choices: most choices (n times prompts) of one call.
         max_tools: most tools of one call.
+        max_stored_responses, max_stored_response_bytes: of each tenant, kept in memory for
+            ``previous_response_id``; the least recently used are dropped.
         api_keys_file: a JSON file of tenants and their keys; None: no key is needed.
         cors_origins: origins that browsers may call from; empty: none.
         grace_period_s: on SIGTERM, seconds that running requests get to finish.
@@ -29,6 +31,8 @@ class ServerConfig:
     max_body_bytes: int = 32 * 2**20
     max_choices: int = 128
     max_tools: int = 512
+    max_stored_responses: int = 1000
+    max_stored_response_bytes: int = 64 * 2**20
     api_keys_file: Path | None = None
     cors_origins: tuple[str, ...] = ()
     grace_period_s: float = 30.0

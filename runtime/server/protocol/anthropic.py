@@ -52,7 +52,7 @@ def _shape_of(content: Any) -> str:
     return "<blocks>" if isinstance(content, list) else "<text>"
 
 
-TextBlocks = list[Annotated[TextBlock, supported_types("content block", ("text",))]]
+TextBlocks = list[Annotated[TextBlock, supported_types("content blocks", ("text",))]]
 
 Text = Annotated[
     Annotated[str, Tag("<text>")] | Annotated[TextBlocks, Tag("<blocks>")],
@@ -79,7 +79,7 @@ Block = Annotated[
     | Annotated[ToolUseBlock, Tag("tool_use")]
     | Annotated[ToolResultBlock, Tag("tool_result")],
     Discriminator(type_of()),
-    supported_types("content block", ("text", "thinking", "tool_use", "tool_result")),
+    supported_types("content blocks", ("text", "thinking", "tool_use", "tool_result")),
 ]
 
 Content = Annotated[
@@ -162,7 +162,7 @@ class CountTokensRequest(ApiModel):
     model: str | None = None
     messages: list[Message] = Field(min_length=1)
     system: Text | None = None
-    tools: list[Annotated[Tool, supported_types("tool", ("custom",), default="custom")]] | None = (
+    tools: list[Annotated[Tool, supported_types("tools", ("custom",), default="custom")]] | None = (
         None
     )
     tool_choice: ToolChoice | None = None

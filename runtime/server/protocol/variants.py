@@ -27,7 +27,7 @@ def supported_types(
     """Refuses an object of another type by name, before its fields are looked at.
 
     Args:
-        what: what the objects are called, such as "content block".
+        what: what the objects are called, such as "content blocks".
         types: those that are supported.
         default: the type of an object that says none; empty: it has to say one.
         aliases: types that are taken too, and not advertised.
@@ -40,10 +40,10 @@ def supported_types(
             return value  # the check of its shape has the right message
         kind = read(value)
         if kind not in types and kind not in aliases:
-            shown = repr(kind) if kind else "no type"
+            shown = f"type {kind!r}" if kind else "no type"
             raise PydanticCustomError(
                 UNSUPPORTED,
-                "a {what} of {shown} is not supported by this server; supported: {names}",
+                "{what} of {shown} are not supported by this server; supported: {names}",
                 {"name": "type", "what": what, "shown": shown, "names": names},
             )
         return value

@@ -1,0 +1,142 @@
+"""The input items of OpenAI's Responses API."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Discriminator, Tag
+
+from ramet.runtime.server.protocol.base import ApiModel
+from ramet.runtime.server.protocol.variants import supported_types, type_of
+
+_ECHOED = frozenset({"id", "status"})
+"""What output items carry and clients send back."""
+
+
+class TextPart(ApiModel):
+    """Text, of the user's or of an earlier answer."""
+
+    type: Literal["input_text", "output_text"]
+    text: str
+
+    NO_EFFECT: ClassVar = frozenset({"annotations", "logprobs", "parsed"})
+    UNSUPPORTED: ClassVar = {"prompt_cache_breakpoint": ()}
+
+
+class RefusalPart(ApiModel):
+    """An earlier answer's refusal, which is text to the model."""
+
+    type: Literal["refusal"]
+    refusal: str
+
+    @property
+    def text(self) -> str:
+        return self.refusal
+
+
+Part = Annotated[
+    Annotated[TextPart, Tag("<text>")] | Annotated[RefusalPart, Tag("<refusal>")],
+    Discriminator(lambda part: "<refusal>" if type_of()(part) == "refusal" else "<text>"),
+    supported_types("content parts", ("input_text", "output_text", "refusal")),
+]
+
+
+def _shape_of(content: object) -> str:
+    return "<parts>" if isinstance(content, list) else "<text>"
+
+
+Content = Annotated[
+    Annotated[str, Tag("<text>")] | Annotated[list[Part], Tag("<parts>")],
+    Discriminator(_shape_of),
+]
+"""Text, or parts of nothing but text."""
+
+
+def plain_text(content: Content) -> str:
+    """Content as one text."""
+    return content if isinstance(content, str) else "".join(part.text for part in content)
+
+
+class MessageItem(ApiModel):
+    """A message."""
+
+    type: Literal["message"] = "message"
+    role: Literal["user", "assistant", "system", "developer"]
+    content: Content
+
+    NO_EFFECT: ClassVar = _ECHOED
+    UNSUPPORTED: ClassVar = {"phase": ("final_answer",)}
+
+
+class FunctionCallItem(ApiModel):
+    """A call that an earlier answer made."""
+
+    type: Literal["function_call"]
+    call_id: str
+    name: str
+    arguments: str
+
+    NO_EFFECT: ClassVar = _ECHOED | {"parsed_arguments"}
+    UNSUPPORTED: ClassVar = {
+        "async": (False,),
+        "caller": ({"type": "direct"},),
+        "namespace": (),
+    }
+
+
+class FunctionCallOutputItem(ApiModel):
+    """What a call has given."""
+
+    type: Literal["function_call_output"]
+    call_id: str
+    output: Content
+
+    NO_EFFECT: ClassVar = _ECHOED | {"name"}
+    UNSUPPORTED: ClassVar = {"caller": ({"type": "direct"},), "namespace": ()}
+
+
+class ReasoningText(ApiModel):
+    """Reasoning in the open."""
+
+    type: Literal["reasoning_text", "summary_text"]
+    text: str
+
+
+class ReasoningItem(ApiModel):
+    """The reasoning of an earlier answer; where its content is missing, its summary stands in."""
+
+    type: Literal["reasoning"]
+    content: list[ReasoningText] | None = None
+    summary: list[ReasoningText] | None = None
+
+    NO_EFFECT: ClassVar = _ECHOED
+    UNSUPPORTED: ClassVar = {"encrypted_content": ()}
+
+    @property
+    def text(self) -> str:
+        return "\n".join(part.text for part in self.content or self.summary or ())
+
+
+Item = Annotated[
+    Annotated[MessageItem, Tag("<message>")]
+    | Annotated[FunctionCallItem, Tag("<function_call>")]
+    | Annotated[FunctionCallOutputItem, Tag("<function_call_output>")]
+    | Annotated[ReasoningItem, Tag("<reasoning>")],
+    Discriminator(lambda item: f"<{type_of('message')(item)}>"),
+    supported_types(
+        "input items",
+        ("message", "function_call", "function_call_output", "reasoning"),
+        default="message",
+    ),
+]
+
+
+def _shape_of_input(value: object) -> str:
+    return "<items>" if isinstance(value, list) else "<text>"
+
+
+Input = Annotated[
+    Annotated[str, Tag("<text>")] | Annotated[list[Item], Tag("<items>")],
+    Discriminator(_shape_of_input),
+]
+"""A user's text, or items."""

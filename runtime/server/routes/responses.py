@@ -1,0 +1,165 @@
+"""``/v1/responses``: OpenAI's Responses API, with conversations kept in memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi import Request as HttpRequest
+from starlette.responses import Response
+
+from ramet.runtime.errors import InvalidParameterError
+from ramet.runtime.server.chat_call import ChatCall, prepare_chat_call
+from ramet.runtime.server.context import ServerContext, abort_on_disconnect, tenant_of
+from ramet.runtime.server.generation import Generation
+from ramet.runtime.server.http import OrjsonResponse, as_ramet_error, new_id
+from ramet.runtime.server.openapi import json_body
+from ramet.runtime.server.protocol.responses import ResponsesRequest
+from ramet.runtime.server.requests import enforced_headers
+from ramet.runtime.server.response_output import Event, OutputItems
+from ramet.runtime.server.response_shapes import failed_fields, finished_fields, new_response
+from ramet.runtime.server.response_store import ResponseStore, ResponseStores, StoredResponse
+from ramet.runtime.server.responses_conversation import (
+    ChatMessage,
+    add_input,
+    answer_message,
+    responses_conversation,
+)
+from ramet.runtime.server.sse import EventStreamResponse, named_event
+
+_ONE = "/v1/responses/{response_id}"
+
+
+def responses_router(context: ServerContext) -> APIRouter:
+    """The Responses API of a server."""
+    router = APIRouter(tags=["OpenAI"])
+    config = context.config
+    stores = ResponseStores(config.max_stored_responses, config.max_stored_response_bytes)
+
+    def store_of(http_request: HttpRequest) -> ResponseStore:
+        return stores.of(tenant_of(http_request).name)
+
+    @router.post("/v1/responses", openapi_extra=json_body(ResponsesRequest))
+    async def create(http_request: HttpRequest) -> Response:
+        """Continues a conversation, or begins one."""
+        body = await context.body(http_request, ResponsesRequest)
+        answer = await _prepare(context, body, http_request, store_of(http_request))
+        generation = await context.begin(answer.call.id, [answer.call.request], http_request)
+        headers = enforced_headers(answer.call.plan.constraint)
+        if body.stream:
+            return EventStreamResponse(
+                _stream(answer, generation),
+                abort=generation.abort,
+                close=generation.close,
+                headers=headers,
+            )
+        async with abort_on_disconnect(http_request, generation):
+            return OrjsonResponse(await _whole(answer, generation), headers=headers)
+
+    @router.get(_ONE)
+    async def retrieve(response_id: str, http_request: HttpRequest) -> Response:
+        """A response that was stored."""
+        for name, value in http_request.query_params.items():
+            if (name, value) != ("stream", "false"):
+                raise InvalidParameterError(
+                    f"{name} is not supported by this server",
+                    param=name,
+                    code="unsupported_parameter",
+                )
+        return OrjsonResponse(store_of(http_request).get(response_id).response)
+
+    @router.delete(_ONE)
+    async def delete(response_id: str, http_request: HttpRequest) -> Response:
+        """Forgets a response that was stored."""
+        store_of(http_request).delete(response_id)
+        return OrjsonResponse({"id": response_id, "object": "response", "deleted": True})
+
+    return router
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """A response that is being made: ``response`` is the object as far as it has come."""
+
+    body: ResponsesRequest
+    call: ChatCall
+    store: ResponseStore
+    messages: Sequence[ChatMessage]
+    response: dict[str, Any]
+    output: OutputItems
+
+    async def events(self, generation: Generation) -> AsyncIterator[list[Event]]:
+        """The events of the output, as they come."""
+        choice, want_logprobs = self.call.choice, self.body.wants_logprobs
+        async for _, events in generation.events():
+            # One at a time where tokens are to be told apart by what they became.
+            for group in [[event] for event in events] if want_logprobs else [events]:
+                deltas, tokens = choice.feed(group)
+                yield self.output.feed(deltas, tokens if want_logprobs else ())
+
+    def end(self) -> list[Event]:
+        """Completes and stores the response; the events that close its output."""
+        choice = self.call.choice
+        events = self.output.end(complete=choice.finish_reason != "length")
+        self.response.update(finished_fields(choice, int(time.time())), output=self.output.items)
+        if self.body.store:
+            messages = [*self.messages, answer_message(choice.message)]
+            self.response["store"] = self.store.put(StoredResponse(self.response, messages))
+        return events
+
+
+async def _prepare(
+    context: ServerContext, body: ResponsesRequest, http_request: HttpRequest, store: ResponseStore
+) -> _Answer:
+    earlier: Sequence[ChatMessage] = ()
+    if body.previous_response_id is not None:
+        earlier = store.get(body.previous_response_id, param="previous_response_id").messages
+    messages = add_input(earlier, body.input)
+    call = await prepare_chat_call(
+        context, http_request, new_id("resp", "_"), body, responses_conversation(body, messages)
+    )
+    response = new_response(
+        body,
+        response_id=call.id,
+        model=call.model,
+        params=call.request.params,
+        created_at=int(time.time()),
+    )
+    return _Answer(body, call, store, messages, response, OutputItems(call.choice.message))
+
+
+async def _whole(answer: _Answer, generation: Generation) -> dict[str, Any]:
+    async for _ in answer.events(generation):
+        pass
+    answer.end()
+    return answer.response
+
+
+async def _stream(answer: _Answer, generation: Generation) -> AsyncIterator[bytes]:
+    number = 0
+
+    def written(events: Iterable[Event]) -> bytes:
+        nonlocal number
+        written = []
+        for event in events:
+            written.append(named_event(event["type"], {**event, "sequence_number": number}))
+            number += 1
+        return b"".join(written)
+
+    def lifecycle(kind: str) -> Event:
+        return {"type": f"response.{kind}", "response": answer.response}
+
+    yield written([lifecycle("created"), lifecycle("in_progress")])
+    try:
+        async for events in answer.events(generation):
+            if events:
+                yield written(events)
+    except Exception as error:
+        answer.response.update(failed_fields(as_ramet_error(error)), output=answer.output.items)
+        yield written([lifecycle("failed")])
+        return
+    closing = answer.end()
+    yield written([*closing, lifecycle(answer.response["status"])])
