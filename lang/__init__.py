@@ -27,6 +27,7 @@ from ramet.lang.errors import (
     UnsupportedError,
     UsageError,
 )
+from ramet.lang.explain import Explanation
 from ramet.lang.expressions import (
     assistant,
     assistant_begin,
@@ -59,6 +60,7 @@ __all__ = [
     "DamagedReferenceError",
     "DependencyFailedError",
     "DuplicateNameError",
+    "Explanation",
     "ForeignValueError",
     "GraphError",
     "HttpBackend",

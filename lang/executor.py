@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from ramet.lang.backends.base import Backend, GenerateCall, ScoreCall
+from ramet.lang.backends.base import Backend, GenerateCall, Prompt, ScoreCall, WarmCall
 from ramet.lang.errors import (
     OutputParseError,
     OutputTruncatedError,
@@ -16,13 +16,14 @@ from ramet.lang.errors import (
 from ramet.lang.events import NodeStarted, TextPiece
 from ramet.lang.hints import hint_for
 from ramet.lang.nodes import Gen, Join, Node, Select, ToolCall
-from ramet.lang.prompts import fill, render, render_prompt
+from ramet.lang.prompts import fill, render, render_prompt, static_head
 from ramet.lang.selection import best_choice
 from ramet.lang.session import Session
 from ramet.lang.types import TEXT
 from ramet.lang.values import Meta, NodeResult, text_of
 from ramet.runtime.errors import RequestAbortedError
 from ramet.runtime.events import Finished, TextDelta, Timings, TokenInfo, Usage
+from ramet.runtime.request import ProgramHint
 
 
 @dataclass(slots=True)
@@ -52,6 +53,7 @@ class Executor:
         self._session = session
         self._backend = backend
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._warmed: set[Prompt] = set()
         self._began = time.perf_counter()
         self.began_at = time.time()
         self.records: dict[str, CallRecord] = {}
@@ -90,6 +92,7 @@ class Executor:
         session, record = self._session, self.records[node.id]
         try:
             needs = session.graph.needs(node.id)
+            self._prefill_ahead(node, needs)
             for needed in needs:
                 await session.slot(needed).wait()
             failed = session.failure_among(needs)
@@ -111,6 +114,38 @@ class Executor:
             record.usage, record.timings = result.meta.usage, result.meta.timings
             record.finish_reason = result.meta.finish_reason
             session.finish(node.id, result)
+
+    def _prefill_ahead(self, node: Node, needs: frozenset[str]) -> None:
+        """While a call waits for a value, lets the backend compute its prompt up to there."""
+        session = self._session
+        if not session.options.prefill_ahead or not isinstance(node, Gen | Select):
+            return
+        if all(session.is_settled(needed) for needed in needs):
+            return
+        head = static_head(session.graph, node, session.is_settled, session.result_of)
+        if head is not None and head not in self._warmed:
+            self._warmed.add(head)
+            task = asyncio.get_running_loop().create_task(self._warm(node, head))
+            self._tasks[f"{node.id} ahead"] = task
+            task.add_done_callback(lambda _: self._tasks.pop(f"{node.id} ahead", None))
+
+    async def _warm(self, node: Gen | Select, head: Prompt) -> None:
+        options = self._session.options
+        call = WarmCall(
+            prompt=head,
+            hint=ProgramHint(program_id=self._session.program_id, node_id=node.id),
+            name=node.name,
+            cache_salt=options.cache_salt,
+            priority=options.priority,
+        )
+        record = CallRecord(node.id, node.label, "prefill", self.now(), sent_s=self.now())
+        try:
+            usage = await self._backend.warm(call)
+        except Exception:  # it was only ahead of time; the call itself will meet what is wrong
+            return
+        if usage is not None:
+            record.usage, record.finished_s = usage, self.now()
+            self.records[f"{node.id} ahead"] = record
 
     async def _perform(self, node: Node) -> NodeResult:
         if isinstance(node, Gen):

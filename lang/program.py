@@ -7,11 +7,12 @@ import copy
 import functools
 import inspect
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from ramet.lang.backends.choose import BackendLike, as_backend, default_backend
 from ramet.lang.errors import UsageError
+from ramet.lang.explain import Explanation, explain
 from ramet.lang.graph import RequestGraph
 from ramet.lang.loop import on_shared_loop, shared_loop
 from ramet.lang.options import SamplingOptions, sampling_params
@@ -25,17 +26,23 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _SAMPLING_NAMES = frozenset(SamplingOptions.__annotations__) - {"seed"}
-_SETTING_NAMES = frozenset(("backend", "seed", "cache_salt", "priority", "hints"))
+_SETTING_NAMES = frozenset(("backend", "seed", "cache_salt", "priority", "hints", "prefill_ahead"))
 _OTHER_SPELLINGS = {"max_new_tokens": "max_tokens"}
+
+
+class SupportsEncode(Protocol):
+    """A tokenizer, as far as counting needs one."""
+
+    def encode(self, text: str) -> Sequence[int]: ...
 
 
 class Program(Generic[P, T]):
     """A program. ``run`` runs it; calling it with a state runs it as a part of another program.
 
     ``run``, ``start``, ``stream`` and ``arun`` take the function's own arguments and, by name,
-    settings: ``backend``, ``seed``, ``cache_salt``, ``priority``, ``hints`` and any sampling
-    parameter as a default for the run's calls. ``using(...)`` sets them beforehand, which leaves
-    ``run`` with the function's own signature for type checkers.
+    settings: ``backend``, ``seed``, ``cache_salt``, ``priority``, ``hints``, ``prefill_ahead``
+    and any sampling parameter as a default for the run's calls. ``using(...)`` sets them
+    beforehand, which leaves ``run`` with the function's own signature for type checkers.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -134,6 +141,17 @@ class Program(Generic[P, T]):
         """
         values, options, _ = self._settle(kwargs)
         return trace_graph(self.name, self._binder(args, values), options)
+
+    def explain(
+        self, *args: Any, tokenizer: SupportsEncode | None = None, **kwargs: Any
+    ) -> Explanation:
+        """What a run will cost, as far as its graph tells: print it, or read its fields.
+
+        ``tokenizer`` (an engine's, for instance) makes the lengths tokens; else they are
+        characters.
+        """
+        count = None if tokenizer is None else lambda text: len(tokenizer.encode(text))
+        return explain(self.graph(*args, **kwargs), count)
 
     def _start(
         self,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ramet.lang.backends.base import Message, Prompt
@@ -21,6 +23,36 @@ def render_prompt(graph: RequestGraph, node: Gen | Select, result_of: ResultOf) 
     previous = next((n.id for n in reversed(before) if isinstance(n, CALL_KINDS)), None)
     text = None if previous is None else result_of(previous).text
     return Prompt(messages_of(before, result_of), previous, text)
+
+
+def static_head(
+    graph: RequestGraph, node: Gen | Select, is_settled: Callable[[str], bool], result_of: ResultOf
+) -> Prompt | None:
+    """The beginning of a waiting call's prompt, up to the first value that isn't there yet.
+
+    None where the call waits for an earlier call of its own state, whose prompt that beginning
+    is anyway, and where there is nothing to compute.
+    """
+    known: list[Node] = []
+    for before in graph.chain(node.parent):
+        if isinstance(before, CALL_KINDS) and not is_settled(before.id):
+            return None
+        if isinstance(before, Text):
+            ready = list(
+                itertools.takewhile(
+                    lambda part: isinstance(part, str) or is_settled(part.node_id), before.parts
+                )
+            )
+            if len(ready) < len(before.parts):
+                known.append(replace(before, parts=tuple(ready)))
+                break
+        known.append(before)
+    else:
+        return None
+    previous = next((n.id for n in reversed(known) if isinstance(n, CALL_KINDS)), None)
+    text = None if previous is None else result_of(previous).text
+    messages = messages_of(known, result_of)
+    return Prompt(messages, previous, text) if any(m.content for m in messages) else None
 
 
 def messages_of(nodes: Iterable[Node], result_of: ResultOf) -> tuple[Message, ...]:

@@ -87,6 +87,8 @@ class RunOptions:
         cache_salt: prefixes are shared only with runs of the same salt.
         priority: larger runs earlier.
         hints: whether calls carry what the program knows of the future.
+        prefill_ahead: whether the beginning of a prompt is computed while its call still waits
+            for a value.
     """
 
     sampling: Mapping[str, Any] = field(default_factory=dict)
@@ -94,6 +96,7 @@ class RunOptions:
     cache_salt: str = ""
     priority: int = 0
     hints: bool = True
+    prefill_ahead: bool = True
 
 
 class Session:

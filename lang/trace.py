@@ -57,7 +57,7 @@ class Trace:
         texts = {
             record.node_id: session.result_of(record.node_id).text
             for record in calls
-            if record.finished_s is not None and record.error is None
+            if record.finished_s is not None and record.error is None and record.kind != "prefill"
         }
         return cls(
             program=session.graph.name,

@@ -78,7 +78,7 @@ def phases(record: CallRecord) -> list[tuple[str, float, float]]:
     if record.sent_s is None:
         return []
     end = record.finished_s if record.finished_s is not None else record.sent_s
-    if record.kind in ("tool", "join"):
+    if record.kind in ("tool", "join", "prefill"):
         return [(record.kind, record.sent_s, end)]
     timings = record.timings
     marks = [("queued", record.sent_s)]

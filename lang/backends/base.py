@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 from ramet.grammars.constraints import Constraint
 from ramet.lang.errors import UnsupportedError
 from ramet.lang.nodes import Gen, Role, Select
-from ramet.runtime.events import Finished, TextDelta
+from ramet.runtime.events import Finished, TextDelta, Usage
 from ramet.runtime.params import SamplingParams
 from ramet.runtime.request import ProgramHint
 
@@ -84,6 +84,11 @@ class ScoreCall(Call):
     unconditional: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmCall(Call):
+    """Compute ``prompt`` ahead of a call: its last turn, whoever's it is, isn't finished."""
+
+
 @dataclass(frozen=True, slots=True)
 class ContinuationScore:
     """Log-probabilities (natural) of one continuation's tokens, in order.
@@ -135,6 +140,10 @@ class Backend(Protocol):
 
     async def score(self, call: ScoreCall) -> Scores:
         """Log-probabilities of the continuations."""
+        ...
+
+    async def warm(self, call: WarmCall) -> Usage | None:
+        """Puts a prompt's beginning into the cache and says what that took; None if it didn't."""
         ...
 
     async def count_tokens(self, prompt: Prompt) -> int | None:

@@ -17,6 +17,7 @@ from ramet.lang.backends.base import (
     Prompt,
     ScoreCall,
     Scores,
+    WarmCall,
     refuse,
     shared_len,
 )
@@ -24,7 +25,14 @@ from ramet.lang.errors import BackendError
 from ramet.lang.nodes import Gen, Select
 from ramet.lang.values import add_usage
 from ramet.runtime.errors import EmptyPromptError
-from ramet.runtime.events import Failed, Finished, PromptLogprobs, TextDelta, TokenInfo
+from ramet.runtime.events import (
+    Failed,
+    Finished,
+    PromptLogprobs,
+    TextDelta,
+    TokenInfo,
+    Usage,
+)
 from ramet.runtime.params import SamplingParams
 from ramet.runtime.request import Request
 
@@ -35,6 +43,8 @@ Pieces = list[tuple[str, bool]]
 """A prompt's text in pieces; the flag marks control tokens. No two texts are neighbours."""
 
 MAX_REMEMBERED = 8192
+MIN_WARM_LEN = 32
+"""Tokens below which computing a beginning ahead isn't worth a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +129,17 @@ class EngineBackend:
         last = max(finished, key=lambda end: end.timings.finished_s or 0.0)
         return Scores(scores, replace(last, usage=usage))
 
+    async def warm(self, call: WarmCall) -> Usage | None:
+        """Computes a long beginning, behind everything else that is to be done."""
+        pieces = self._render(call.prompt, unfinished=True)
+        token_ids = self._spell(call, pieces)[:-1]  # the last may merge with what comes next
+        told = self._previous(call)
+        if len(token_ids) - (len(told.token_ids) if told else 0) < MIN_WARM_LEN:
+            return None
+        ahead = replace(call, priority=call.priority - 1)
+        _, finished = await self._score_from(ahead, token_ids, len(token_ids) - 1)
+        return finished.usage
+
     async def count_tokens(self, prompt: Prompt) -> int:
         """How many tokens the engine would see."""
         return len(self._engine.tokenizer.encode_pieces(self._render(prompt)))
@@ -142,7 +163,7 @@ class EngineBackend:
         )
 
     async def _score_from(
-        self, call: ScoreCall, token_ids: tuple[int, ...], start: int
+        self, call: Call, token_ids: tuple[int, ...], start: int
     ) -> tuple[tuple[float, ...], Finished]:
         """The log-probabilities of the tokens from index ``start`` on."""
         request = Request(
@@ -169,7 +190,7 @@ class EngineBackend:
 
     # Prompts.
 
-    def _render(self, prompt: Prompt) -> Pieces:
+    def _render(self, prompt: Prompt, *, unfinished: bool = False) -> Pieces:
         if not prompt.is_chat:
             return [(prompt.text, False)] if prompt.text else []
         template = self._engine.chat_template
@@ -177,7 +198,7 @@ class EngineBackend:
         messages: list[dict[str, Any]] = [
             {"role": message.role, "content": message.content} for message in prompt.messages
         ]
-        continues = prompt.continues_assistant
+        continues = unfinished or prompt.continues_assistant
         pieces = template.render(
             messages, add_generation_prompt=not continues, continue_final_message=continues
         )

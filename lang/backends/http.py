@@ -18,6 +18,7 @@ from ramet.lang.backends.base import (
     Prompt,
     ScoreCall,
     Scores,
+    WarmCall,
     shared_len,
 )
 from ramet.lang.backends.dialects import DIALECTS, OPENAI, Dialect
@@ -86,6 +87,11 @@ class HttpBackend:
         if self._dialect.scoring == "tokens":
             return await self._score_tokens(call)
         return await self._score_echo(call)
+
+    async def warm(self, call: WarmCall) -> Usage | None:
+        """Servers are sent no calls but the program's own."""
+        del call
+        return None
 
     async def count_tokens(self, prompt: Prompt) -> int | None:
         """The number of tokens, where the server has a route that tells."""

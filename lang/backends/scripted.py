@@ -19,6 +19,7 @@ from ramet.lang.backends.base import (
     Prompt,
     ScoreCall,
     Scores,
+    WarmCall,
 )
 from ramet.lang.errors import ScriptError
 from ramet.lang.matching import match_text
@@ -65,6 +66,7 @@ class ScriptedBackend:
         self._check_constraints = check_constraints
         self._gates: dict[str, concurrent.futures.Future[None]] = {}
         self.calls: list[GenerateCall | ScoreCall] = []
+        self.warmed: list[Prompt] = []
         self.running: set[str] = set()
         self.aborted: list[str] = []
         self.ended_programs: list[str] = []
@@ -100,6 +102,10 @@ class ScriptedBackend:
             for index, number in enumerate(numbers)
         )
         return Scores(scores, _finished(call.prompt, 0))
+
+    async def warm(self, call: WarmCall) -> None:
+        """Notes the beginning of the prompt in ``warmed``; a script computes nothing."""
+        self.warmed.append(call.prompt)
 
     async def count_tokens(self, prompt: Prompt) -> int:
         """The prompt's length in characters: a script's token is a character."""
