@@ -1,7 +1,23 @@
 """Constraints on a text, compiled to token masks: ``ramet.grammars``."""
 
 from .compile import GrammarCompiler, compile_constraint
-from .constraints import Choice, Constraint, Ebnf, JsonObject, JsonSchema, Regex
+from .constraints import (
+    AnyOf,
+    Choice,
+    Constraint,
+    Ebnf,
+    FixedText,
+    FreeText,
+    JsonObject,
+    JsonSchema,
+    Part,
+    Regex,
+    Repeated,
+    Series,
+    StructuralTag,
+    Tag,
+    TriggeredTags,
+)
 from .errors import ConstraintError, GrammarTooComplexError
 from .grammar import Grammar, MatchResult
 from .limits import CompileLimits
@@ -9,11 +25,14 @@ from .matcher import Matcher
 from .vocabulary import Vocabulary
 
 __all__ = [
+    "AnyOf",
     "Choice",
     "CompileLimits",
     "Constraint",
     "ConstraintError",
     "Ebnf",
+    "FixedText",
+    "FreeText",
     "Grammar",
     "GrammarCompiler",
     "GrammarTooComplexError",
@@ -21,7 +40,13 @@ __all__ = [
     "JsonSchema",
     "MatchResult",
     "Matcher",
+    "Part",
     "Regex",
+    "Repeated",
+    "Series",
+    "StructuralTag",
+    "Tag",
+    "TriggeredTags",
     "Vocabulary",
     "compile_constraint",
 ]

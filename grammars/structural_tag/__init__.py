@@ -11,6 +11,7 @@ from ramet.grammars.errors import ConstraintError
 from ramet.grammars.json_schema.compile import CompiledSchema
 from ramet.grammars.limits import CompileLimits
 from ramet.grammars.machine import Machine
+
 from .automaton import TagAutomaton
 from .contexts import context_of
 from .expressions import SpecialToken, TagCompiler

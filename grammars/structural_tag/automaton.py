@@ -19,6 +19,7 @@ from ramet.grammars.ebnf.network import Network, foreign_node
 from ramet.grammars.json_schema.frames import Top
 from ramet.grammars.limits import CompileLimits
 from ramet.grammars.machine import Machine
+
 from .expressions import Foreign, JsonValue, SpecialToken
 
 _NUMBER_BYTES = sum(1 << byte for byte in b"+-.0123456789Ee")

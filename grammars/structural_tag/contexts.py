@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 
-from ramet.grammars.automaton import DEAD, NOTHING, Context, End, Lexeme, Row
+from ramet.grammars.automaton import NOTHING, Context, Lexeme, Row
 from ramet.grammars.ebnf.automaton import Configuration
 from ramet.grammars.json_schema.frames import Frame
 from ramet.grammars.machine import Machine
+
 from .automaton import BorderExit, TagAutomaton, ValueExit
 from .expressions import JsonValue
 

@@ -29,7 +29,7 @@ array  ::=
   )? "]" ws
 string ::= "\"" ( [^"\\\x7F\x00-\x1F] | "\\" (["\\/bfnrt] | "u" [0-9a-fA-F]{4}) )* "\"" ws
 number ::= "-"? ("0" | [1-9] [0-9]*) ("." [0-9]+)? ([eE] [-+]? [0-9]+)? ws
-ws     ::= [ \t\n]{0,3}
+ws     ::= [ \t\n]*
 """
 
 LARK_JSON = r"""
@@ -70,8 +70,6 @@ def test_json_in_both_dialects(
 ) -> None:
     text = json.dumps(value, indent=indent if value else None)
     for grammar in (GBNF_JSON, LARK_JSON):
-        if indent and grammar == GBNF_JSON and "\n    " in text:
-            continue  # More white space than that grammar has.
         assert accepts(grammar, text)
     part = text[: cut % max(1, len(text))]
     try:
