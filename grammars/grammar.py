@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -55,7 +54,7 @@ class Grammar:
         self._machine = Machine(limits)
         context = self._machine.intern(start(self._machine))
         self._start = Position(self._machine.enter(context), context.id, 0)
-        self._masks: OrderedDict[tuple[int, int], Mask] = OrderedDict()
+        self._masks: dict[tuple[int, ...], Mask] = {}
         self._max_masks = max(16, limits.max_mask_bytes // max(4, 4 * vocab.num_words))
         self._work = np.zeros((2, vocab.max_token_len + 3), np.int32)
         self._uncertain = np.zeros(_NUM_UNCERTAIN, np.int32)
@@ -77,15 +76,17 @@ class Grammar:
 
     def mask_at(self, position: Position, text: bytearray) -> Mask:
         """The mask at a position; ``text`` is all that was matched. Not to be written to."""
-        key = (position.state, position.context)
+        key = position[:2]
+        mask = self._masks.get(key)
+        if mask is not None:
+            return mask
         with self._machine.lock:
-            mask = self._masks.get(key)
-            if mask is None:
-                mask, certain = self._compute(position, text)
-                if certain:
-                    if len(self._masks) >= self._max_masks:
-                        self._masks.popitem(last=False)
-                    self._masks[key] = mask
+            mask, certain = self._compute(position, text)
+            if certain:
+                if len(self._masks) >= self._max_masks:
+                    # The oldest goes: contexts that were left behind are asked for no more.
+                    del self._masks[next(iter(self._masks))]
+                self._masks[key] = mask
         return mask
 
     def _compute(self, position: Position, text: bytearray) -> tuple[Mask, bool]:

@@ -20,7 +20,7 @@ from .limits import CompileLimits
 # Columns of ``Machine.states``.
 READY, END_LABEL, REACH, ROOM, ROOM_LABEL, SLICE = range(6)
 # Columns of ``Machine.contexts``.
-START, TRANSITIONS, LIVE, IS_END = range(4)
+START, TRANSITIONS, LIVE, _IS_END = range(4)
 
 UNKNOWN = -2
 """A transition that has not been asked for."""
@@ -67,6 +67,8 @@ class Machine:
         self._installed: dict[Hashable, int] = {}
         self._bit_sets: dict[int, int] = {}
         self._numbers: dict[Hashable, int] = {}
+        self._starts: list[int] = []
+        self._after: dict[tuple[int, int], int] = {}
         self._context_ids: dict[Hashable, Context] = {}
         self.context_list: list[Context] = []
         self.has_special = False
@@ -201,53 +203,52 @@ class Machine:
         self.has_special |= context.offers_special
         self._context_ids[key] = context
         self.context_list.append(context)
+        self._starts.append(-1)
         if number == len(self.contexts):
             self.contexts = _grown(self.contexts, number, 2 * number)
         self.num_contexts = number + 1
-        # The lexeme is installed when the context is first entered.
-        self.contexts[number] = (-1, -1, -1, context.is_end)
         return context
 
     def enter(self, context: Context) -> int:
         """The lexeme state in which an interned context starts; ``PENDING`` if it isn't known."""
-        start = int(self.contexts[context.id, START])
+        number = context.id
+        start = self._starts[number]
         if start < 0:
             lexeme = context.lexeme(self)
             start = PENDING if lexeme is None else self.install(lexeme)
             live = context.live()
+            self._starts[number] = start
             offset = -1 if live is None else self.bit_set(live)
-            self.contexts[context.id] = (start, -1, offset, context.is_end)
+            self.contexts[number] = (start, -1, offset, context.is_end)
         return start
 
     def transition(self, context: int, label: int) -> int:
         """The context after ``label``, with any captured text unknown; -1 if there is none."""
-        offset = int(self.contexts[context, TRANSITIONS])
-        if offset >= 0:
-            if label < self.transitions[offset]:
-                known = int(self.transitions[offset + 1 + label])
-                if known != UNKNOWN:
-                    return known
-            else:
-                offset = self._make_room(context, label + 1, offset)
-        else:
-            offset = self._make_room(context, label + 1, -1)
+        known = self._after.get((context, label))
+        if known is not None:
+            return known
         after = self.context_list[context].after(self, label, None)
         target = -1
         if after is not None:
             target = after.id
             self.enter(after)
+        self._after[context, label] = target
+        offset = int(self.contexts[context, TRANSITIONS])
+        if offset < 0 or label >= self.transitions[offset]:
+            offset = self._make_room(context, label + 1, offset)
         self.transitions[offset + 1 + label] = target
         return target
 
     def _make_room(self, context: int, num_labels: int, old: int) -> int:
         """Space for a context's transitions: their number, then one for each label."""
-        size = max(8, 1 << (num_labels - 1).bit_length())
+        size = max(4, 1 << (num_labels - 1).bit_length())
         offset = self.num_transitions
         self.num_transitions += size + 1
         if self.num_transitions > len(self.transitions):
-            self.transitions = _grown(self.transitions, offset, 2 * self.num_transitions)
+            grown = np.full(2 * self.num_transitions, UNKNOWN, np.int32)
+            grown[:offset] = self.transitions[:offset]
+            self.transitions = grown
         self.transitions[offset] = size
-        self.transitions[offset + 1 : offset + 1 + size] = UNKNOWN
         if old >= 0:
             count = int(self.transitions[old])
             self.transitions[offset + 1 : offset + 1 + count] = self.transitions[
@@ -314,7 +315,7 @@ class Machine:
 
     def start_of(self, context: int) -> int:
         """The lexeme state in which an entered context starts."""
-        return int(self.contexts[context, START])
+        return self._starts[context]
 
     def follow(
         self, context: int, label: int, text: bytes | bytearray, begin: int, end: int
@@ -334,7 +335,7 @@ class Machine:
     ) -> bool:
         """Whether the text may end here; the current lexeme is ``text[begin:]``."""
         while True:
-            if self.contexts[context, IS_END]:
+            if self.context_list[context].is_end:
                 return True
             if not self.states[state, READY]:
                 self.fill(state)

@@ -47,16 +47,15 @@ class Matcher:
             row: int32[ceil(vocab_size / 32)]; bit i of word j allows token 32 * j + i. Words
                 past the vocabulary's are cleared.
         """
-        num_words = self._grammar.vocab.num_words
         if self.is_finished:
             row[:] = 0
             return
         mask = self._grammar.mask_at(self._position, self._text)
-        if len(row) == num_words:
+        if len(row) == len(mask):
             row[:] = mask
         else:
-            row[:num_words] = mask
-            row[num_words:] = 0
+            row[: len(mask)] = mask
+            row[len(mask) :] = 0
         if self._machine.has_special:
             for token_id in self._special():
                 row[token_id >> 5] |= np.uint32(1 << (token_id & 31)).astype(np.int32)

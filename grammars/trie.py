@@ -11,11 +11,11 @@ BYTE, SKIP, TOKEN, DEPTH = range(4)
 ends here (or -1), and the node's depth (0 for a token's first byte)."""
 
 
-@njit("int32[:,::1](uint8[::1], int64[::1], int32[::1])", cache=True, nogil=True)
-def build_trie(data, starts, ids):  # type: ignore[no-untyped-def]
+@njit("int32[:,::1](uint8[::1], int64[::1], int64[::1], int32[::1])", cache=True, nogil=True)
+def build_trie(data, begins, ends, ids):  # type: ignore[no-untyped-def]
     """The trie of sorted, distinct, non-empty texts.
 
-    ``data[starts[i]:starts[i + 1]]`` is the token ``ids[i]``.
+    ``data[begins[i]:ends[i]]`` is the token ``ids[i]``.
 
     Returns:
         int32[num_nodes, 4], depth first.
@@ -23,11 +23,11 @@ def build_trie(data, starts, ids):  # type: ignore[no-untyped-def]
     num_tokens = ids.shape[0]
     total = 0
     for i in range(num_tokens):
-        begin, end = starts[i], starts[i + 1]
+        begin, end = begins[i], ends[i]
         common = 0
         if i > 0:
-            before = starts[i - 1]
-            limit = min(end - begin, begin - before)
+            before = begins[i - 1]
+            limit = min(end - begin, ends[i - 1] - before)
             while common < limit and data[before + common] == data[begin + common]:
                 common += 1
         total += (end - begin) - common
@@ -36,11 +36,11 @@ def build_trie(data, starts, ids):  # type: ignore[no-untyped-def]
     depth = 0
     node = 0
     for i in range(num_tokens):
-        begin, end = starts[i], starts[i + 1]
+        begin, end = begins[i], ends[i]
         common = 0
         if i > 0:
-            before = starts[i - 1]
-            limit = min(end - begin, begin - before)
+            before = begins[i - 1]
+            limit = min(end - begin, ends[i - 1] - before)
             while common < limit and data[before + common] == data[begin + common]:
                 common += 1
         while depth > common:

@@ -106,17 +106,16 @@ class Vocabulary:
         self.aliases = np.array(aliases, np.int32).reshape(-1, 2)
         data, starts = pack(distinct)
         id_array = np.array(ids, np.int32)
-        self.trie = build_trie(data, starts, id_array)
+        self.trie = build_trie(data, starts[:-1], starts[1:], id_array)
         self.max_token_len = int(self.trie[:, 3].max()) + 1 if len(self.trie) else 0
 
-        self._texts = distinct
         self._packed = data, starts, id_array
         self._groups: dict[tuple[int, int], Group] = {}
         self._longest: dict[int, int] = {}
         self._group_counts: dict[int, NDArray[np.int32]] = {}
         self._first_bytes = self._root_nodes()
         self.slices = tuple(
-            self._slice(distinct, id_array, characters_inside(data, starts, table))
+            self._slice(id_array, characters_inside(data, starts, table))
             for table in slice_tables()
         )
 
@@ -144,8 +143,7 @@ class Vocabulary:
             counts = self._characters_of(index)
             inside = (counts >= 0) & (counts <= depth)
             ids = self._packed[2]
-            rest = np.flatnonzero(~inside).tolist()
-            trie = build_trie(*pack([self._texts[i] for i in rest]), ids[~inside])
+            trie = self._trie_of(np.flatnonzero(~inside))
             known = self._groups[index, depth] = Group(self._mask_of(ids[inside]), trie, {})
         return known
 
@@ -190,13 +188,15 @@ class Vocabulary:
         """A mask that allows nothing."""
         return np.zeros(self.num_words, np.int32)
 
-    def _slice(
-        self, texts: list[bytes], ids: NDArray[np.int32], counts: NDArray[np.int32]
-    ) -> Slice:
+    def _trie_of(self, tokens: NDArray[np.intp]) -> NDArray[np.int32]:
+        """The trie of some of the distinct tokens, in order."""
+        data, starts, ids = self._packed
+        return build_trie(data, starts[tokens], starts[tokens + 1], ids[tokens])
+
+    def _slice(self, ids: NDArray[np.int32], counts: NDArray[np.int32]) -> Slice:
         inside = counts >= 0
         masks = self._cumulative(ids[inside], counts[inside])
-        closing = np.flatnonzero(counts == -1)
-        trie = build_trie(*pack([texts[i] for i in closing]), ids[closing])
+        trie = self._trie_of(np.flatnonzero(counts == -1))
         return Slice(masks, trie)
 
     def _cumulative(self, ids: NDArray[np.int32], counts: NDArray[np.int32]) -> Mask:

@@ -21,7 +21,7 @@ from .excluded_text import excluding
 from .formula import FALSE, Formula, all_of, any_of, atom
 from .frames import UNKNOWN, Frame
 from .layout import Layout
-from .lexemes import ARRAY, CLOSE, CLOSE_ARRAY, COMMA, OBJECT, AfterLexeme, KeyLexeme
+from .lexemes import ARRAY, CLOSE, CLOSE_ARRAY, COMMA, OBJECT, AfterLexeme
 from .objects import CLOSE as CLOSE_OBJECT
 from .objects import Child, ObjectPlan
 from .text_lexemes import TextLexeme
@@ -148,8 +148,8 @@ class KeyContext(Context):
     def lexeme(self, machine: Machine) -> Lexeme | None:
         frame = self.frame
         layout = frame.layout
-        return KeyLexeme(
-            frame.names, layout.before_item(), layout.empty_close() if self.first else None
+        return frame.names.keyed(
+            layout.before_item(), layout.empty_close() if self.first else None
         )
 
     def live(self) -> int | None:
@@ -183,36 +183,54 @@ class ObjectFrame(Frame):
     """
 
     __slots__ = (
-        "child", "content", "count", "floor", "goals", "is_recording", "is_undecided", "label",
-        "names", "names_id", "parent", "plan", "residual", "seen", "used", "values",
+        "_live", "child", "content", "count", "floor", "goals", "is_recording", "is_undecided",
+        "label", "names", "names_id", "parent", "plan", "residual", "seen", "used", "values",
     )  # fmt: skip
 
-    def __init__(self, machine: Machine, **fields: object) -> None:
-        for name, value in fields.items():
-            setattr(self, name, value)
+    def __init__(
+        self,
+        machine: Machine,
+        values: Values,
+        plan: ObjectPlan,
+        goals: tuple[Verdict, ...],
+        parent: Frame,
+        layout: Layout,
+        names: TextLexeme,
+        names_id: int,
+        residual: tuple[Formula, ...],
+        seen: int,
+        count: int,
+        used: tuple[int, ...],
+        floor: int,
+        label: int,
+        child: Child | None,
+        content: Hashable,
+        is_undecided: bool,
+    ) -> None:
+        self.values = values
+        self.plan = plan
+        self.goals = goals
+        self.parent = parent
+        self.layout = layout
+        self.names = names
+        self.names_id = names_id
+        self.residual = residual
+        self.seen = seen
+        self.count = count
+        self.used = used
+        self.floor = floor
+        self.label = label
+        self.child = child
+        self.content = content
+        self.is_undecided = is_undecided
+        self.is_recording = self.records = parent.records
+        self._live = -1
         self.id = machine.number(
             (
-                "object", self.plan.number, self.goals, self.residual, self.seen, self.count,
-                self.used, self.names_id, self.is_undecided, self.floor, self.content, self.label, self.parent.id,
+                "object", plan.number, goals, residual, seen, count, used, names_id, is_undecided,
+                floor, content, label, parent.id,
             )
         )  # fmt: skip
-
-    values: Values
-    plan: ObjectPlan
-    goals: tuple[Verdict, ...]
-    residual: tuple[Formula, ...]
-    seen: int
-    count: int
-    used: tuple[int, ...]
-    names: TextLexeme
-    names_id: int
-    is_undecided: bool
-    floor: int
-    content: Hashable
-    label: int
-    child: Child | None
-    parent: Frame
-    is_recording: bool
 
     @classmethod
     def opened(cls, machine: Machine, value_plan: ValuePlan, parent: Frame) -> Context:
@@ -222,25 +240,21 @@ class ObjectFrame(Frame):
         layout = parent.layout.deeper()
         names = values.names(plan, layout)
         frame = cls(
-            machine, values=values, plan=plan, goals=value_plan.verdicts, residual=plan.formulas,
-            seen=0, count=0, used=(0,) * len(plan.classes), names=names,
-            names_id=machine.number(names.key), is_undecided=False, content=() if parent.records else None, label=0,
-            floor=0, child=None, parent=parent, layout=layout, records=parent.records,
-            is_recording=parent.records,
+            machine, values, plan, value_plan.verdicts, parent, layout, names,
+            machine.number(names.key), plan.formulas, 0, 0, (0,) * len(plan.classes), 0, 0, None,
+            () if parent.records else None, is_undecided=False,
         )  # fmt: skip
         return machine.intern(KeyContext(frame, first=True))
-
-    def _with(self, machine: Machine, **changes: object) -> ObjectFrame:
-        fields: dict[str, object] = {name: getattr(self, name) for name in self.__slots__}
-        fields["layout"] = self.layout
-        fields["records"] = self.records
-        fields.update(changes)
-        return ObjectFrame(machine, **fields)
 
     # -- deciding ---------------------------------------------------------------------------
 
     def live(self) -> int:
         """The labels that may come next (``CLOSE`` too), as bits."""
+        if self._live < 0:
+            self._live = self._find_live()
+        return self._live
+
+    def _find_live(self) -> int:
         plan = self.plan
         spent = 0
         for i, texts in enumerate(plan.classes):
@@ -282,9 +296,10 @@ class ObjectFrame(Frame):
             if label >= plan.first_name:
                 name = plan.names[label - plan.first_name]
             content = (*content, name)  # type: ignore[misc]
-        frame = self._with(
-            machine, label=label, child=child, names=names, names_id=names_id, used=used,
-            content=content, is_undecided=is_undecided,
+        frame = ObjectFrame(
+            machine, self.values, plan, self.goals, self.parent, self.layout, names, names_id,
+            self.residual, self.seen, self.count, used, self.floor, label, child, content,
+            is_undecided,
         )  # fmt: skip
         value_plan = self.values.plan(child.nodes, frame.accepts)
         return machine.intern(ValueContext(value_plan, frame, self.layout.after_colon()))
@@ -309,9 +324,10 @@ class ObjectFrame(Frame):
         floor = self.floor
         if not self.values.any_order:
             floor = plan.floor_after(self.label, floor)
-        frame = self._with(
-            machine, seen=seen, floor=floor, count=min(self.count + 1, plan.max_count), residual=residual,
-            label=0, child=None, content=content,
+        frame = ObjectFrame(
+            machine, self.values, plan, self.goals, self.parent, self.layout, self.names,
+            self.names_id, residual, seen, min(self.count + 1, plan.max_count), self.used, floor, 0,
+            None, content, self.is_undecided,
         )  # fmt: skip
         return machine.intern(AfterContext(frame))
 

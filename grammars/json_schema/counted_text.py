@@ -164,15 +164,16 @@ class CountedText(TextLexeme):
         automaton = self.automaton
         count, state = divmod(local, len(automaton.table))
         after = count + 1 if self.high is not None or count < self.low else count
-        targets: list[int] = []
-        for target in automaton.table[state].tolist():
-            if target < 0:
-                targets.append(DEAD)
+        moves = automaton.table[state]
+        there = np.where(automaton.at_border[moves], after, count)
+        targets = np.full(len(moves), DEAD, np.int32)
+        for next_count in (count,) if after == count else (count, after):
+            if self.high is not None and next_count > self.high:
                 continue
-            there = after if automaton.at_border[target] else count
-            is_alive = (self.high is None or there <= self.high) and self.alive(there)[target]
-            targets.append(self._state(machine, there, target) if is_alive else DEAD)
-        row[:] = np.array(targets, np.int32)[automaton.class_of]
+            fits = (moves >= 0) & (there == next_count) & self.alive(next_count)[moves]
+            for target in set(moves[fits].tolist()):
+                targets[fits & (moves == target)] = self._state(machine, next_count, target)
+        np.take(targets, automaton.class_of, out=row)
         row[QUOTE] = DEAD
         if automaton.accepting[state] and count >= self.low:
             row[QUOTE] = self.closing.target(machine, self.label)

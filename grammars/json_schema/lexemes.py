@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ..automaton import Lexeme, ended
 from ..lexemes import Branch, LiteralLexeme, install_head
-from ..machine import REACH, Machine
+from ..machine import Machine
 from .text_lexemes import QUOTE, TextLexeme
 
 OBJECT, ARRAY, CLOSE_ARRAY, FIRST_SCALAR = range(4)
@@ -73,29 +73,6 @@ class ValueLexeme(Lexeme):
             branches.append((self.prefixes, targets, None))
         if CLOSE_ARRAY in self.brackets:
             branches.append((self.close_prefixes, {0x5D: ended(CLOSE_ARRAY)}, None))
-        return install_head(machine, branches)
-
-
-class KeyLexeme(Lexeme):
-    """A property's name and its colon, or, if ``close_prefixes`` is given, the closing brace."""
-
-    def __init__(
-        self,
-        text: TextLexeme,
-        prefixes: tuple[bytes, ...],
-        close_prefixes: tuple[bytes, ...] | None,
-    ) -> None:
-        self.text = text
-        self.prefixes = prefixes
-        self.close_prefixes = close_prefixes
-        self.key = ("key", text.key, prefixes, close_prefixes)
-
-    def install(self, machine: Machine) -> int:
-        start = machine.install(self.text)
-        bits = machine.bits_at(int(machine.states[start, REACH]))
-        branches: list[Branch] = [(self.prefixes, {QUOTE: start}, bits)]
-        if self.close_prefixes is not None:
-            branches.append((self.close_prefixes, {0x7D: ended(0)}, 1))
         return install_head(machine, branches)
 
 

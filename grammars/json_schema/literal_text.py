@@ -123,7 +123,8 @@ class LiteralText(TextLexeme):
     def install(self, machine: Machine) -> int:
         ids = np.arange(len(self._encoded), dtype=np.int32)
         skip = 0 if self._root_label is None else 1
-        trie = build_trie(*pack(self._encoded[skip:]), ids[skip:])
+        data, starts = pack(self._encoded[skip:])
+        trie = build_trie(data, starts[:-1], starts[1:], ids[skip:])
         num_states = len(trie) + 1
         base = -1 if self.base is None else machine.install(self.base)
         labels = sorted({label for label in self._labels.tolist() if label >= 0})

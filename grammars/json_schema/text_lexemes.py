@@ -12,7 +12,7 @@ import numpy as np
 
 from ..automaton import DEAD, LAZY, Lexeme, Row, ended
 from ..json_text import KEY_SLICE, slice_tables
-from ..lexemes import LabelledDfa
+from ..lexemes import Branch, LabelledDfa, install_head
 from ..machine import REACH, ROOM, ROOM_LABEL, SLICE, UNBOUNDED_ROOM, Machine
 from .layout import Layout
 
@@ -77,6 +77,42 @@ class TextLexeme(Lexeme):
 
     closing: Closing
     slice: int
+    _keyed: dict[object, KeyLexeme] | None = None
+
+    def keyed(
+        self, prefixes: tuple[bytes, ...], close_prefixes: tuple[bytes, ...] | None
+    ) -> KeyLexeme:
+        """These strings as an object's names, with white space before them."""
+        if self._keyed is None:
+            self._keyed = {}
+        key = (prefixes, close_prefixes)
+        known = self._keyed.get(key)
+        if known is None:
+            known = self._keyed[key] = KeyLexeme(self, prefixes, close_prefixes)
+        return known
+
+
+class KeyLexeme(Lexeme):
+    """A property's name and its colon, or, if ``close_prefixes`` is given, the closing brace."""
+
+    def __init__(
+        self,
+        text: TextLexeme,
+        prefixes: tuple[bytes, ...],
+        close_prefixes: tuple[bytes, ...] | None,
+    ) -> None:
+        self.text = text
+        self.prefixes = prefixes
+        self.close_prefixes = close_prefixes
+        self.key = ("key", text.key, prefixes, close_prefixes)
+
+    def install(self, machine: Machine) -> int:
+        start = machine.install(self.text)
+        bits = machine.bits_at(int(machine.states[start, REACH]))
+        branches: list[Branch] = [(self.prefixes, {QUOTE: start}, bits)]
+        if self.close_prefixes is not None:
+            branches.append((self.close_prefixes, {0x7D: ended(0)}, 1))
+        return install_head(machine, branches)
 
 
 class AnyText(TextLexeme):
