@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypedDict
+from typing import Any, TypedDict
 
-from ramet.grammars.constraints import Choice, Constraint, Ebnf, JsonSchema, Regex
+from ramet.grammars.constraints import Choice, Constraint, Ebnf, Regex
 from ramet.lang.errors import UsageError
 from ramet.lang.patterns import Pattern, json
 from ramet.lang.types import TEXT, OutputType, output_type, text_matching
@@ -85,7 +85,7 @@ def _output(option: str, value: Any) -> OutputType[Any]:
         return value
     if isinstance(value, Pattern):
         return text_matching(value.constraint)
-    if isinstance(value, JsonSchema | Regex | Ebnf | Choice) or hasattr(value, "kind"):
+    if isinstance(value, Constraint):
         return text_matching(value)
     return output_type(value)
 
@@ -105,6 +105,3 @@ def sampling_params(defaults: Mapping[str, Any], own: Mapping[str, Any]) -> Samp
     else:
         values.pop("stop", None)
     return SamplingParams.from_mapping(values)
-
-
-ToolChoice = Literal["auto", "required"]

@@ -16,10 +16,14 @@ from ramet.grammars.constraints import (
     Choice,
     Constraint,
     Ebnf,
+    FixedText,
     JsonObject,
     JsonSchema,
     JsonValue,
+    Part,
     Regex,
+    Series,
+    StructuralTag,
     Whitespace,
 )
 from ramet.lang.errors import OutputTypeError
@@ -164,4 +168,12 @@ def _as_regex(part: Constraint | str) -> str:
 
 
 def _sequence(parts: tuple[Constraint | str, ...]) -> Constraint:
-    raise OutputTypeError(f"a sequence of {len(parts)} parts needs structural tags")
+    series: list[Part] = []
+    for part in parts:
+        if isinstance(part, str):
+            series.append(FixedText(part))
+        elif isinstance(part, StructuralTag):
+            series.append(part.root)
+        else:
+            series.append(part)
+    return StructuralTag(Series(tuple(series)))

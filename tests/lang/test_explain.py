@@ -67,7 +67,7 @@ def waits(s: State) -> None:
     s.system("A long beginning. " * 12)
     side = s.copy()
     side.user("quick")
-    side.gen("x", max_tokens=8)
+    side.gen("x", max_tokens=150)
     s.user("B long middle. " * 12 + f"{side['x']} and more")
     s += assistant("So: " + gen("y", max_tokens=4))
 

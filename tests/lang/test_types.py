@@ -19,6 +19,7 @@ from ramet.lang import (
     OutputParseError,
     OutputTruncatedError,
     OutputTypeError,
+    Pattern,
     ScriptError,
     State,
     choice,
@@ -194,6 +195,22 @@ def test_patterns_are_joined() -> None:
     assert not dated.match("on (2024) pXm.")
     assert ("x" + regex("y")).match("xy")
     assert text("a").constraint == Regex("a")
+
+
+def test_sequences_may_hold_json_and_grammars(scripted) -> None:
+    call = "call " + json(Point) + regex(" *; *") + ebnf('root ::= "end" "!"*') + "."
+    assert call.match('call {"x": 1, "y": 2}; end!!.')
+    wrong = call.match('call {"x": 1, "z": 2}; end!!.')
+    assert (bool(wrong), wrong.offset) == (False, 14)
+    nested = text("<") + Pattern((call.constraint,)) + ">"
+    assert nested.match('<call {"x": 1, "y": 2};end.>')
+
+    @program
+    def ask(s: State) -> Any:
+        return s.gen("x", call)
+
+    written = 'call {"x": 1, "y": 2};end.'
+    assert ask.run(backend=scripted({"x": written})).result == written
 
 
 @given(st.text(max_size=8), st.lists(st.text(min_size=1, max_size=4), min_size=1, max_size=3))
