@@ -201,7 +201,7 @@ def test_sequences_may_hold_json_and_grammars(scripted) -> None:
     call = "call " + json(Point) + regex(" *; *") + ebnf('root ::= "end" "!"*') + "."
     assert call.match('call {"x": 1, "y": 2}; end!!.')
     wrong = call.match('call {"x": 1, "z": 2}; end!!.')
-    assert (bool(wrong), wrong.offset) == (False, 14)
+    assert (bool(wrong), wrong.offset) == (False, 15)
     nested = text("<") + Pattern((call.constraint,)) + ">"
     assert nested.match('<call {"x": 1, "y": 2};end.>')
 
