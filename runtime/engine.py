@@ -17,21 +17,19 @@ import logging
 import random
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from concurrent.futures import Future
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
-from ramet.grammars import Vocabulary, compile_constraint
-from ramet.grammars.constraints import Constraint
+from ramet.grammars import Constraint, GrammarCompiler, Regex, Vocabulary
 from ramet.runtime.admission import check_request
 from ramet.runtime.batch import ModelRunner, SamplingRunner
 from ramet.runtime.cache import PagePool, RadixCache
 from ramet.runtime.engine_config import EngineConfig, EngineStats
 from ramet.runtime.errors import (
+    DeadlineExceededError,
     EngineDeadError,
     InvalidParameterError,
     QueueFullError,
@@ -48,6 +46,7 @@ from ramet.runtime.request_stream import Completion, RequestStream, Wakeups
 from ramet.runtime.scheduler import Scheduler, SequenceState
 from ramet.runtime.scheduler.restrictions import Restrictions, TokenTexts
 from ramet.runtime.scheduler.sequence import Sequence
+from ramet.runtime.step_thread import StepThread
 from ramet.runtime.stepper import Stepper, TokenSampler
 from ramet.runtime.streams import OutputStream
 from ramet.runtime.tokenizer import ChatTemplate, Tokenizer
@@ -111,13 +110,11 @@ class Engine:
         self._wakeups = Wakeups()
         self._step_listeners: list[Callable[[], None]] = [self._wakeups.flush]
         self._lock = threading.Lock()
-        self._inbox: deque[Callable[[], None]] = deque()
         self._live: dict[str, Sequence] = {}
         self._ended: list[Sequence] = []
-        self._num_compiling = 0
+        self._compiling: set[Sequence] = set()
         self._closing = False
-        self._wake = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="ramet-engine", daemon=True)
+        self._thread = StepThread(self._step, self._pause_s, self._shut_down)
         self._thread.start()
 
     @classmethod
@@ -138,7 +135,9 @@ class Engine:
             kv_bytes=config.cache_bytes,
             num_threads=config.num_threads,
         )
-        return cls(runner, Tokenizer.from_gguf(file), config, model_name=Path(model).stem)
+        engine = cls(runner, Tokenizer.from_gguf(file), config, model_name=Path(model).stem)
+        engine.warm_up()
+        return engine
 
     # -- requests ------------------------------------------------------------------------------
 
@@ -169,15 +168,17 @@ class Engine:
             seed=seed % 2**64,
             text=OutputStream(params, self.tokenizer.special_ids),
             restrictions=Restrictions(params, self.tokenizer.eos_ids, self._token_texts),
-            emit=push,
+            emit=_guarded(push),
             submit_time=self._clock(),
         )
         future = None if request.constraint is None else self._grammars.get(request.constraint)
         self._register(sequence)
         if future is None:
-            self._post(lambda: self._start(sequence))
+            self._thread.post(lambda: self._start(sequence))
         else:
-            future.add_done_callback(lambda done: self._post(lambda: self._start(sequence, done)))
+            future.add_done_callback(
+                lambda done: self._thread.post(lambda: self._start(sequence, done))
+            )
 
     def add_step_listener(self, listener: Callable[[], None]) -> None:
         """Has the step's thread call ``listener`` after each step's events; it must be quick."""
@@ -185,7 +186,9 @@ class Engine:
 
     def abort(self, request_id: str) -> None:
         """Ends a request within one step, wherever it is; unknown and ended ones are ignored."""
-        self._post(lambda: self._end(request_id, RequestAbortedError("the request was aborted")))
+        self._thread.post(
+            lambda: self._end(request_id, RequestAbortedError("the request was aborted"))
+        )
 
     def generate(
         self,
@@ -239,15 +242,22 @@ class Engine:
 
     def stats(self) -> EngineStats:
         """Counts as of now; safe from any thread."""
-        return EngineStats.collect(self._scheduler, self._cache, self._num_compiling)
+        return EngineStats.collect(self._scheduler, self._cache, len(self._compiling))
 
     def check(self) -> None:
         """Raises InvariantError if a page, a slot or a state is not as it must be."""
-        self._ask(self._scheduler.check)
+        self._thread.ask(self._scheduler.check)
+
+    def warm_up(self) -> None:
+        """Has all compiled code loaded before the first request needs it; counts nothing."""
+        params = SamplingParams(temperature=1.0, top_p=0.9, seed=0, max_tokens=4)
+        self.generate([self.tokenizer.bos_id or 0] * 2, params, constraint=Regex("[a-z]{9}"))
+        self.clear_cache()
+        self._thread.ask(self._scheduler.stats.reset)
 
     def clear_cache(self) -> int:
         """Evicts every cached page that nobody holds; returns how many."""
-        return int(self._ask(self._cache.clear))
+        return self._thread.ask(self._cache.clear)
 
     def close(self) -> None:
         """Ends the thread and the runner; requests that still run fail with EngineDeadError."""
@@ -255,8 +265,7 @@ class Engine:
             if self._closing:
                 return
             self._closing = True
-        self._wake.set()
-        self._thread.join()
+        self._thread.stop()
         self._grammars.close()
         self._runner.close()
 
@@ -272,8 +281,12 @@ class Engine:
     def _token_texts(self) -> TokenTexts:
         return TokenTexts(self.tokenizer.vocabulary, self._runner.vocab_size)
 
+    @cached_property
+    def _compiler(self) -> GrammarCompiler:
+        return GrammarCompiler(self.vocabulary, capacity=self.config.max_grammars)
+
     def _compile(self, constraint: Constraint) -> CompiledGrammar:
-        return compile_constraint(constraint, self.vocabulary)
+        return self._compiler.compile(constraint)
 
     def _register(self, sequence: Sequence) -> None:
         """Takes responsibility for a request: from here on it gets its one terminal event."""
@@ -292,57 +305,37 @@ class Engine:
                     retry_after_s=self._scheduler.stats.expected_wait_s(excess),
                 )
             self._live[request.request_id] = sequence
-            self._num_compiling += request.constraint is not None
-
-    def _post(self, command: Callable[[], None]) -> None:
-        self._inbox.append(command)
-        self._wake.set()
-
-    def _ask(self, question: Callable[[], Any]) -> Any:
-        """Runs ``question`` on the step thread between two steps, and returns its answer."""
-        answer: Future[Any] = Future()
-
-        def command() -> None:
-            try:
-                answer.set_result(question())
-            except BaseException as error:
-                answer.set_exception(error)
-
-        self._post(command)
-        while self._thread.is_alive():
-            try:
-                return answer.result(timeout=0.2)
-            except TimeoutError:
-                if answer.done():
-                    raise
-        return answer.result(timeout=0) if answer.done() else question()
+            if request.constraint is not None:
+                self._compiling.add(sequence)
 
     # -- on the step thread --------------------------------------------------------------------
 
-    def _run(self) -> None:
-        while not self._closing and self.error is None:
-            self._wake.clear()
-            try:
-                self._handle_inbox()
-                worked = self._stepper.step()
-            except Exception as error:
-                self._die(error)
-                break
-            self._forget_ended()
-            self._tell_listeners()
-            if not worked and not self._inbox and not self._closing:
-                self._wake.wait(None if self._scheduler.idle else 0.001)
-        self._shut_down()
+    def _step(self) -> bool:
+        worked = self._stepper.step()
+        self._expire_compiling()
+        self._forget_ended()
+        for listener in self._step_listeners:
+            listener()
+        return worked
 
-    def _handle_inbox(self) -> None:
-        while self._inbox:
-            self._inbox.popleft()()
+    def _pause_s(self) -> float | None:
+        if not self._scheduler.idle:
+            return 0.001
+        return 0.02 if self._compiling else None
+
+    def _expire_compiling(self) -> None:
+        """A deadline counts while a grammar is being compiled, too."""
+        now = self._clock()
+        for sequence in tuple(self._compiling):
+            if sequence.deadline is not None and now >= sequence.deadline:
+                error = DeadlineExceededError("the deadline passed while the grammar was compiled")
+                self._end(sequence.request.request_id, error)
 
     def _start(self, sequence: Sequence, grammar: Future[CompiledGrammar] | None = None) -> None:
         """Queues a sequence whose grammar, if it has one, is ready or has failed."""
         if sequence.state is SequenceState.FINISHED:
             return
-        self._num_compiling -= grammar is not None
+        self._compiling.discard(sequence)
         error: BaseException | None = None
         if grammar is not None:
             sequence.grammar_s = self._clock() - sequence.submit_time
@@ -375,7 +368,7 @@ class Engine:
         if self._scheduler.knows(sequence):
             self._scheduler.release(sequence, error)
         else:
-            self._num_compiling -= sequence.request.constraint is not None
+            self._compiling.discard(sequence)
             self._refuse(sequence, error)
 
     def _note_end(self, sequence: Sequence) -> None:
@@ -388,15 +381,13 @@ class Engine:
                 for sequence in ended:
                     del self._live[sequence.request.request_id]
 
-    def _die(self, error: Exception) -> None:
-        logger.critical("the engine has died", exc_info=error)
-        dead = EngineDeadError(f"the engine has died: {type(error).__name__}: {error}")
-        dead.__cause__ = error
-        self.error = dead
-
-    def _shut_down(self) -> None:
+    def _shut_down(self, fault: Exception | None) -> None:
         """Answers everybody who still waits."""
-        reason = self.error or EngineDeadError("the engine has been closed")
+        reason = EngineDeadError("the engine has been closed")
+        if fault is not None:
+            message = f"the engine has died: {type(fault).__name__}: {fault}"
+            self.error = reason = EngineDeadError(message)
+            reason.__cause__ = fault
         with self._lock:
             self._closing = True
             live = list(self._live.values())
@@ -411,11 +402,20 @@ class Engine:
                     self._refuse(sequence, reason)
             except Exception:  # its bookkeeping is broken; its caller still gets an answer
                 self._refuse(sequence, reason)
-        self._tell_listeners()
-
-    def _tell_listeners(self) -> None:
         for listener in self._step_listeners:
             listener()
+
+
+def _guarded(push: Callable[[Event], None]) -> Callable[[Event], None]:
+    """A caller's ``push`` that can't hurt the others."""
+
+    def emit(event: Event) -> None:
+        try:
+            push(event)
+        except Exception:
+            logger.exception("a request's reader failed on %s", type(event).__name__)
+
+    return emit
 
 
 def grammar_vocabulary(tokenizer: Tokenizer, vocab_size: int) -> Vocabulary:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from ramet.runtime.errors import RametError
@@ -29,6 +29,11 @@ class SchedulerStats:
     num_good: int = 0  # requests that met their targets; those without targets, by ending well
     ends: Counter[str] = field(default_factory=Counter)
     _end_times: deque[float] = field(default_factory=lambda: deque(maxlen=_WINDOW))
+
+    def reset(self) -> None:
+        """Starts counting anew."""
+        for item in fields(self):
+            setattr(self, item.name, getattr(SchedulerStats(), item.name))
 
     def note_step(self, num_tokens: int, num_rows: int) -> None:
         self.num_steps += 1

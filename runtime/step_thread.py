@@ -1,0 +1,86 @@
+"""The one thread that scheduler and cache belong to."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+logger = logging.getLogger("ramet.engine")
+
+T = TypeVar("T")
+
+
+class StepThread:
+    """Runs posted commands, then a step, over and over; sleeps while there is nothing to do.
+
+    Args:
+        step: one step; False if there was nothing to do. What it raises ends the thread.
+        pause_s: how long to sleep after a step that did nothing: None until the next command.
+        on_end: the last thing that the thread does, with what ended it, or None after ``stop``.
+    """
+
+    def __init__(
+        self,
+        step: Callable[[], bool],
+        pause_s: Callable[[], float | None],
+        on_end: Callable[[Exception | None], None],
+    ) -> None:
+        self._step = step
+        self._pause_s = pause_s
+        self._on_end = on_end
+        self._commands: deque[Callable[[], None]] = deque()
+        self._wake = threading.Event()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="ramet-engine", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the thread after the step at hand, and waits for that."""
+        self._stopping = True
+        self._wake.set()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def post(self, command: Callable[[], None]) -> None:
+        """Has the thread run ``command`` between two steps."""
+        self._commands.append(command)
+        self._wake.set()
+
+    def ask(self, question: Callable[[], T]) -> T:
+        """Runs ``question`` between two steps, and returns its answer or raises its error."""
+        answer: Future[T] = Future()
+
+        def command() -> None:
+            try:
+                answer.set_result(question())
+            except BaseException as error:
+                answer.set_exception(error)
+
+        self.post(command)
+        while self._thread.is_alive():
+            try:
+                return answer.result(timeout=0.2)
+            except TimeoutError:
+                if answer.done():
+                    return answer.result()
+        return answer.result() if answer.done() else question()
+
+    def _run(self) -> None:
+        fault: Exception | None = None
+        try:
+            while not self._stopping:
+                self._wake.clear()
+                while self._commands:
+                    self._commands.popleft()()
+                if not self._step() and not self._commands and not self._stopping:
+                    self._wake.wait(self._pause_s())
+        except Exception as error:
+            logger.critical("the engine has died", exc_info=error)
+            fault = error
+        self._on_end(fault)
