@@ -1,4 +1,3 @@
-
 """Attention over pages on the CPU, each page read once for all tokens that share it.
 
 A token's context is cut into chunks of ``CHUNK`` positions, wherever its pages lie. In a chunk, the
@@ -48,7 +47,7 @@ _WIDE = num_vector_registers() == 32
 # Operands; the results are also quantised if the operands of ``quantise`` ask for it.
 Q, Q_STRIDE = 2, 3  # float32 rows that begin with all heads' queries, scaled
 OUT, OUT_STRIDE = 4, 5  # float32 [tokens, heads * head_dim]
-KEYS, VALUES, PAGE_SIZE, PAGE_BYTES = 6, 7, 8, 9
+KEYS, VALUES, PAGE_SIZE, HEAD_BYTES = 6, 7, 8, 9  # one layer's pages; bytes between heads
 NUM_KV_HEADS, GROUP_SIZE, HEAD_DIM = 10, 11, 12
 WINDOW = 13  # a token sees this many positions, itself included; 0: all
 SOFT_CAP = 14  # float64 bits: scores become cap * tanh(score / cap); 0: none
@@ -62,17 +61,18 @@ def max_tile_tokens(group_size: int) -> int:
 def scratch_bytes(group_size: int, head_dim: int) -> int:
     """Bytes of one thread's scratch: see ``_layout``."""
     rows = max_tile_tokens(group_size) * group_size
-    size = 8 * 3 * _CHUNK_VECTORS + 4 * rows * (CHUNK + 3 * head_dim + 4)
+    size = 8 * 4 * _CHUNK_VECTORS + 4 * rows * (CHUNK + 3 * head_dim + 4)
     return -(-size // 4096) * 4096
 
 
 @njit(inline="always")
 def _layout(scratch, num_rows, head_dim):  # type: ignore[no-untyped-def]
-    """Addresses in a thread's scratch: key and value addresses, queries, scores, chunk sums of
-    values, total sums of values, chunk (maximum, sum), total (maximum, sum)."""
+    """Addresses in a thread's scratch: key and value addresses (this chunk's, then the next one's),
+    queries, scores, chunk sums of values, total sums of values, chunk (maximum, sum), total
+    (maximum, sum)."""
     keys = scratch
-    values = keys + 8 * 2 * _CHUNK_VECTORS  # with room for the next chunk's first
-    queries = values + 8 * _CHUNK_VECTORS
+    values = keys + 8 * 2 * _CHUNK_VECTORS
+    queries = values + 8 * 2 * _CHUNK_VECTORS
     scores = queries + 4 * num_rows * head_dim
     weighted = scores + 4 * num_rows * CHUNK
     totals = weighted + 4 * num_rows * head_dim
@@ -95,25 +95,29 @@ def _same_pages(tables, stride, row, other, first_page, last_page):  # type: ign
 @njit
 def _fill_addresses(stage, step, row, head, first, count, last, keys, values):  # type: ignore[no-untyped-def]
     """Addresses of a row's keys and values, for 16 tokens each: ``count`` from vector ``first`` on,
-    none beyond ``last``, which is repeated. ``values`` 0: keys only."""
+    none beyond ``last``, which is repeated."""
     head_dim = load_i64(stage, HEAD_DIM)
     page_size = load_i64(stage, PAGE_SIZE)
     page_vectors = page_size // 16
     table = load_i64(step, PAGE_TABLES) + 4 * row * load_i64(step, PAGE_TABLE_STRIDE)
+    index, inner = first // page_vectors, first % page_vectors
+    head_at = head * load_i64(stage, HEAD_BYTES)
+    keys_at, values_at = load_i64(stage, KEYS) + head_at, load_i64(stage, VALUES) + head_at
+    page = load_i32(table, index) * page_size * head_dim * 2
     for v in range(count):
-        place = min(first + v, last)
-        at = load_i32(table, place // page_vectors) * load_i64(stage, PAGE_BYTES)
-        at += head * head_dim * page_size * 2
-        inner = place % page_vectors * 32
-        store_i64(keys, v, load_i64(stage, KEYS) + at + inner)
-        if values != 0:
-            store_i64(values, v, load_i64(stage, VALUES) + at + inner * head_dim)
+        store_i64(keys, v, keys_at + page + inner * 32)
+        store_i64(values, v, values_at + page + inner * 32 * head_dim)
+        if first + v < last:
+            inner += 1
+            if inner == page_vectors:
+                index, inner = index + 1, 0
+                page = load_i32(table, index) * page_size * head_dim * 2
 
 
 @njit
-def _fill_upcoming(stage, step, row, head, chunk, last, following, keys):  # type: ignore[no-untyped-def]
-    """Addresses of the four vectors of keys that are needed after a run's chunk: the row's next
-    chunk, or the first of the following task."""
+def _fill_upcoming(stage, step, row, head, chunk, last, following, keys, values):  # type: ignore[no-untyped-def]
+    """Addresses of what is needed after a run's chunk: the row's next chunk, or the first of the
+    following task."""
     first = (chunk + 1) * _CHUNK_VECTORS
     num_kv_heads = load_i64(stage, NUM_KV_HEADS)
     num_tiles = load_i64(step, NUM_TILES)
@@ -125,26 +129,27 @@ def _fill_upcoming(stage, step, row, head, chunk, last, following, keys):  # typ
         window = load_i64(stage, WINDOW)
         seen = max(0, position - window + 1) if window > 0 else 0
         first, last = seen // CHUNK * _CHUNK_VECTORS, position // 16
-    _fill_addresses(stage, step, row, head, first, 4, last, keys, 0)
+    _fill_addresses(stage, step, row, head, first, _CHUNK_VECTORS, last, keys, values)
 
 
 @njit
 def _run_scores(keys, values, queries, scores, num_rows, num_vectors, key_stride, head_dim):  # type: ignore[no-untyped-def]
     for v in range(0, num_vectors, 4):
-        now, at, ahead, out = keys + 8 * v, values + 8 * v, keys + 8 * v + 32, scores + 64 * v
+        now, out = keys + 8 * v, scores + 64 * v
+        next_keys, next_values = now + 8 * _CHUNK_VECTORS, values + 8 * (v + _CHUNK_VECTORS)
         r = 0
         if _WIDE:
             while r + 6 <= num_rows:
                 q, s = queries + 4 * r * head_dim, out + 4 * r * CHUNK
-                tiles.scores6(q, now, at, ahead, key_stride, head_dim, s)
+                tiles.scores6(q, now, next_keys, next_values, key_stride, head_dim, s)
                 r += 6
             if r + 3 <= num_rows:
                 q, s = queries + 4 * r * head_dim, out + 4 * r * CHUNK
-                tiles.scores3(q, now, at, ahead, key_stride, head_dim, s)
+                tiles.scores3(q, now, next_keys, next_values, key_stride, head_dim, s)
                 r += 3
         while r < num_rows:
             q, s = queries + 4 * r * head_dim, out + 4 * r * CHUNK
-            tiles.scores1(q, now, at, ahead, key_stride, head_dim, s)
+            tiles.scores1(q, now, next_keys, next_values, key_stride, head_dim, s)
             r += 1
 
 
@@ -175,16 +180,25 @@ def _run_values(values, scores, weighted, num_rows, num_vectors, head_dim):  # t
 
 
 @njit
-def _weigh_row(scores, part, position, base, num_vectors, window, cap):  # type: ignore[no-untyped-def]
-    """A row's scores of one chunk to weights, with what it can't see masked."""
-    if cap > 0:
-        tiles.cap_row(scores, num_vectors, cap)
+def _mask_row(scores, position, base, num_vectors, window):  # type: ignore[no-untyped-def]
+    """Hides what a token at ``position`` can't see of the chunk that begins at ``base``."""
     for t in range(position + 1 - base, num_vectors * 16):
         store_f32(scores, t, types.float32(MASKED))
     if window > 0:
         for t in range(min(position - window + 1 - base, num_vectors * 16)):
             store_f32(scores, t, types.float32(MASKED))
-    tiles.softmax_row(scores, num_vectors, part)
+
+
+@njit
+def _weigh_rows(scores, parts, num_rows, num_vectors):  # type: ignore[no-untyped-def]
+    """Masked scores of one chunk to weights."""
+    r = 0
+    while r + 3 <= num_rows:
+        tiles.softmax3(scores + 4 * r * CHUNK, num_vectors, parts + 8 * r)
+        r += 3
+    while r < num_rows:
+        tiles.softmax1(scores + 4 * r * CHUNK, num_vectors, parts + 8 * r)
+        r += 1
 
 
 @njit
@@ -264,16 +278,21 @@ def attend_tiles(stage: int, step: int, counter: int, thread: int) -> None:
                 first = base // 16
                 _fill_addresses(stage, step, row, head, first, padded, first + num_vectors - 1,
                                 keys, values)  # fmt: skip
-                _fill_upcoming(stage, step, row, head, chunk, last, following, keys + 8 * padded)
+                _fill_upcoming(stage, step, row, head, chunk, last, following,
+                               keys + 8 * _CHUNK_VECTORS, values + 8 * _CHUNK_VECTORS)  # fmt: skip
                 r0 = (run - begin) * group_size
                 count = (stop - run) * group_size
                 run_scores = scores + 4 * r0 * CHUNK
                 _run_scores(keys, values, queries + 4 * r0 * head_dim, run_scores, count,
                             num_vectors, page_size * 2, head_dim)  # fmt: skip
                 for r in range(r0, r0 + count):
-                    _weigh_row(scores + 4 * r * CHUNK, parts + 8 * r,
-                               load_i32(positions, begin + r // group_size), base, num_vectors,
-                               window, cap)  # fmt: skip
+                    row_scores = scores + 4 * r * CHUNK
+                    if cap > 0:
+                        tiles.cap_row(row_scores, num_vectors, cap)
+                    position = load_i32(positions, begin + r // group_size)
+                    if window > 0 or position < base + 16 * num_vectors - 1:
+                        _mask_row(row_scores, position, base, num_vectors, window)
+                _weigh_rows(run_scores, parts + 8 * r0, count, num_vectors)
                 _run_values(values, run_scores, weighted + 4 * r0 * head_dim, count, num_vectors,
                             head_dim)  # fmt: skip
                 for r in range(r0, r0 + count):

@@ -23,19 +23,19 @@ MASKED = -1e30
 
 def _scores(num_rows: int) -> Any:
     @intrinsic
-    def tile(typingctx, q, keys, values, upcoming, key_stride, head_dim, out):  # type: ignore[no-untyped-def]
+    def tile(typingctx, q, keys, next_keys, next_values, key_stride, head_dim, out):  # type: ignore[no-untyped-def]
         """Scores of ``num_rows`` queries and four vectors of 16 keys.
 
         ``keys``: address of four addresses; component d of a vector's keys is ``key_stride * d``
-        bytes on. ``values``, ``upcoming``: addresses of four addresses of the values of the same
-        tokens and of the next keys, which are fetched meanwhile.
+        bytes on. ``next_keys``, ``next_values``: addresses of four addresses of what is needed a
+        chunk later, which is fetched meanwhile.
         """
 
         def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
-            q, keys, values, upcoming, key_stride, head_dim, out = args
-            bases, value_bases, next_bases = (
+            q, keys, next_keys, next_values, key_stride, head_dim, out = args
+            bases, next_bases, value_bases = (
                 [vec.load(b, table, I64, 8 * v) for v in range(4)]
-                for table in (keys, values, upcoming)
+                for table in (keys, next_keys, next_values)
             )
             q_stride = b.mul(head_dim, i64(4))
             rows = [vec.offset(b, q, i64(r), q_stride) for r in range(num_rows)]
@@ -115,29 +115,41 @@ weighted6, weighted3, weighted1 = (_weighted(rows, 4) for rows in (6, 3, 1))
 weighted_narrow = _weighted(1, 1)
 
 
-@intrinsic
-def softmax_row(typingctx, scores, num_vectors, out):  # type: ignore[no-untyped-def]
-    """Scores to ``exp(score - maximum)`` in place; the maximum and their sum to ``out``."""
+def _softmax(num_rows: int) -> Any:
+    @intrinsic
+    def softmax(typingctx, scores, num_vectors, out):  # type: ignore[no-untyped-def]
+        """Scores of ``num_rows`` rows to ``exp(score - maximum)`` in place; each row's maximum and
+        sum to ``out``, one after the other. Rows are interleaved to hide latency."""
 
-    def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
-        scores, num_vectors, out = args
-        largest = Variable(b, vec.vf32(MASKED))
-        with cgutils.for_range(b, num_vectors) as loop:
-            value = vec.load(b, vec.offset(b, scores, loop.index, 64), VF32)
-            largest.set(vec.maximum(b, value, largest.get()))
-        maximum = vec.fold(b, largest.get(), vec.maximum)
-        shift = vec.splat(b, maximum)
-        total = Variable(b, vec.vf32(0.0))
-        with cgutils.for_range(b, num_vectors) as loop:
-            at = vec.offset(b, scores, loop.index, 64)
-            value = vec.exp(b, b.fsub(vec.load(b, at, VF32), shift))
-            vec.store(b, value, at)
-            total.set(b.fadd(total.get(), value))
-        vec.store(b, maximum, out)
-        vec.store(b, vec.fold(b, total.get(), vec.fadd), out, 4)
-        return context.get_dummy_value()
+        def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
+            scores, num_vectors, out = args
+            rows = [b.add(scores, i64(r * CHUNK * 4)) for r in range(num_rows)]
+            largest = [Variable(b, vec.vf32(MASKED)) for _ in rows]
+            with cgutils.for_range(b, num_vectors) as loop:
+                for row, best in zip(rows, largest, strict=True):
+                    value = vec.load(b, vec.offset(b, row, loop.index, 64), VF32)
+                    best.set(vec.maximum(b, value, best.get()))
+            maxima = [vec.fold(b, best.get(), vec.maximum) for best in largest]
+            shifts = [vec.splat(b, maximum) for maximum in maxima]
+            totals = [Variable(b, vec.vf32(0.0)) for _ in rows]
+            with cgutils.for_range(b, num_vectors) as loop:
+                for row, shift, total in zip(rows, shifts, totals, strict=True):
+                    at = vec.offset(b, row, loop.index, 64)
+                    value = vec.exp(b, b.fsub(vec.load(b, at, VF32), shift))
+                    vec.store(b, value, at)
+                    total.set(b.fadd(total.get(), value))
+            sums = [vec.fold(b, total.get(), vec.fadd) for total in totals]
+            for r, (maximum, total) in enumerate(zip(maxima, sums, strict=True)):
+                vec.store(b, maximum, out, 8 * r)
+                vec.store(b, total, out, 8 * r + 4)
+            return context.get_dummy_value()
 
-    return types.void(*([types.int64] * 3)), codegen
+        return types.void(*([types.int64] * 3)), codegen
+
+    return softmax
+
+
+softmax3, softmax1 = _softmax(3), _softmax(1)
 
 
 @intrinsic

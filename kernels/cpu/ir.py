@@ -94,9 +94,13 @@ def store(b: Builder, value: Value, address: Value, offset: int = 0) -> None:
 
 
 def prefetch(b: Builder, address: Value, offset: int = 0) -> None:
-    """Asks for the cache line at ``address`` + ``offset``; any address is safe."""
+    """Asks for the cache line at ``address`` + ``offset``; any address is safe.
+
+    Into the second cache: asking for the first one would fill its few miss buffers, for which the
+    loads at hand would wait.
+    """
     at = b.add(address, i64(offset)) if offset else address
-    arguments = [pointer(b, at, I8), i32(0), i32(3), i32(1)]  # read, keep in all caches, data
+    arguments = [pointer(b, at, I8), i32(0), i32(2), i32(1)]  # read, second cache, data
     call(b, "llvm.prefetch.p0", ir.VoidType(), arguments)
 
 

@@ -57,7 +57,7 @@ HEAD_OUT, HEAD_OUT_STRIDE = 16, 17  # float32 rows of all heads; of queries
 ROPE_DIM, COSINES, SINES = 18, 19, 20  # float32[positions, rope_dim / 2]
 QUERY_SCALE = 21  # float64 bits
 HEAD_NORM, HEAD_EPSILON = 22, 23  # float32[head_dim] or 0; float64 bits
-PAGES, PAGE_SIZE, PAGE_BYTES = 24, 25, 26  # one layer's keys or values
+PAGES, PAGE_SIZE, HEAD_BYTES = 24, 25, 26  # one layer's keys or values; bytes between heads
 
 
 def tile_scratch_bytes(head_dim: int) -> int:
@@ -220,8 +220,8 @@ def _finish_head(stage, step, x, row, head):  # type: ignore[no-untyped-def]
         return
     page_size = load_i64(stage, PAGE_SIZE)
     slot = load_i32(load_i64(step, SLOTS), row)
-    page = load_i64(stage, PAGES) + slot // page_size * load_i64(stage, PAGE_BYTES)
-    page += head * head_dim * page_size * 2
+    page = load_i64(stage, PAGES) + head * load_i64(stage, HEAD_BYTES)
+    page += slot // page_size * page_size * head_dim * 2
     place = slot % page_size
     if kind == KEYS:
         _store_bf16(x, head_dim, page + place * 2, page_size * 2)
@@ -234,7 +234,7 @@ def heads_op(format_name: str, path: DotPath | None) -> Op:
     """Queries, keys or values of all heads.
 
     Queries are scaled and go to ``HEAD_OUT``; keys and values go to pages as bfloat16, keys
-    [heads, head_dim, page_size] and values [heads, page_size, head_dim] in a page.
+    [head_dim, page_size] and values [page_size, head_dim] in a head's page.
     """
     product = block_product(format_name, path)
 

@@ -16,8 +16,6 @@ from ramet.kernels.cpu import ir as vec
 from ramet.kernels.cpu.features import is_x86
 from ramet.kernels.cpu.ir import F32, I8, I16, I32, I64, i64
 
-_SPINS_BEFORE_YIELD = 2000
-
 
 def _loader(element: Any, size: int, result: Any) -> Any:
     @intrinsic
@@ -98,56 +96,59 @@ def call_op(typingctx, address, stage, step, counter, thread):  # type: ignore[n
 
 
 @intrinsic
-def barrier(typingctx, address, num_threads):  # type: ignore[no-untyped-def]
-    """Waits until ``num_threads`` threads have come here.
-
-    ``address`` holds two int64, 64 bytes apart: arrivals, and a generation that the last to arrive
-    advances. Spins, then yields the core at each look.
-    """
+def load_acquire(typingctx, address):  # type: ignore[no-untyped-def]
+    """An int64 that other threads change; what they wrote before changing it is seen after."""
 
     def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
-        arrivals = vec.pointer(b, args[0], I64)
-        generations = vec.pointer(b, b.add(args[0], i64(64)), I64)
-        generation = b.load_atomic(generations, "acquire", 8)
-        before = b.atomic_rmw("add", arrivals, i64(1), "acq_rel")
-        last, look, wait, give_way, done = (
-            b.append_basic_block(name) for name in ("last", "look", "wait", "give_way", "done")
-        )
-        entry = b.block
-        b.cbranch(b.icmp_unsigned("==", b.add(before, i64(1)), args[1]), last, look)
+        return b.load_atomic(vec.pointer(b, args[0], I64), "acquire", 8)
 
-        b.position_at_end(last)
-        b.store_atomic(i64(0), arrivals, "monotonic", 8)
-        b.store_atomic(b.add(generation, i64(1)), generations, "release", 8)
-        b.branch(done)
+    return types.int64(types.int64), codegen
 
-        b.position_at_end(look)
-        spins = b.phi(I64)
-        spins.add_incoming(i64(0), entry)
-        now = b.load_atomic(generations, "acquire", 8)
-        b.cbranch(b.icmp_unsigned("!=", now, generation), done, wait)
 
-        b.position_at_end(wait)
-        _pause(b)
-        more = b.add(spins, i64(1))
-        spins.add_incoming(more, wait)
-        b.cbranch(b.icmp_unsigned("<", more, i64(_SPINS_BEFORE_YIELD)), look, give_way)
+@intrinsic
+def store_release(typingctx, address, value):  # type: ignore[no-untyped-def]
+    """Changes an int64 for the other threads, after everything that was written before."""
 
-        b.position_at_end(give_way)
-        vec.call(b, "sched_yield", I32, [])
-        spins.add_incoming(more, give_way)
-        b.branch(look)
-
-        b.position_at_end(done)
+    def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
+        b.store_atomic(args[1], vec.pointer(b, args[0], I64), "release", 8)
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64), codegen
 
 
-def _pause(b: Any) -> None:
+@intrinsic
+def exchange_if(typingctx, address, expected, value):  # type: ignore[no-untyped-def]
+    """Replaces an int64 by ``value`` if it is ``expected``; returns whether it was."""
+
+    def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
+        target = vec.pointer(b, args[0], I64)
+        pair = b.cmpxchg(target, args[1], args[2], "acq_rel", "acquire")
+        return b.extract_value(pair, 1)
+
+    return types.boolean(types.int64, types.int64, types.int64), codegen
+
+
+@intrinsic
+def pause(typingctx):  # type: ignore[no-untyped-def]
     """Tells the core that this is a spin loop, where there is an instruction for that."""
-    if is_x86():
-        vec.call(b, "llvm.x86.sse2.pause", ir.VoidType(), [])
+
+    def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
+        if is_x86():
+            vec.call(b, "llvm.x86.sse2.pause", ir.VoidType(), [])
+        return context.get_dummy_value()
+
+    return types.void(), codegen
+
+
+@intrinsic
+def give_way(typingctx):  # type: ignore[no-untyped-def]
+    """Lets another thread have the core (POSIX ``sched_yield``)."""
+
+    def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
+        vec.call(b, "sched_yield", I32, [])
+        return context.get_dummy_value()
+
+    return types.void(), codegen
 
 
 @intrinsic

@@ -1,9 +1,13 @@
 """A forward pass as data: a list of stages that every thread of a team works through.
 
-A ``Stage`` names an operation and its operands (addresses and sizes). ``execute`` calls the stages
-in order; tasks inside a stage go to whichever thread asks first, and a barrier follows each stage
-whose results the next one reads. A new architecture is a function that emits stages; only a new
-operation needs new compiled code.
+A ``Stage`` names an operation and its operands (addresses and sizes). Stages whose results the
+next ones don't read form a phase; a new architecture is a function that emits stages, and only a
+new operation needs new compiled code.
+
+A phase ends when its work is done, not when all threads have come: tasks go to whichever thread
+asks first, and the last thread to leave a phase opens the next. So a thread that the operating
+system holds back delays the others by no more than the task it is in, and one thread alone gets
+through everything. Which thread does a task never changes the task's arithmetic.
 
 A ``Team`` keeps its threads between steps. They sleep in a ``read`` of a pipe, outside the
 interpreter, so a step starts without the interpreter lock and an idle team uses no core.
@@ -22,18 +26,34 @@ import numpy.typing as npt
 
 from ramet.kernels.cpu import step as words
 from ramet.kernels.cpu.compiled import Op, jit
-from ramet.kernels.cpu.memory import barrier, call_op, load_i64, read_byte, write_byte
+from ramet.kernels.cpu.memory import (
+    call_op,
+    exchange_if,
+    give_way,
+    load_acquire,
+    load_i64,
+    pause,
+    read_byte,
+    store_release,
+    write_byte,
+)
 
 Int64Array = npt.NDArray[np.int64]
 
 STAGE_WORDS = 40
-_ADDRESS, _BARRIER = 0, 1
+_ADDRESS = 0
 _FIRST_OPERAND = 2
 _COUNTER_BYTES = 64
 _CACHE_LINE = 64
 
 # Words of a team's control record.
-_STAGES, _NUM_STAGES, _COUNTERS, _STEP, _READ, _WRITE, _BYTE = range(7)
+_GATE, _STAGES, _PHASES, _NUM_PHASES, _COUNTERS, _STEP, _READ, _WRITE, _BYTE = range(9)
+
+# The gate: the open phase in the high bits, the number of threads inside in the low ones.
+_PHASE_BITS = 16
+_INSIDE = (1 << _PHASE_BITS) - 1
+_IDLE = -1
+_SPINS_BEFORE_GIVING_WAY = 2000
 
 
 def float_operand(value: float) -> int:
@@ -46,8 +66,8 @@ class Stage:
     """One operation of a program.
 
     ``operands`` maps the operation's operand numbers to int64 values; the others are 0.
-    ``wait``: threads meet after it; False only if no stage before the next meeting reads or
-    overwrites what it writes.
+    ``wait``: its phase ends with it; False only if no later stage of the phase reads or overwrites
+    what it writes.
     """
 
     op: Op
@@ -61,13 +81,17 @@ class Program:
     def __init__(self, stages: Sequence[Stage]) -> None:
         self.table: Int64Array = np.zeros((len(stages), STAGE_WORDS), np.int64)
         for record, stage in zip(self.table, stages, strict=True):
-            record[_ADDRESS], record[_BARRIER] = stage.op.address, stage.wait
+            record[_ADDRESS] = stage.op.address
             for operand, value in stage.operands.items():
                 if not _FIRST_OPERAND <= operand < STAGE_WORDS:
                     raise ValueError(f"{stage.op.name} has no operand {operand}")
                 record[operand] = value
         self._names = [stage.op.name for stage in stages]
         self.counters: Int64Array = np.zeros((len(stages), _COUNTER_BYTES // 8), np.int64)
+        ends = [index + 1 for index, stage in enumerate(stages) if stage.wait]
+        if not ends or ends[-1] != len(stages):
+            raise ValueError("the last stage must wait")
+        self.phases: Int64Array = np.array([0, *ends], np.int64)
 
     @property
     def num_stages(self) -> int:
@@ -78,57 +102,76 @@ class Program:
         return list(self._names)
 
 
-@jit("void(int64, int64, int64, int64, int64, int64)")
-def execute(stages, first, end, counters, step, thread):  # type: ignore[no-untyped-def]
-    """Works through stages ``first:end`` of a program as one of its threads."""
-    num_threads = load_i64(step, words.NUM_THREADS)
-    gate = load_i64(step, words.BARRIER)
-    for index in range(first, end):
-        stage = stages + index * STAGE_WORDS * 8
-        counter = counters + index * _COUNTER_BYTES
-        call_op(load_i64(stage, _ADDRESS), stage, step, counter, thread)
-        if num_threads > 1 and load_i64(stage, _BARRIER) != 0:
-            barrier(gate, num_threads)
+@jit("void(int64, int64)")
+def _work(control, thread):  # type: ignore[no-untyped-def]
+    """Works on whatever phase is open until the program is done, as one of its threads.
+
+    A thread may come late, even after its step: only once it is inside a phase, which keeps the
+    phase open, does it read what the phase is about.
+    """
+    gate = load_i64(control, _GATE)
+    left = -1
+    spins = 0
+    while True:
+        state = load_acquire(gate)
+        if state == _IDLE:
+            break
+        phase = state >> _PHASE_BITS
+        if phase == left:
+            spins += 1
+            if spins < _SPINS_BEFORE_GIVING_WAY:
+                pause()
+            else:
+                give_way()
+            continue
+        if not exchange_if(gate, state, state + 1):
+            continue
+        phases = load_i64(control, _PHASES)
+        for index in range(load_i64(phases, phase), load_i64(phases, phase + 1)):
+            stage = load_i64(control, _STAGES) + index * STAGE_WORDS * 8
+            counter = load_i64(control, _COUNTERS) + index * _COUNTER_BYTES
+            call_op(load_i64(stage, _ADDRESS), stage, load_i64(control, _STEP), counter, thread)
+        _leave(gate, phase, load_i64(control, _NUM_PHASES))
+        left = phase
+        spins = 0
+
+
+@jit("void(int64, int64, int64)")
+def _leave(gate, phase, num_phases):  # type: ignore[no-untyped-def]
+    """Steps out of a phase; the last thread inside opens the next, or ends the program."""
+    while True:
+        state = load_acquire(gate)
+        after = state - 1
+        if state & _INSIDE == 1:
+            after = _IDLE if phase + 1 == num_phases else (phase + 1) << _PHASE_BITS
+        if exchange_if(gate, state, after):
+            break
 
 
 @jit("void(int64, int64)")
 def _serve(control, thread):  # type: ignore[no-untyped-def]
-    """A worker's life: a step for each byte that comes, until the pipe is closed."""
+    """A worker's life: a look at the gate for each byte that comes, until the pipe is closed."""
     while True:
         got = read_byte(load_i64(control, _READ), control + 8 * _BYTE + thread)
         if got == 0:
             break
         if got == 1:
-            execute(
-                load_i64(control, _STAGES),
-                0,
-                load_i64(control, _NUM_STAGES),
-                load_i64(control, _COUNTERS),
-                load_i64(control, _STEP),
-                thread,
-            )
+            _work(control, thread)
 
 
 @jit("void(int64, int64)")
 def _lead(control, num_threads):  # type: ignore[no-untyped-def]
-    """Wakes the workers and works through the program as thread 0."""
+    """Opens the first phase, wakes the workers, and works through the program as thread 0."""
+    store_release(load_i64(control, _GATE), 0)
     for _ in range(num_threads - 1):
         write_byte(load_i64(control, _WRITE), control + 8 * _BYTE)
-    execute(
-        load_i64(control, _STAGES),
-        0,
-        load_i64(control, _NUM_STAGES),
-        load_i64(control, _COUNTERS),
-        load_i64(control, _STEP),
-        0,
-    )
+    _work(control, 0)
 
 
 class Team:
     """``num_threads`` threads that run programs together; the caller is one of them.
 
-    One program at a time: calls of ``run`` must not overlap. The last stage must wait, so that no
-    worker is still busy when ``run`` returns.
+    One program at a time: calls of ``run`` must not overlap.
     """
 
     def __init__(self, num_threads: int) -> None:
@@ -136,9 +179,10 @@ class Team:
             raise ValueError(f"a team of {num_threads} threads can't work")
         self.num_threads = num_threads
         self._control: Int64Array = np.zeros(_BYTE + 1 + num_threads, np.int64)
-        padded = np.zeros(3 * _CACHE_LINE // 8, np.int64)
+        padded = np.full(2 * _CACHE_LINE // 8, _IDLE, np.int64)
         skip = -padded.ctypes.data % _CACHE_LINE // 8
-        self._barrier: Int64Array = padded[skip : skip + 2 * _CACHE_LINE // 8]
+        self._gate: Int64Array = padded[skip : skip + 1]  # alone in its cache line
+        self._control[_GATE] = self._gate.ctypes.data
         self._closed = False
         self._workers: list[threading.Thread] = []
         read, self._write = os.pipe()
@@ -154,15 +198,15 @@ class Team:
             self._workers.append(worker)
 
     def run(self, program: Program, step: Int64Array) -> None:
-        """Runs a program for a step's record (see ``step``); fills its thread count and barrier."""
+        """Runs a program for a step's record (see ``step``); fills in its thread count."""
         if self._closed:
             raise RuntimeError("the team is closed")
         step[words.NUM_THREADS] = self.num_threads
-        step[words.BARRIER] = self._barrier.ctypes.data
         program.counters[:] = 0
         control = self._control
         control[_STAGES] = program.table.ctypes.data
-        control[_NUM_STAGES] = program.num_stages
+        control[_PHASES] = program.phases.ctypes.data
+        control[_NUM_PHASES] = len(program.phases) - 1
         control[_COUNTERS] = program.counters.ctypes.data
         control[_STEP] = step.ctypes.data
         _lead(control.ctypes.data, self.num_threads)

@@ -19,5 +19,4 @@ TILES = 11  # int32[tiles, 2]: first and end token
 NUM_TILES = 12
 SCRATCH = 13  # attention scratch of thread 0
 SCRATCH_BYTES = 14  # of one thread
-BARRIER = 15
-SIZE = 16
+SIZE = 15

@@ -21,10 +21,11 @@ _TASKS_A_THREAD = 8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KvPages:
-    """Key and value storage: uint16 (bfloat16 bits), for each layer and page.
+    """Key and value storage: uint16 (bfloat16 bits), for each layer, kv head and page.
 
-    ``keys`` [layers, pages, kv heads, head_dim, page_size], ``values`` [layers, pages, kv heads,
-    page_size, head_dim]: a page's keys are transposed, so that 16 tokens' scores are one vector.
+    ``keys`` [layers, kv heads, pages, head_dim, page_size], ``values`` [layers, kv heads, pages,
+    page_size, head_dim]. A page's keys are transposed, so that 16 tokens' scores are one vector;
+    neighbouring pages of one head are neighbours in memory, so that a sequence is read as a stream.
     """
 
     keys: npt.NDArray[np.uint16]
@@ -33,7 +34,7 @@ class KvPages:
     @classmethod
     def zeros(cls, config: ModelConfig, num_pages: int, page_size: int) -> KvPages:
         """Pages of zeros; memory is taken from the system when a page is first written."""
-        head = (config.num_layers, num_pages, config.num_kv_heads)
+        head = (config.num_layers, config.num_kv_heads, num_pages)
         return cls(
             np.zeros((*head, config.head_dim, page_size), np.uint16),
             np.zeros((*head, page_size, config.head_dim), np.uint16),
@@ -45,11 +46,11 @@ class KvPages:
 
     @property
     def num_pages(self) -> int:
-        return self.keys.shape[1]
+        return self.keys.shape[2]
 
     def copy_page(self, source: int, target: int) -> None:
-        self.keys[:, target] = self.keys[:, source]
-        self.values[:, target] = self.values[:, source]
+        self.keys[:, :, target] = self.keys[:, :, source]
+        self.values[:, :, target] = self.values[:, :, source]
 
 
 class Activations:
@@ -318,7 +319,7 @@ class _Emitter:
             operands |= {
                 linear_fused.PAGES: _address(pages),
                 linear_fused.PAGE_SIZE: self._pages.page_size,
-                linear_fused.PAGE_BYTES: _stride(pages),
+                linear_fused.HEAD_BYTES: _stride(pages),
             }
         # The three kinds write apart from each other, so only the last one waits.
         operation = linear_fused.heads_op(layer.weight.form.name, path)
@@ -357,7 +358,7 @@ class _Emitter:
             attention.KEYS: _address(keys),
             attention.VALUES: _address(values),
             attention.PAGE_SIZE: self._pages.page_size,
-            attention.PAGE_BYTES: _stride(keys),
+            attention.HEAD_BYTES: _stride(keys),
             attention.NUM_KV_HEADS: config.num_kv_heads,
             attention.GROUP_SIZE: config.num_heads // config.num_kv_heads,
             attention.HEAD_DIM: config.head_dim,
