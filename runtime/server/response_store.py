@@ -41,8 +41,10 @@ class ResponseStore:
         num_bytes = len(orjson.dumps(stored))
         if num_bytes > self._max_bytes or not self._max_responses:
             return False
-        self._kept[stored.response["id"]] = (stored, num_bytes)
-        self.num_bytes += num_bytes
+        response_id = stored.response["id"]
+        _, replaced = self._kept.pop(response_id, (None, 0))
+        self._kept[response_id] = (stored, num_bytes)
+        self.num_bytes += num_bytes - replaced
         while self.num_bytes > self._max_bytes or len(self._kept) > self._max_responses:
             _, (_, freed) = self._kept.popitem(last=False)
             self.num_bytes -= freed
