@@ -305,6 +305,16 @@ def transduce(
         status, table, accepting. State 0 is the start.
     """
     num_modes, num_classes = modes.shape
+    # The classes with which each mode goes on.
+    live_start = np.zeros(num_modes + 1, np.int64)
+    live = np.empty(num_modes * num_classes, np.int64)
+    for mode in range(num_modes):
+        end = live_start[mode]
+        for j in range(num_classes):
+            if modes[mode, j] >= 0:
+                live[end] = j
+                end += 1
+        live_start[mode + 1] = end
     known = np.full((table.shape[0], num_modes), -1, np.int32)
     order = np.empty(64, np.int64)
     out = np.empty((64, num_classes), np.int32)
@@ -316,13 +326,14 @@ def transduce(
     current = 0
     while current < num_states:
         state, mode = order[current] // num_modes, order[current] % num_modes
-        for j in range(num_classes):
+        out[current] = -1
+        for i in range(live_start[mode], live_start[mode + 1]):
+            j = live[i]
             next_mode = modes[mode, j]
             target = np.int32(state)
-            if next_mode >= 0 and outputs[mode, j] >= 0:
+            if outputs[mode, j] >= 0:
                 target = table[state, classes[outputs[mode, j]]]
-            if next_mode < 0 or target < 0:
-                out[current, j] = -1
+            if target < 0:
                 continue
             if known[target, next_mode] < 0:
                 if num_states >= max_states:
@@ -400,23 +411,35 @@ def _split(
 
 
 @njit(cache=True, nogil=True)
-def minimise(
-    table: Array,
-    accepting: Array,
-    start: int,
+def canonicalise(
+    class_of: Array, table: Array, accepting: Array, start: int
 ) -> tuple[Array, Array, Array]:
-    """The minimal trimmed automaton, its states numbered breadth first from the start.
+    """The one minimal trimmed automaton of a language.
 
     Partition refinement on transitions (Valmari and Lehtinen, STACS 2008), O(m log n) for m
     live transitions. The states must be reachable from ``start``; those that reach no accepting
-    state are dropped.
+    state are dropped. States are numbered breadth first from the start, classes by their first
+    symbols, and classes that no state tells apart are one.
+
+    Args:
+        class_of: int64[num_symbols].
+        table: int32[num_states, num_classes].
+        accepting: bool[num_states].
+        start: the start state.
 
     Returns:
-        table, accepting, and for each class the first class with the same column. No states for
-        the empty language; state 0 is the start.
+        The same for the minimal automaton, whose start is 0. No states for the empty language.
     """
     num_states, num_classes = table.shape
-    same_as = np.arange(num_classes).astype(np.int32)
+    order = np.empty(num_classes, np.int64)
+    is_known = np.zeros(num_classes, np.bool_)
+    num_used = 0
+    for symbol in range(class_of.shape[0]):
+        c = class_of[symbol]
+        if not is_known[c]:
+            is_known[c] = True
+            order[num_used] = c
+            num_used += 1
     # Incoming moves of each state, counted and filled.
     in_start = np.zeros(num_states + 1, np.int64)
     for s in range(num_states):
@@ -451,7 +474,7 @@ def minimise(
                 queue[length] = in_src[i]
                 length += 1
     if num_states == 0 or not live[start]:
-        return np.empty((0, num_classes), np.int32), np.empty(0, np.bool_), same_as
+        return np.zeros_like(class_of), np.empty((0, 1), np.int32), np.empty(0, np.bool_)
     num_live = length
     # States: one block of live ones, split by acceptance.
     elements = np.empty(num_live, np.int32)
@@ -542,47 +565,119 @@ def minimise(
             next_block += 1
     # Number the blocks breadth first.
     number = np.full(num_blocks, -1, np.int32)
-    order = np.empty(num_blocks, np.int32)
+    blocks = np.empty(num_blocks, np.int32)
     number[block[start]] = 0
-    order[0] = block[start]
+    blocks[0] = block[start]
     count = 1
     at = 0
-    out = np.empty((num_blocks, num_classes), np.int32)
+    out = np.empty((num_blocks, num_used), np.int32)
     final = np.empty(num_blocks, np.bool_)
+    hashes = np.zeros(num_used, np.uint64)
     while at < count:
-        s = elements[first[order[at]]]
+        s = elements[first[blocks[at]]]
         final[at] = accepting[s]
-        for c in range(num_classes):
-            t = table[s, c]
+        for k in range(num_used):
+            t = table[s, order[k]]
             if t < 0 or not live[t]:
-                out[at, c] = -1
-                continue
-            b = block[t]
-            if number[b] < 0:
-                number[b] = count
-                order[count] = b
-                count += 1
-            out[at, c] = number[b]
+                out[at, k] = -1
+            else:
+                b = block[t]
+                if number[b] < 0:
+                    number[b] = count
+                    blocks[count] = b
+                    count += 1
+                out[at, k] = number[b]
+            hashes[k] = (hashes[k] ^ np.uint64(out[at, k] + 1)) * np.uint64(1099511628211)
+            hashes[k] ^= hashes[k] >> np.uint64(31)
         at += 1
-    # Columns that no state tells apart any more.
-    hashes = np.zeros(num_classes, np.uint64)
-    for s in range(count):
-        for c in range(num_classes):
-            hashes[c] = (hashes[c] ^ np.uint64(out[s, c] + 1)) * np.uint64(
-                1099511628211
-            ) + np.uint64(7)
-    for c in range(num_classes):
-        for d in range(c):
-            if same_as[d] == d and hashes[c] == hashes[d]:
+    # Join the columns that no state tells apart any more.
+    column_of = np.full(num_classes, -1, np.int64)
+    kept = np.empty(num_used, np.int64)
+    num_kept = 0
+    for k in range(num_used):
+        for j in range(num_kept):
+            if hashes[k] == hashes[kept[j]]:
                 equal = True
                 for s in range(count):
-                    if out[s, c] != out[s, d]:
+                    if out[s, k] != out[s, kept[j]]:
                         equal = False
                         break
                 if equal:
-                    same_as[c] = d
+                    column_of[order[k]] = j
                     break
-    return out[:count].copy(), final[:count].copy(), same_as
+        if column_of[order[k]] < 0:
+            column_of[order[k]] = num_kept
+            kept[num_kept] = k
+            num_kept += 1
+    columns = np.empty((count, num_kept), np.int32)
+    for s in range(count):
+        for j in range(num_kept):
+            columns[s, j] = out[s, kept[j]]
+    classes = np.empty_like(class_of)
+    for symbol in range(class_of.shape[0]):
+        classes[symbol] = column_of[class_of[symbol]]
+    return classes, columns, final[:count].copy()
+
+
+@njit(cache=True, nogil=True)
+def joint_classes(a: Array, b: Array) -> tuple[Array, Array, Array]:
+    """The classes of symbols that two class arrays both don't tell apart.
+
+    Returns:
+        int64[num_symbols], each symbol's joint class; by joint class, its class in a and in b.
+    """
+    num_symbols = a.shape[0]
+    width = b.max() + 1
+    known = np.full((a.max() + 1) * width, -1, np.int64)
+    joint = np.empty(num_symbols, np.int64)
+    of_a = np.empty(num_symbols, np.int64)
+    of_b = np.empty(num_symbols, np.int64)
+    count = 0
+    for symbol in range(num_symbols):
+        pair = np.int64(a[symbol]) * width + b[symbol]
+        if known[pair] < 0:
+            known[pair] = count
+            of_a[count] = a[symbol]
+            of_b[count] = b[symbol]
+            count += 1
+        joint[symbol] = known[pair]
+    return joint, of_a[:count].copy(), of_b[:count].copy()
+
+
+@njit(cache=True, nogil=True)
+def equal_columns(columns: Array) -> tuple[Array, Array]:
+    """The classes of equal columns of an int64[num_rows, num_symbols] array.
+
+    Returns:
+        int64[num_symbols], each column's class; by class, the first of its columns.
+    """
+    num_rows, num_symbols = columns.shape
+    hashes = np.zeros(num_symbols, np.uint64)
+    for row in range(num_rows):
+        for symbol in range(num_symbols):
+            value = (hashes[symbol] ^ np.uint64(columns[row, symbol] + 1)) * np.uint64(
+                1099511628211
+            )
+            hashes[symbol] = value ^ (value >> np.uint64(31))
+    class_of = np.full(num_symbols, -1, np.int64)
+    firsts = np.empty(num_symbols, np.int64)
+    count = 0
+    for symbol in range(num_symbols):
+        for c in range(count):
+            if hashes[symbol] == hashes[firsts[c]]:
+                equal = True
+                for row in range(num_rows):
+                    if columns[row, symbol] != columns[row, firsts[c]]:
+                        equal = False
+                        break
+                if equal:
+                    class_of[symbol] = c
+                    break
+        if class_of[symbol] < 0:
+            class_of[symbol] = count
+            firsts[count] = symbol
+            count += 1
+    return class_of, firsts[:count].copy()
 
 
 @njit(cache=True, nogil=True)

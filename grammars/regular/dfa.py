@@ -51,16 +51,10 @@ class Dfa:
         start: int = 0,
     ) -> Dfa:
         """The minimal automaton of any deterministic one whose states are all reachable."""
-        # Classes go in the order of their first bytes, so that the numbers depend on nothing but
-        # the language.
-        class_of, order = _by_first_byte(class_of)
-        table, accepting, same_as = _kernels.minimise(
-            np.ascontiguousarray(table[:, order]), accepting, start
+        classes, table, accepting = _kernels.canonicalise(
+            class_of.astype(np.int64), np.ascontiguousarray(table), accepting, start
         )
-        if not len(table):
-            return EMPTY
-        class_of, order = _by_first_byte(same_as[class_of])
-        return cls(class_of, np.ascontiguousarray(table[:, order]), accepting)
+        return cls(classes.astype(np.uint8), table, accepting) if len(table) else EMPTY
 
     # -- looking ----------------------------------------------------------------------------
 
@@ -79,6 +73,14 @@ class Dfa:
         rows = np.ascontiguousarray(self.table[:, self.class_of])
         rows.setflags(write=False)
         return rows
+
+    @cached_property
+    def byte_runs(self) -> NDArray[np.int32]:
+        """int32[num_runs, 3]: first byte, last byte and class of each run of bytes of a class."""
+        starts = np.flatnonzero(self.class_of[1:] != self.class_of[:-1]) + 1
+        firsts = np.concatenate(([0], starts))
+        lasts = np.concatenate((starts - 1, [255]))
+        return np.stack((firsts, lasts, self.class_of[firsts]), axis=1).astype(np.int32)
 
     @cached_property
     def digest(self) -> bytes:
@@ -197,24 +199,14 @@ class Dfa:
             if x and truth & _MINUS:
                 return self
             return other if y and truth & 0b0010 else EMPTY
-        joint = self.class_of.astype(np.int64) * 256 + other.class_of
-        pairs, class_of = np.unique(joint, return_inverse=True)
+        class_of, of_self, of_other = _kernels.joint_classes(self.class_of, other.class_of)
         status, table, accepting = _kernels.product(
             self.table, self.accepting, self.start, other.table, other.accepting, other.start,
-            pairs // 256, pairs % 256, truth, limits.states_for(len(pairs)),
+            of_self, of_other, truth, limits.states_for(len(of_self)),
         )  # fmt: skip
         if status:
             raise too_complex("a combination of two regular languages", limits)
-        return Dfa.from_table(class_of.astype(np.uint8), table, accepting)
-
-
-def _by_first_byte(class_of: NDArray[np.integer]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Classes renumbered by their first bytes, and the old number of each."""
-    old, first_byte, inverse = np.unique(class_of, return_index=True, return_inverse=True)
-    order = np.argsort(first_byte)
-    rank = np.empty(len(old), np.uint8)
-    rank[order] = np.arange(len(old), dtype=np.uint8)
-    return rank[inverse], old[order].astype(np.int64)
+        return Dfa.from_table(class_of, table, accepting)
 
 
 EMPTY = Dfa(np.zeros(256, np.uint8), np.empty((0, 1), np.int32), np.empty(0, np.bool_))

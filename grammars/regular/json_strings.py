@@ -57,31 +57,18 @@ def json_string_body(
     # Bytes of one class: alike for the decoder in every mode, and emitted alike for the automaton.
     outputs = decoder.outputs
     seen = np.where(outputs >= 0, dfa.class_of[outputs], -1)
-    columns = np.concatenate([decoder.modes, seen.astype(np.int16)])
-    class_of, first_byte = _equal_columns(columns)
+    columns = np.concatenate([decoder.modes, seen]).astype(np.int64)
+    class_of, firsts = _kernels.equal_columns(columns)
     status, table, accepting = _kernels.transduce(
         dfa.table, dfa.accepting, dfa.start,
-        np.ascontiguousarray(decoder.modes[:, first_byte]).astype(np.int64),
-        np.ascontiguousarray(outputs[:, first_byte]).astype(np.int64),
+        np.ascontiguousarray(decoder.modes[:, firsts], np.int64),
+        np.ascontiguousarray(outputs[:, firsts], np.int64),
         np.arange(len(decoder.modes)) == 0,
-        dfa.class_of.astype(np.int64), limits.states_for(len(first_byte)),
+        dfa.class_of.astype(np.int64), limits.states_for(len(firsts)),
     )  # fmt: skip
     if status:
         raise too_complex("a language of JSON strings", limits)
     return Dfa.from_table(class_of, table, accepting)
-
-
-def _equal_columns(columns: NDArray[np.int16]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    numbers: dict[bytes, int] = {}
-    first_byte: list[int] = []
-    class_of = np.empty(256, np.uint8)
-    for byte, column in enumerate(np.ascontiguousarray(columns.T)):
-        key = column.tobytes()
-        if key not in numbers:
-            numbers[key] = len(numbers)
-            first_byte.append(byte)
-        class_of[byte] = numbers[key]
-    return class_of, np.array(first_byte, np.int64)
 
 
 @cache

@@ -71,11 +71,11 @@ class NfaBuilder:
         if part.is_empty:
             return end
         self.empty_moves.append((source, offset))
-        starts = np.flatnonzero(np.diff(part.class_of.astype(np.int16), prepend=-1))
-        lasts = np.append(starts[1:], 256) - 1
-        targets = part.table[:, part.class_of[starts]]
+        byte_runs = part.byte_runs
+        targets = part.table[:, byte_runs[:, 2]]
         states, runs = np.nonzero(targets >= 0)
-        moves = (states + offset, starts[runs], lasts[runs], targets[states, runs] + offset)
+        first, last = byte_runs[runs, 0], byte_runs[runs, 1]
+        moves = (states + offset, first, last, targets[states, runs] + offset)
         self.edge_blocks.append(np.stack(moves, axis=1).astype(np.int32))
         self.empty_moves += [(offset + s, end) for s in np.flatnonzero(part.accepting).tolist()]
         return end
@@ -147,8 +147,8 @@ class NfaBuilder:
             Each symbol's class, the minimal table by classes, and the accepting states.
         """
         class_of, table, accepting = self._determinised(final, num_symbols)
-        table, accepting, same_as = _kernels.minimise(table, accepting, 0)
-        return same_as[class_of].astype(np.int64), table, accepting
+        class_of, table, accepting = _kernels.canonicalise(class_of, table, accepting, 0)
+        return class_of, table, accepting
 
     def _determinised(
         self, final: NDArray[np.bool_], num_symbols: int

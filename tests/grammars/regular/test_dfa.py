@@ -29,6 +29,8 @@ from ramet.grammars.regular import (
     union_all,
 )
 
+bounded = settings(max_examples=60, deadline=None)
+
 WORDS = st.text(alphabet="abé", max_size=3)
 FINITE = st.frozensets(WORDS, max_size=6)
 ALL_SHORT = ["".join(w) for n in range(5) for w in itertools.product("abé", repeat=n)]
@@ -42,6 +44,7 @@ def short(words: frozenset[str]) -> frozenset[str]:
     return frozenset(w for w in words if len(w) <= 4)
 
 
+@bounded
 @given(FINITE, FINITE)
 def test_boolean_operations_are_those_on_sets(x: frozenset[str], y: frozenset[str]) -> None:
     a, b = literals(x), literals(y)
@@ -57,11 +60,13 @@ def test_boolean_operations_are_those_on_sets(x: frozenset[str], y: frozenset[st
     assert intersect_all([a, b]) == a & b
 
 
+@bounded
 @given(FINITE, FINITE)
 def test_concatenation(x: frozenset[str], y: frozenset[str]) -> None:
     assert concat(literals(x), literals(y)) == literals(v + w for v in x for w in y)
 
 
+@bounded
 @given(FINITE, st.integers(0, 2), st.integers(0, 2))
 def test_repetition(x: frozenset[str], minimum: int, more: int) -> None:
     words = frozenset(
@@ -74,6 +79,7 @@ def test_repetition(x: frozenset[str], minimum: int, more: int) -> None:
     assert short(words) <= endless
 
 
+@bounded
 @given(FINITE)
 def test_laws_make_equal_values(x: frozenset[str]) -> None:
     a = literals(x)
@@ -86,6 +92,7 @@ def test_laws_make_equal_values(x: frozenset[str]) -> None:
     assert hash(a | EMPTY) == hash(a)
 
 
+@bounded
 @given(FINITE)
 def test_the_shortest_member(x: frozenset[str]) -> None:
     found = literals(x).shortest()
@@ -111,6 +118,7 @@ def is_trimmed(dfa: Dfa) -> bool:
         alive |= more
 
 
+@bounded
 @given(FINITE, FINITE)
 def test_no_state_is_a_dead_end(x: frozenset[str], y: frozenset[str]) -> None:
     for dfa in (literals(x) - literals(y), literals(x).complement(), star(literals(x))):
@@ -132,6 +140,7 @@ def test_every_valid_utf8_text_and_no_other() -> None:
         assert not texts.accepts(data)
 
 
+@bounded
 @given(st.lists(st.tuples(st.integers(0, 0x10FFFF), st.integers(0, 300)), max_size=5))
 def test_a_set_of_characters_holds_its_members_alone(spans: list[tuple[int, int]]) -> None:
     from ramet.grammars.regular.utf8 import contains, normalised
@@ -213,7 +222,3 @@ def test_values_are_immutable() -> None:
         dfa.table[0, 0] = 1
     with pytest.raises(ValueError):
         dfa.transitions[0, 0] = 1
-
-
-settings.register_profile("regular", max_examples=60, deadline=None)
-settings.load_profile("regular")

@@ -116,6 +116,7 @@ def javascript(value: float) -> str:
     return f"{mantissa.removesuffix('.0')}e{int(exponent):+d}"
 
 
+@settings(deadline=None)
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_what_javascript_prints_is_in_the_universe(value: float) -> None:
     text = javascript(value)
