@@ -141,9 +141,12 @@ class ArrayPlan:
             wanted = [(residual[0], True), *zip(residual[1:], goal, strict=False)]
             if any((f.op == "false") == t for f, t in wanted if f.op in ("true", "false")):
                 continue
-            for case in self.solver.cases(wanted):
-                if self._can_meet(case, index, dict(zip(self.contains, counts, strict=True)), values):
-                    return True
+            counted = dict(zip(self.contains, counts, strict=True))
+            cases = self.solver.cases(
+                wanted, lambda case, c=counted: self._can_meet(case, index, c, values)
+            )
+            if next(cases, None) is not None:
+                return True
         return False
 
     def can_go_on(self, state: State) -> bool:

@@ -174,7 +174,6 @@ class CountedText(TextLexeme):
             for target in set(moves[fits].tolist()):
                 targets[fits & (moves == target)] = self._state(machine, next_count, target)
         np.take(targets, automaton.class_of, out=row)
-        row[QUOTE] = DEAD
         if automaton.accepting[state] and count >= self.low:
             row[QUOTE] = self.closing.target(machine, self.label)
         return -1

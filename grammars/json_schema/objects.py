@@ -293,6 +293,19 @@ class ObjectPlan:
                 available += texts.size
         return available >= needed
 
+    def requires_other(self, other: ObjectPlan, solver: Solver) -> bool:
+        """For simple plans, whether this one requires a property that the other one can't have."""
+        if not (self.is_simple and other.is_simple):
+            return False
+        for label in _bits(self.required):
+            label_there = other.label_of.get(self.names[label - self.first_name])
+            mine = self.child(self.formulas, label).nodes[0]
+            there = range(1, other.first_name) if label_there is None else (label_there,)
+            theirs = [other.child(other.formulas, n).nodes[0] for n in there]
+            if all("false" in (mine.op, t.op) or solver.are_disjoint(mine, t) for t in theirs):
+                return True
+        return False
+
     def can_begin(self) -> bool:
         """Whether some object makes the first formula true."""
         if self.is_simple:
@@ -338,9 +351,9 @@ class ObjectPlan:
             wanted = [(residual[0], True), *zip(residual[1:], goal, strict=False)]
             if any((f.op == "false") == t for f, t in wanted if f.op in ("true", "false")):
                 continue
-            for case in self.solver.cases(wanted):
-                if self._can_meet(case, free, count):
-                    return True
+            cases = self.solver.cases(wanted, lambda case: self._can_meet(case, free, count))
+            if next(cases, None) is not None:
+                return True
         return False
 
     def _decided(self, value: Hashable, seen: int) -> Formula | None:

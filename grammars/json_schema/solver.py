@@ -7,11 +7,13 @@ case of objects or arrays can be met is asked of its plan (``objects.py``, ``arr
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+import itertools
+from collections.abc import Callable, Hashable, Iterator
 from typing import TYPE_CHECKING
 
 from ..errors import GrammarTooComplexError
 from ..limits import CompileLimits
+from .atoms import Has, Length, Size
 from .formula import Formula, all_of, negate
 from .languages import Languages
 from .typed import Typer
@@ -38,6 +40,7 @@ class Solver:
         self._verdicts: dict[
             tuple[Formula, ...], tuple[list[tuple[bool, ...]], Iterator[tuple[bool, ...]]]
         ] = {}
+        self._disjoint: dict[tuple[Formula, Formula], bool] = {}
         self._open: dict[tuple[Formula, str], int] = {}
         self._lowest_asked = 0
         self._object_plans: dict[tuple[Formula, ...], ObjectPlan] = {}
@@ -115,7 +118,7 @@ class Solver:
         """
         known = self._verdicts.get(nodes)
         if known is None:
-            known = [], self._find_verdicts(nodes[0], nodes[1:], ())
+            known = [], self._find_verdicts(nodes[1:], [nodes[0]], [], ())
             if not self.is_leaning:
                 self._verdicts[nodes] = known
         found, more = known
@@ -134,15 +137,64 @@ class Solver:
             found.append(verdict)
 
     def _find_verdicts(
-        self, so_far: Formula, nodes: tuple[Formula, ...], verdict: tuple[bool, ...]
+        self,
+        nodes: tuple[Formula, ...],
+        holds: list[Formula],
+        fails: list[Formula],
+        verdict: tuple[bool, ...],
     ) -> Iterator[tuple[bool, ...]]:
         if not nodes:
             yield verdict
             return
-        for truth in (True, False):
-            joint = all_of([so_far, signed(nodes[0], truth)])
-            if self.satisfiable(joint):
-                yield from self._find_verdicts(joint, nodes[1:], (*verdict, truth))
+        node, rest = nodes[0], nodes[1:]
+        if not any(self.are_disjoint(h, node) for h in holds):
+            # What can't hold beside the node needn't be said to fail.
+            left = [f for f in fails if not self.are_disjoint(f, node)]
+            if self.satisfiable(all_of([*holds, node, *map(negate, left)])):
+                yield from self._find_verdicts(rest, [*holds, node], left, (*verdict, True))
+            fails = [*fails, node]
+            if not self.satisfiable(all_of([*holds, *map(negate, fails)])):
+                return
+        yield from self._find_verdicts(rest, holds, fails, (*verdict, False))
+
+    def joined(self, nodes: tuple[Formula, ...], verdict: tuple[bool, ...]) -> Formula:
+        """The node of the values for which the first of ``nodes`` holds and the rest come out so."""
+        holds = [nodes[0], *(n for n, v in zip(nodes[1:], verdict, strict=True) if v)]
+        fails = [
+            negate(n)
+            for n, v in zip(nodes[1:], verdict, strict=True)
+            if not v and not any(self.are_disjoint(h, n) for h in holds)
+        ]
+        return all_of([*holds, *fails])
+
+    def are_disjoint(self, a: Formula, b: Formula) -> bool:
+        """Whether it is plain that no value satisfies both nodes. No is no promise."""
+        key = (a, b)
+        known = self._disjoint.get(key)
+        if known is None:
+            self._disjoint[key] = self._disjoint[b, a] = False  # While it is being decided.
+            known = all(
+                self._are_disjoint(a, b, kind)
+                for kind in set(self.typer.kinds(a)) & set(self.typer.kinds(b))
+            )
+            self._disjoint[key] = self._disjoint[b, a] = known
+        return known
+
+    def _are_disjoint(self, a: Formula, b: Formula, kind: str) -> bool:
+        x, y = self.typer.typed(a, kind), self.typer.typed(b, kind)
+        if x.op == "false" or y.op == "false":
+            return True
+        if kind == "string":
+            mine, theirs = self.languages.texts(x), self.languages.texts(y)
+            if mine.others and theirs.others:
+                return False
+            if mine.others:
+                mine, y = theirs, x
+            return not any(self.languages.has_text(y, t) for t in mine.texts)
+        if kind == "object":
+            plans = self.object_plan((x,)), self.object_plan((y,))
+            return any(p.requires_other(q, self) for p, q in (plans, plans[::-1]))
+        return False
 
     def begin(self) -> None:
         """Start a new decision: the limit on cases is for each."""
@@ -154,11 +206,23 @@ class Solver:
         """Whether a search is under way, so that a "no" may be taken back."""
         return bool(self._open)
 
-    def cases(self, goals: list[tuple[Formula, bool]]) -> Iterator[Case]:
-        """Cases that make every formula have its truth; together they are all there are."""
-        yield from self._expand(list(reversed(goals)), {})
+    def cases(
+        self, goals: list[tuple[Formula, bool]], can_meet: Callable[[Case], bool]
+    ) -> Iterator[Case]:
+        """Cases that make every formula have its truth, and that ``can_meet`` allows.
 
-    def _expand(self, goals: list[tuple[Formula, bool]], case: Case) -> Iterator[Case]:
+        What it refuses it must refuse in every larger case.
+        """
+        yield from self._expand(list(reversed(goals)), {}, can_meet)
+
+    def _expand(
+        self,
+        goals: list[tuple[Formula, bool]],
+        case: Case,
+        can_meet: Callable[[Case], bool],
+    ) -> Iterator[Case]:
+        """The cases that extend ``case`` and meet the goals. Choices are put off to the last."""
+        choices: list[tuple[Formula, bool]] = []
         while goals:
             formula, truth = goals.pop()
             op = formula.op
@@ -166,43 +230,30 @@ class Solver:
                 if (op == "true") != truth:
                     return
             elif op == "atom":
-                value = formula.parts[0]
-                if case.setdefault(value, truth) != truth:
+                if case.setdefault(formula.parts[0], truth) != truth:
                     return
             elif op == "not":
                 goals.append((formula.operands[0], not truth))
-            elif (op == "all") == truth and op != "one":
+            elif op != "one" and (op == "all") == truth:
                 goals.extend((p, truth) for p in reversed(formula.operands))
             else:
-                yield from self._branch(formula, truth, goals, case)
+                choices.append((formula, truth))
+        open_choices = []
+        for formula, truth in choices:
+            so_far = _value(formula, case)
+            if so_far is None:
+                open_choices.append((formula, truth))
+            elif so_far != truth:
                 return
         self.count_branch()
-        yield case
-
-    def _branch(
-        self, formula: Formula, truth: bool, goals: list[tuple[Formula, bool]], case: Case
-    ) -> Iterator[Case]:
-        parts = formula.operands
-        self.count_branch()
-        if formula.op != "one":
-            # Some part of a disjunction; the parts before it are not, lest cases overlap.
-            for i, part in enumerate(parts):
-                before = [(p, not truth) for p in parts[:i]]
-                yield from self._expand([*goals, *before, (part, truth)], dict(case))
-        elif truth:
-            for i, part in enumerate(parts):
-                others = [(p, False) for j, p in enumerate(parts) if j != i]
-                yield from self._expand([*goals, *others, (part, True)], dict(case))
-        else:
-            yield from self._expand([*goals, *((p, False) for p in parts)], dict(case))
-            for i, first in enumerate(parts):
-                for j in range(i + 1, len(parts)):
-                    between = [(p, False) for p in parts[:i]] + [
-                        (p, False) for p in parts[i + 1 : j]
-                    ]
-                    yield from self._expand(
-                        [*goals, *between, (first, True), (parts[j], True)], dict(case)
-                    )
+        if not can_meet(case):
+            return
+        if not open_choices:
+            yield case
+            return
+        formula, truth = open_choices[0]
+        for alternative in _alternatives(formula, truth, case):
+            yield from self._expand([*reversed(open_choices[1:]), *alternative], dict(case), can_meet)
 
     def count_branch(self) -> None:
         """Count one case against the limit."""
@@ -211,6 +262,65 @@ class Solver:
             raise GrammarTooComplexError(
                 "", "oneOf", f"deciding it takes more than {self.limits.max_branches} cases"
             )
+
+
+def _value(formula: Formula, case: Case) -> bool | None:
+    """A formula's value as far as a case decides it."""
+    op = formula.op
+    if op == "atom":
+        return case.get(formula.parts[0])
+    if op in ("true", "false"):
+        return op == "true"
+    if op == "not":
+        inner = _value(formula.operands[0], case)
+        return None if inner is None else not inner
+    values = [_value(p, case) for p in formula.operands]
+    if op == "all":
+        return False if False in values else None if None in values else True
+    if op == "any":
+        return True if True in values else None if None in values else False
+    num_true = values.count(True)
+    if num_true > 1:
+        return False
+    return None if None in values else num_true == 1
+
+
+def _alternatives(
+    formula: Formula, truth: bool, case: Case
+) -> Iterator[list[tuple[Formula, bool]]]:
+    """The ways to give a disjunction, or an exactly-one, its truth; the simplest first."""
+    parts = [p for p in formula.operands if _value(p, case) is None]
+    num_true = sum(_value(p, case) is True for p in formula.operands)
+    if formula.op != "one":
+        yield from ([(p, truth)] for p in sorted(parts, key=lambda p: _effort(p, truth)))
+        return
+    if truth:
+        if num_true:
+            yield [(p, False) for p in parts]
+        else:
+            for i, part in enumerate(parts):
+                yield [*((p, False) for j, p in enumerate(parts) if j != i), (part, True)]
+        return
+    if not num_true:
+        yield [(p, False) for p in parts]
+        for first, second in itertools.combinations(parts, 2):
+            yield [(first, True), (second, True)]
+    else:
+        yield from ([(p, True)] for p in parts)
+
+
+def _effort(formula: Formula, truth: bool) -> int:
+    """How hard a formula's truth may be to bring about: names are easy, wrong values hard."""
+    op = formula.op
+    if op == "atom":
+        value = formula.parts[0]
+        if isinstance(value, Has | Size | Length):
+            return 0
+        return 1 if truth else 4
+    if op == "not":
+        return _effort(formula.operands[0], not truth)
+    efforts = [_effort(p, truth) for p in formula.operands]
+    return min(efforts) if (op == "any") == truth else sum(efforts)
 
 
 def signed(node: Formula, truth: bool) -> Formula:

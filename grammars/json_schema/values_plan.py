@@ -13,13 +13,13 @@ from ..limits import CompileLimits
 from ..regular import Dfa
 from .atoms import Integer
 from .counted_text import CountedText
-from .formula import Formula, all_of, atom
+from .formula import Formula, atom
 from .languages import Languages, TextSet
 from .layout import Layout
 from .lexemes import ARRAY, CLOSE_ARRAY, FIRST_SCALAR, OBJECT, ValueLexeme
 from .literal_text import EXCLUDED, LiteralText
 from .objects import Child, ObjectPlan
-from .solver import Solver, signed
+from .solver import Solver
 from .text_lexemes import (
     AnyText, BoundedText, Closing, DfaText, FilteredClosing, KeyClosing, TextLexeme,
 )  # fmt: skip
@@ -182,7 +182,7 @@ class ValuePlan:
         literals: dict[str, int] = {}
         brackets: set[int] = set()
         for i, verdict in enumerate(self.verdicts):
-            node = joined(self.nodes, verdict)
+            node = solver.joined(self.nodes, verdict)
             if node.op == "false":
                 continue
             label = FIRST_SCALAR + i
@@ -207,11 +207,6 @@ class ValuePlan:
         """What is followed in an object or array."""
         typer = self.values.solver.typer
         return tuple(typer.typed(n, kind) for n in self.nodes)
-
-
-def joined(nodes: tuple[Formula, ...], verdict: Verdict) -> Formula:
-    """The node of the values for which the first of ``nodes`` holds and the others' verdict is this."""
-    return all_of([nodes[0], *(signed(n, v) for n, v in zip(nodes[1:], verdict, strict=True))])
 
 
 def text_lexeme(
