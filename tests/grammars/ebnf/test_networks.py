@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import itertools
 from collections.abc import Callable
 
@@ -133,16 +134,16 @@ def test_exactly_what_is_derived(read: Walk, rules: dict[str, Expression]) -> No
 
 
 def completable(automaton: GrammarAutomaton, state: int) -> bool:
-    """Whether an accepting state is near."""
-    seen, queue = {state}, [state]
-    for at in queue:
+    """Whether an accepting state is near, looking first where the stacks are smallest."""
+    seen, queue = {state}, [(0, 0, state)]
+    while queue and len(seen) < 2000:
+        _, distance, at = heapq.heappop(queue)
         if automaton.is_accepting(at):
             return True
         for target in set(automaton.row(at).tolist()) - {-1} - seen:
             seen.add(target)
-            queue.append(target)
-        if len(seen) > 300:
-            break
+            size = min(stack for _, stack in automaton.configurations(target))
+            heapq.heappush(queue, (size, distance + 1, target))
     return False
 
 
