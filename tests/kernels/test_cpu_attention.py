@@ -1,0 +1,148 @@
+"""Attention on the CPU equals dense attention over any tree of shared pages, grouped or not."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ramet.kernels.cpu import attention
+from ramet.kernels.cpu import step as words
+from ramet.kernels.cpu.program import Program, Stage, Team, float_operand
+
+ROWS = st.lists(
+    st.tuples(st.integers(0, 8), st.integers(0, 20), st.integers(0, 200), st.integers(1, 30)),
+    min_size=1,
+    max_size=7,
+)
+
+
+def bfloat16_bits(tensor):
+    return tensor.to(torch.bfloat16).contiguous().view(torch.int16).numpy().view(np.uint16)
+
+
+def attend(tree, q, k, v, *, window=0, soft_cap=0.0, grouping=True, num_threads=1):
+    """The kernel over ``k`` and ``v`` [pages, kv heads, page_size, head_dim]; q is scaled."""
+    num_tokens, num_heads, head_dim = q.shape
+    num_kv_heads = k.shape[1]
+    group_size = num_heads // num_kv_heads
+    k, v = (torch.nan_to_num(pages).transpose(0, 1) for pages in (k, v))
+    keys, values = bfloat16_bits(k.transpose(2, 3)), bfloat16_bits(v)
+    queries = q.float().contiguous().numpy()
+    out = np.full(queries.shape, np.nan, np.float32)
+    positions = tree.positions
+    rows, slots = np.zeros((2, num_tokens), np.int32)
+    tiles = np.zeros((num_tokens, 2), np.int32)
+    num_tiles = attention.plan_tokens(
+        tree.row_starts,
+        tree.context_lens,
+        tree.page_tables,
+        tree.page_size,
+        attention.max_tile_tokens(group_size),
+        grouping,
+        rows,
+        slots,
+        positions,
+        tiles,
+    )
+    size = attention.scratch_bytes(group_size, head_dim)
+    scratch = np.full((num_threads, size), 255, np.uint8)  # not-a-number everywhere
+    step = np.zeros(words.SIZE, np.int64)
+    step[words.NUM_TOKENS] = num_tokens
+    step[words.PAGE_TABLE_STRIDE] = tree.page_tables.shape[1]
+    step[words.NUM_TILES] = num_tiles
+    step[words.SCRATCH_BYTES] = size
+    for word, array in (
+        (words.POSITIONS, positions),
+        (words.PAGE_TABLES, tree.page_tables),
+        (words.TOKEN_ROWS, rows),
+        (words.TILES, tiles),
+        (words.SCRATCH, scratch),
+    ):
+        step[word] = array.ctypes.data
+    stage = Stage(
+        attention.attend_tiles,
+        {
+            attention.Q: queries.ctypes.data,
+            attention.Q_STRIDE: queries.strides[0],
+            attention.OUT: out.ctypes.data,
+            attention.OUT_STRIDE: out.strides[0],
+            attention.KEYS: keys.ctypes.data,
+            attention.VALUES: values.ctypes.data,
+            attention.PAGE_SIZE: tree.page_size,
+            attention.HEAD_BYTES: keys.strides[0],
+            attention.NUM_KV_HEADS: num_kv_heads,
+            attention.GROUP_SIZE: group_size,
+            attention.HEAD_DIM: head_dim,
+            attention.WINDOW: window,
+            attention.SOFT_CAP: float_operand(soft_cap),
+        },
+    )
+    team = Team(num_threads)
+    team.run(Program([stage]), step)
+    team.close()
+    return out
+
+
+def rounded(pages):
+    return pages.to(torch.bfloat16).double()
+
+
+@given(
+    ROWS,
+    st.sampled_from([16, 32, 48, 128]),
+    st.sampled_from([(3, 1, 64), (4, 2, 80), (2, 2, 16), (7, 1, 128), (1, 1, 256)]),
+    st.sampled_from([0, 1, 20, 130]),
+    st.sampled_from([0.0, 5.0]),
+    st.integers(0, 2**32),
+)
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+def test_equals_dense_attention(row_tree, dense_attention, rows, page_size, heads, window, cap, seed):  # fmt: skip # noqa: E501
+    num_heads, num_kv_heads, head_dim = heads
+    tree = row_tree(page_size, rows)
+    k, v = (rounded(pages) for pages in tree.pages(num_kv_heads, head_dim, seed))
+    q = tree.queries(num_heads, head_dim, seed)
+    scale = head_dim**-0.5
+    expected = dense_attention(tree, q, k, v, scale=scale, window=window, soft_cap=cap)
+    result = attend(tree, q * scale, k, v, window=window, soft_cap=cap)
+    np.testing.assert_allclose(result, expected.numpy(), rtol=0, atol=2e-5)
+
+
+@given(ROWS, st.sampled_from([16, 32]), st.sampled_from([0, 150]), st.integers(0, 2**32))
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+def test_grouping_and_threads_change_no_bit(row_tree, rows, page_size, window, seed):
+    tree = row_tree(page_size, rows)
+    k, v = tree.pages(2, 64, seed)
+    q = tree.queries(6, 64, seed)
+    plain = attend(tree, q, k, v, window=window, grouping=False)
+    np.testing.assert_array_equal(attend(tree, q, k, v, window=window), plain)
+    np.testing.assert_array_equal(attend(tree, q, k, v, window=window, num_threads=2), plain)
+
+
+def test_rows_that_share_pages_share_tiles(row_tree):
+    tree = row_tree(16, [(0, 0, 320, 1)] + [(0, 20, 5, 1)] * 15)
+    num_tokens = tree.num_tokens
+    rows, slots = np.zeros((2, num_tokens), np.int32)
+    tiles = np.zeros((num_tokens, 2), np.int32)
+
+    def num_tiles(grouping):
+        return attention.plan_tokens(
+            tree.row_starts, tree.context_lens, tree.page_tables, 16, 16, grouping, rows, slots,
+            tree.positions, tiles)  # fmt: skip
+
+    assert num_tiles(False) == 16
+    assert num_tiles(True) == 1
+    assert tiles[0].tolist() == [0, 16]
+    pages = tree.page_tables[rows, tree.positions // 16]
+    np.testing.assert_array_equal(slots, pages * 16 + tree.positions % 16)
+
+
+def test_very_large_scores_do_not_overflow(row_tree, dense_attention):
+    tree = row_tree(16, [(0, 0, 290, 3)])
+    k, v = (rounded(pages) for pages in tree.pages(1, 64, 0))
+    q = tree.queries(1, 64, 0) * 1e4
+    expected = dense_attention(tree, q, k, v, scale=1.0).numpy()
+    result = attend(tree, q, k, v)
+    assert np.isfinite(result).all()
+    np.testing.assert_allclose(result, expected, rtol=0, atol=0.05)

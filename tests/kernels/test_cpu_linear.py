@@ -1,0 +1,231 @@
+"""Linear layers on packed weights, for every format and dot product that this machine has."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from gguf import GGMLQuantizationType
+from gguf.quants import dequantize, quantize
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ramet.kernels.cpu import linear, linear_fused, quantise, rows
+from ramet.kernels.cpu import step as words
+from ramet.kernels.cpu.features import supported_dot_paths
+from ramet.kernels.cpu.program import Program, Stage, Team
+from ramet.kernels.cpu.weights import pack, packs
+
+KINDS = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "F16", "F32")
+
+
+def stored(kind, values):
+    """A GGUF tensor's bytes, and the float64 values that they stand for."""
+    data = quantize(values, GGMLQuantizationType[kind])
+    exact = dequantize(data, GGMLQuantizationType[kind]).astype(np.float64)
+    return data.view(np.uint8).reshape(len(values), -1), exact
+
+
+def run(stages, num_rows, num_threads=1):
+    step = np.zeros(words.SIZE, np.int64)
+    scratch = np.zeros((num_threads, 65536), np.uint8)
+    step[words.NUM_TOKENS] = num_rows
+    step[words.SCRATCH], step[words.SCRATCH_BYTES] = scratch.ctypes.data, scratch.shape[1]
+    team = Team(num_threads)
+    team.run(Program(stages), step)
+    team.close()
+
+
+class Quantised:
+    """float32 rows in the kernels' int8 form, made by the kernel."""
+
+    def __init__(self, x):
+        num_rows, width = x.shape
+        self.quants = np.zeros((num_rows, width), np.int8)
+        self.scales, self.scaled = np.zeros((2, num_rows, width // 32), np.float32)
+        self.sums = np.zeros((num_rows, width // 32), np.int32)
+        run([Stage(rows.quantise_rows, {
+            rows.X: x.ctypes.data, rows.X_STRIDE: x.strides[0], rows.WIDTH: width,
+            rows.ROWS: words.NUM_TOKENS} | self.as_output())], num_rows)  # fmt: skip
+
+    def as_output(self):
+        return {
+            quantise.QUANTS: self.quants.ctypes.data,
+            quantise.QUANT_STRIDE: self.quants.shape[1],
+            quantise.SCALES: self.scales.ctypes.data,
+            quantise.SCALED_SUMS: self.scaled.ctypes.data,
+            quantise.SUMS: self.sums.ctypes.data,
+            quantise.SCALE_STRIDE: 4 * self.scales.shape[1],
+        }
+
+    def as_input(self):
+        return {
+            linear.X: self.quants.ctypes.data,
+            linear.X_STRIDE: self.quants.shape[1],
+            linear.SCALES: self.scales.ctypes.data,
+            linear.SCALED_SUMS: self.scaled.ctypes.data,
+            linear.SUMS: self.sums.ctypes.data,
+            linear.SCALE_STRIDE: 4 * self.scales.shape[1],
+        }
+
+    def values(self):
+        grouped = self.quants.reshape(*self.scales.shape, 32).astype(np.float64)
+        return (grouped * self.scales[..., None]).reshape(self.quants.shape)
+
+
+def weight_operands(weight):
+    return {
+        linear.WEIGHT: weight.data.ctypes.data,
+        linear.NUM_BLOCKS: weight.num_blocks,
+        linear.NUM_GROUPS: weight.num_groups,
+        linear.BLOCK_BYTES: weight.data.shape[1],
+        linear.ROWS: words.NUM_TOKENS,
+    }
+
+
+def product(weight, x, path, *, y=None, bias=None, num_threads=1):
+    """``x``: float32 rows, or ``Quantised`` ones."""
+    num_rows = len(x.quants) if isinstance(x, Quantised) else len(x)
+    source = x.as_input() if isinstance(x, Quantised) else float_source(x)
+    accumulate = y is not None
+    if y is None:
+        y = np.full((num_rows, 16 * weight.num_blocks), np.nan, np.float32)
+    operands = weight_operands(weight) | source | {
+        linear.Y: y.ctypes.data, linear.Y_STRIDE: y.strides[0], linear.ACCUMULATE: accumulate,
+        linear.TASK_BLOCKS: 2, linear.BIAS: 0 if bias is None else bias.ctypes.data}  # fmt: skip
+    run([Stage(linear.linear_op(weight.form.name, path), operands)], num_rows, num_threads)
+    return y[:, : weight.num_rows]
+
+
+def float_source(x):
+    return {linear.X: x.ctypes.data, linear.X_STRIDE: x.strides[0]}
+
+
+@given(st.integers(1, 9), st.integers(1, 6), st.floats(1e-4, 1e4), st.integers(0, 2**32))
+@settings(max_examples=30, deadline=None)
+def test_quantised_rows_stand_for_their_values(num_rows, groups, size, seed):
+    x = np.random.default_rng(seed).normal(size=(num_rows, 32 * groups)).astype(np.float32) * size
+    x[0, :32] = 0
+    quantised = Quantised(x)
+    largest = np.abs(x).reshape(num_rows, groups, 32).max(-1)
+    error = np.abs(quantised.values() - x).reshape(num_rows, groups, 32).max(-1)
+    assert (error <= largest / 254 * 1.001).all()
+    np.testing.assert_array_equal(
+        quantised.sums, quantised.quants.reshape(num_rows, groups, 32).astype(np.int32).sum(-1)
+    )
+    np.testing.assert_allclose(quantised.scaled, quantised.scales * quantised.sums, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_products_with_int8_rows_equal_exact_arithmetic(kind):
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(52, 96)).astype(np.float32)  # three blocks and a quarter
+    data, exact = stored(kind, values)
+    weight = pack(kind, data, values.shape)
+    if kind.startswith("F"):
+        exact = pack_error_bound(exact, weight)
+    x = Quantised(rng.normal(size=(15, 96)).astype(np.float32))
+    expected = x.values() @ exact.T
+    for path in supported_dot_paths():
+        y = product(weight, x, path)
+        np.testing.assert_allclose(y, expected, rtol=0, atol=3e-6 * np.abs(expected).max())
+
+
+def pack_error_bound(exact, weight):
+    """What 8-bit packing makes of float weights; at most half a step of 127 off."""
+    groups = exact.reshape(len(exact), -1, 32)
+    scales = (np.abs(groups).max(-1, keepdims=True) / 127).astype(np.float16).astype(np.float64)
+    values = np.rint(groups / scales).clip(-127, 127) * scales
+    assert np.abs(values - groups).max() <= 0.6 * scales.max()
+    return values.reshape(exact.shape)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_products_with_float_rows_equal_exact_arithmetic(kind):
+    rng = np.random.default_rng(1)
+    values = rng.normal(size=(33, 64)).astype(np.float32)
+    data, exact = stored(kind, values)
+    x = rng.normal(size=(11, 64)).astype(np.float32)
+    expected = x.astype(np.float64) @ exact.T
+    y = product(pack(kind, data, values.shape, exact=True), x, None)
+    np.testing.assert_allclose(y, expected, rtol=0, atol=3e-6 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("path", [*supported_dot_paths(), None])
+def test_extreme_values_do_not_overflow(path):
+    for sign in (-1, 1):
+        values = np.full((16, 64), 1.0, np.float32)
+        values[:, 1::2] = -1
+        x = np.full((3, 64), 127.0 * sign, np.float32)
+        for kind in ("Q4_0", "Q4_1", "Q8_0"):
+            data, exact = stored(kind, values)
+            weight = pack(kind, data, values.shape)
+            expected = x.astype(np.float64) @ exact.T
+            scale = np.abs(x.astype(np.float64)) @ np.abs(exact.T)
+            y = product(weight, x if path is None else Quantised(x), path)
+            np.testing.assert_allclose(y, expected, rtol=0, atol=1e-6 * scale.max())
+
+
+@given(st.integers(1, 40), st.sampled_from(["Q4_1", "Q8_0"]), st.booleans(), st.integers(0, 99))
+@settings(max_examples=25, deadline=None)
+def test_a_row_does_not_depend_on_the_others(num_rows, kind, floats, seed):
+    rng = np.random.default_rng(seed)
+    values = rng.normal(size=(48, 128)).astype(np.float32)
+    weight = pack(kind, stored(kind, values)[0], values.shape)
+    x = rng.normal(size=(num_rows, 128)).astype(np.float32)
+    path = None if floats else supported_dot_paths()[0]
+
+    together = product(weight, x if floats else Quantised(x), path, num_threads=2)
+    for row in range(num_rows):
+        part = x[row : row + 1]
+        alone = product(weight, part if floats else Quantised(part), path)
+        np.testing.assert_array_equal(alone[0], together[row])
+
+
+def test_results_are_added_and_biased():
+    rng = np.random.default_rng(2)
+    values = rng.normal(size=(32, 64)).astype(np.float32)
+    data, exact = stored("Q8_0", values)
+    weight = pack("Q8_0", data, values.shape)
+    x = rng.normal(size=(5, 64)).astype(np.float32)
+    bias = rng.normal(size=32).astype(np.float32)
+    y = rng.normal(size=(5, 32)).astype(np.float32)
+    expected = y + x.astype(np.float64) @ exact.T + bias
+    result = product(weight, x, None, y=y.copy(), bias=bias)
+    np.testing.assert_allclose(result, expected, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("gate", ["silu", "gelu_tanh"])
+@pytest.mark.parametrize("num_rows", [1, 7, 20])
+def test_gated_layers_equal_exact_arithmetic(gate, num_rows):
+    rng = np.random.default_rng(3)
+    gate_values, up_values = rng.normal(size=(2, 64, 32)).astype(np.float32)
+    gate_data, gate_exact = stored("Q8_0", gate_values)
+    up_data, up_exact = stored("Q4_1", up_values)
+    gate_weight, up_weight = pack("Q8_0", gate_data, (64, 32)), pack("Q4_1", up_data, (64, 32))
+    x = rng.normal(size=(num_rows, 32)).astype(np.float32) * 2
+    out = np.zeros((num_rows, 64), np.float32)
+    quantised = Quantised(np.zeros_like(out))
+    operands = weight_operands(gate_weight) | float_source(x) | {
+        linear_fused.UP_WEIGHT: up_weight.data.ctypes.data,
+        linear_fused.UP_BLOCK_BYTES: up_weight.data.shape[1],
+        linear_fused.OUT: out.ctypes.data, linear_fused.OUT_STRIDE: out.strides[0],
+        linear_fused.TASK_UNITS: 1}  # fmt: skip
+    operation = linear_fused.gated_op(gate, "u8", "u4_min", None)
+    run([Stage(operation, operands | quantised.as_output())], num_rows, 2)
+    g, u = (x.astype(np.float64) @ exact.T for exact in (gate_exact, up_exact))
+    if gate == "silu":
+        activated = g / (1 + np.exp(-g))
+    else:
+        activated = 0.5 * g * (1 + np.tanh(np.sqrt(2 / np.pi) * (g + 0.044715 * g**3)))
+    np.testing.assert_allclose(out, activated * u, rtol=1e-5, atol=1e-5 * np.abs(g * u).max())
+    # The quantised form stands for the same values.
+    step = np.abs(out).reshape(num_rows, -1, 32).max(-1, keepdims=True) / 127
+    error = np.abs(quantised.values() - out).reshape(num_rows, -1, 32)
+    assert (error <= 0.51 * step).all()
+
+
+def test_types_without_a_layout_of_their_own_are_named():
+    assert all(packs(kind) for kind in KINDS)
+    assert not packs("Q4_K")
+    with pytest.raises(KeyError):
+        pack("Q4_K", np.zeros((1, 144), np.uint8), (1, 256))
