@@ -26,6 +26,7 @@ from .formula import Formula, all_of, atom, conjuncts, negate, truth
 _T = TypeVar("_T")
 _MAX_COUNTED = 4096
 _MAX_PRODUCT = 4000
+_MAX_LISTED = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,18 @@ class Languages:
             ("pattern", pattern),
             lambda: regex_dfa(pattern, dialect="ecma", search=True, limits=self.limits.regular),
         )
+
+    def few_members(self, pattern: str) -> frozenset[str] | None:
+        """The strings with a match of a pattern; None unless they are few, and plainly so."""
+        dfa = self.pattern(pattern)
+        if dfa.num_states > _MAX_LISTED:
+            return None
+
+        def find() -> frozenset[str] | None:
+            size = dfa.num_members
+            return frozenset(members(dfa)) if size is not None and size <= _MAX_LISTED else None
+
+        return self.remember(("few", pattern), find)
 
     def texts(self, formula: Formula) -> TextSet:
         """The strings that a typed formula allows."""
@@ -238,13 +251,11 @@ class Languages:
         if formula.op == "any":
             return union_all([self.text_dfa(p) for p in parts], limits)
         if formula.op == "all":
-            result = any_text()
-            for part in sorted(parts, key=_cost):
-                if part.op == "not":
-                    result = result.difference(self.text_dfa(part.operands[0]), limits)
-                else:
-                    result = result.intersect(self.text_dfa(part), limits)
-            return result
+            # Part by part, as formulas grow: what they begin with is known already.
+            result = self.text_dfa(all_of(parts[:-1]))
+            if parts[-1].op == "not":
+                return result.difference(self.text_dfa(parts[-1].operands[0]), limits)
+            return result.intersect(self.text_dfa(parts[-1]), limits)
         return _exactly_one([self.text_dfa(p) for p in parts], any_text(), limits)
 
     def _text_atom_dfa(self, value: Hashable) -> Dfa:
@@ -388,10 +399,27 @@ def _exactly_one(parts: list[Dfa], universe: Dfa, limits: Any) -> Dfa:
     return once.difference(more, limits).intersect(universe, limits)
 
 
-def _cost(formula: Formula) -> int:
-    """Small languages first; lengths last, which multiply."""
-    value = formula.parts[0] if formula.op == "atom" else None
-    return 2 if isinstance(value, TextLength) else 1 if formula.op == "not" else 0
+def members(dfa: Dfa) -> set[str]:
+    """Every member of a finite language."""
+    found: set[str] = set()
+    if dfa.is_empty:
+        return found
+    stack = [(0, b"")]
+    while stack:
+        state, text = stack.pop()
+        if dfa.accepting[state]:
+            found.add(text.decode())
+        for byte, target in enumerate(dfa.transitions[state].tolist()):
+            if target >= 0:
+                stack.append((target, text + bytes((byte,))))
+    return found
+
+
+def members_of(texts: TextSet) -> set[str]:
+    """Every string of a finite set."""
+    if not texts.others:
+        return set(texts.texts)
+    return {""} - texts.texts if texts.base is None else members(texts.base)
 
 
 def without(formula: Formula, texts: frozenset[str]) -> Formula:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from ..errors import GrammarTooComplexError
 from .atoms import Has, Properties, Size
 from .formula import FALSE, TRUE, Formula, all_of, atoms, conjuncts, negate, replace, truth
-from .languages import TextSet, without
+from .languages import TextSet, members_of, without
 from .solver import Case, Solver, signed
 
 CLOSE = 0
@@ -91,7 +91,7 @@ class ObjectPlan:
         classes = self._split(patterns, frozenset(names))
         listed = [c for c in classes if c[1].size is not None and c[1].size <= _MAX_LISTED]
         for _, texts in listed:
-            names.update(dict.fromkeys(sorted(_members(texts))))
+            names.update(dict.fromkeys(sorted(members_of(texts))))
         self.names = [n for n in names if _is_text(n)]
         self._vectors = [v for v, t in classes if (v, t) not in listed]
         self.classes = [t for v, t in classes if (v, t) not in listed]
@@ -517,24 +517,6 @@ def _size_ranges(low: int, high: int, outside: list[Size]) -> list[tuple[int, in
                 split.append((max(a, size.high + 1), b))
         ranges = [(a, b) for a, b in split if a <= b]
     return [(a, b) for a, b in ranges if a <= b]
-
-
-def _members(texts: TextSet) -> set[str]:
-    if not texts.others:
-        return set(texts.texts)
-    dfa = texts.base
-    if dfa is None:
-        return {""} - texts.texts
-    found: set[str] = set()
-    stack = [(0, b"")]
-    while stack:
-        state, text = stack.pop()
-        if dfa.accepting[state]:
-            found.add(text.decode())
-        for byte, target in enumerate(dfa.transitions[state].tolist()):
-            if target >= 0:
-                stack.append((target, text + bytes((byte,))))
-    return found
 
 
 def _is_text(name: str) -> bool:

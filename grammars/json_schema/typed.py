@@ -250,10 +250,10 @@ class Typer:
         if not isinstance(pattern, str):
             raise ConstraintError(path, keyword, "a pattern must be a string")
         try:
-            self._languages.pattern(pattern)
+            members = self._languages.few_members(pattern)
         except ConstraintError as error:
             raise type(error)(path, keyword, f"{error.reason} ({error.path})") from None
-        return atom(Pattern(pattern))
+        return atom(Pattern(pattern) if members is None else TextIs(members))
 
     # -- objects ----------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from .atoms import AtLeast, AtMost, Const, Integer, NumberIs
 from .formula import Formula, all_of, atom, conjuncts
-from .objects import _members
+from .languages import members_of
 from .schema import Leaf
 from .values import canonical
 
@@ -44,7 +44,7 @@ def values_of(solver: Solver, node: Formula) -> frozenset[Hashable] | None:
     texts = solver.languages.texts(solver.typer.typed(node, "string"))
     if texts.size is None or texts.size > _MOST:
         return None
-    found.update(("string", t) for t in _members(texts))
+    found.update(("string", t) for t in members_of(texts))
     numbers = _numbers(solver, solver.typer.typed(node, "number"))
     if numbers is None:
         return None
