@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from ramet.grammars.constraints import Constraint
 from ramet.runtime.errors import EmptyPromptError, InvalidParameterError
 from ramet.runtime.params import SamplingParams
+from ramet.runtime.server.chat_grammar import chat_constraint, tool_calls, tool_schemas
 from ramet.runtime.server.config import ServerConfig
 from ramet.runtime.server.conversation import Conversation
 from ramet.runtime.streams import (
@@ -77,6 +78,7 @@ class ChatPlanner:
         self, tokenizer: Tokenizer, template: ChatTemplate | None, config: ServerConfig
     ) -> None:
         source = template.source if template else None
+        self._max_tools = config.max_tools
         self._tokenizer = tokenizer
         self._template = template
         self._tool_format = (
@@ -97,7 +99,10 @@ class ChatPlanner:
 
     async def prompt(self, conversation: Conversation) -> tuple[int, ...]:
         """The conversation's token ids; long ones are printed and encoded in another thread."""
-        template, messages, tools = self.template, conversation.messages, conversation.tools
+        template, tools = self.template, conversation.tools
+        messages = conversation.messages
+        if "developer" not in template.source:
+            messages = [_as_system(message) for message in messages]
         variables = self._variables(conversation)
 
         def encode() -> tuple[int, ...]:
@@ -122,22 +127,59 @@ class ChatPlanner:
 
     async def plan(self, conversation: Conversation) -> ChatPlan:
         """The plan of one call."""
-        if conversation.tools or conversation.tool_choice not in ("none", "auto"):
-            raise InvalidParameterError(
-                "tools are not supported by this server",
-                param="tools",
-                code="unsupported_parameter",
-            )
+        schemas = self._callable(conversation)
+        if not schemas:
+            conversation = replace(conversation, tools=())
         prompt = await self.prompt(conversation)
         reasoning, is_open = self._reasoning_of(prompt)
+        tool_format = self._tool_format if schemas else None
+        choice = conversation.tool_choice
+        calls = None
+        if tool_format is not None:
+            calls = tool_calls(
+                tool_format,
+                schemas,
+                choice,
+                parallel=conversation.parallel_tool_calls,
+                has_answer=conversation.constraint is not None,
+            )
+        constraint = chat_constraint(
+            conversation.constraint,
+            reasoning,
+            is_reasoning_open=is_open,
+            calls=calls,
+            must_call=choice not in ("none", "auto"),
+        )
+        tags = [each.begin for each in (reasoning, tool_format) if each is not None]
         return ChatPlan(
             prompt,
-            constraint=conversation.constraint,
-            reasoning=reasoning,
+            constraint,
+            reasoning,
             is_reasoning_open=is_open,
-            shows_special=reasoning is not None
-            and reasoning.begin in self._tokenizer.control_texts,
+            tool_format=tool_format,
+            schemas=schemas,
+            shows_special=any(tag in self._tokenizer.control_texts for tag in tags),
         )
+
+    def _callable(self, conversation: Conversation) -> dict[str, dict[str, Any]]:
+        """The argument schemas of the tools that may be called, by name."""
+        choice = conversation.tool_choice
+        num_tools = len(conversation.tools)
+        if num_tools > self._max_tools:
+            raise InvalidParameterError(
+                f"{num_tools} tools are more than the limit of {self._max_tools}", param="tools"
+            )
+        schemas = tool_schemas(conversation.tools)
+        if isinstance(choice, tuple) and choice[1] not in schemas:
+            raise InvalidParameterError(
+                f"tool_choice names {choice[1]!r}, which is not among the tools",
+                param="tool_choice",
+            )
+        if choice == "required" and not schemas:
+            raise InvalidParameterError(
+                "tool_choice is 'required', but there are no tools", param="tool_choice"
+            )
+        return {} if choice == "none" else schemas
 
     def _reasoning_of(self, prompt: tuple[int, ...]) -> tuple[ReasoningFormat | None, bool]:
         """The reasoning to expect behind a prompt, and whether the prompt has begun it."""
@@ -181,6 +223,11 @@ class ChatPlanner:
             param="thinking",
             code="unsupported_parameter",
         )
+
+
+def _as_system(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A developer's message for templates that know only the system's."""
+    return {**message, "role": "system"} if message["role"] == "developer" else message
 
 
 def _size(message: Mapping[str, Any]) -> int:

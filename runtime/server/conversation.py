@@ -8,6 +8,9 @@ from typing import Any, Literal
 
 from ramet.grammars.constraints import Constraint
 
+ToolChoice = Literal["none", "auto", "required"] | tuple[Literal["tool"], str]
+"""As OpenAI's; the one tool that must be called is ``("tool", name)``."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
@@ -16,7 +19,7 @@ class Conversation:
     Attributes:
         messages: in OpenAI's shape.
         tools: functions in OpenAI's shape.
-        tool_choice: as OpenAI's, or the one tool's name as ``("tool", name)``.
+        tool_choice: which tools may or must be called.
         parallel_tool_calls: more than one call in the answer is fine.
         constraint: what the answer, or without a tool call its text, must match.
         template_variables: further variables of the template.
@@ -26,7 +29,7 @@ class Conversation:
 
     messages: Sequence[Mapping[str, Any]]
     tools: Sequence[Mapping[str, Any]] = ()
-    tool_choice: Literal["none", "auto", "required"] | tuple[Literal["tool"], str] = "auto"
+    tool_choice: ToolChoice = "auto"
     parallel_tool_calls: bool = True
     constraint: Constraint | None = None
     template_variables: Mapping[str, Any] = field(default_factory=dict)
