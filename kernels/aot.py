@@ -55,12 +55,16 @@ def compile_ahead(
     names = kernel.arg_names
     types = {name: signature.get(name, "constexpr") for name in names}
     constexprs = {name: constants[name] for name in names if name not in signature}
-    unspecialized = {param.name for param in kernel.params if param.do_not_specialize}
+    unspecialized = {
+        param.name
+        for param in kernel.params
+        if param.do_not_specialize or param.do_not_specialize_on_alignment
+    }
     divisible = {
         (index,): [["tt.divisibility", 16]]
         for index, name in enumerate(names)
-        if types[name].startswith("*")
-        or (types[name] == "i32" and "stride" in name and name not in unspecialized)
+        if name not in unspecialized
+        and (types[name].startswith("*") or (types[name] == "i32" and "stride" in name))
     }
     source = ASTSource(fn=kernel, signature=types, constexprs=constexprs, attrs=divisible)
     compiled = triton.compile(source, target=_target(arch), options=options)

@@ -97,7 +97,7 @@ def _tile_config(tile: str, group_size: int, head_dim: int, arch: str) -> dict[s
     return config
 
 
-@triton.jit(do_not_specialize=["table_stride"])
+@triton.jit(do_not_specialize=["table_stride"], do_not_specialize_on_alignment=["items"])
 def _attend(  # type: ignore[no-untyped-def]
     q,
     k_pages,

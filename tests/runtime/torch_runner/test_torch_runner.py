@@ -192,7 +192,8 @@ def test_run_and_sample_is_a_run_and_a_sample(model_files, sequences):
 
 
 @pytest.mark.skipif(not ON_TRITON, reason="runs the Triton sampler")
-def test_sampling_on_the_device_equals_sampling_on_the_cpu(sampling_rows):
+@pytest.mark.parametrize("num_logprobs", [-1, 0, 3])
+def test_sampling_on_the_device_equals_sampling_on_the_cpu(sampling_rows, num_logprobs):
     rng = np.random.default_rng(0)
     logits = rng.normal(size=(6, 90)).astype(np.float32) * 3
     rows = sampling_rows(
@@ -202,12 +203,14 @@ def test_sampling_on_the_device_equals_sampling_on_the_cpu(sampling_rows):
         top_p=np.array([1, 1, 0.5, 1, 1, 1], np.float32),
         mask_rows=np.array([-1, -1, 0, -1, -1, -1], np.int32),
         masks=np.full((1, 3), 0x0F0F0F0F, np.int32),
+        num_logprobs=np.full(6, num_logprobs, np.int32),
     )
     ours = sample_on_device(torch.from_numpy(logits.copy()).to(DEVICE), rows)
     theirs = Sampler().sample(logits, rows)
     for field in dataclasses.fields(ours):
         a, b = getattr(ours, field.name), getattr(theirs, field.name)
         assert a.dtype == b.dtype
+        assert a.shape == b.shape
         np.testing.assert_allclose(a, b, atol=1e-5)
 
 
