@@ -102,6 +102,18 @@ class Program:
         return list(self._names)
 
 
+@jit("void(int64, int64, int64)")
+def _leave(gate, phase, num_phases):  # type: ignore[no-untyped-def]
+    """Steps out of a phase; the last thread inside opens the next, or ends the program."""
+    while True:
+        state = load_acquire(gate)
+        after = state - 1
+        if state & _INSIDE == 1:
+            after = _IDLE if phase + 1 == num_phases else (phase + 1) << _PHASE_BITS
+        if exchange_if(gate, state, after):
+            break
+
+
 @jit("void(int64, int64)")
 def _work(control, thread):  # type: ignore[no-untyped-def]
     """Works on whatever phase is open until the program is done, as one of its threads.
@@ -134,18 +146,6 @@ def _work(control, thread):  # type: ignore[no-untyped-def]
         _leave(gate, phase, load_i64(control, _NUM_PHASES))
         left = phase
         spins = 0
-
-
-@jit("void(int64, int64, int64)")
-def _leave(gate, phase, num_phases):  # type: ignore[no-untyped-def]
-    """Steps out of a phase; the last thread inside opens the next, or ends the program."""
-    while True:
-        state = load_acquire(gate)
-        after = state - 1
-        if state & _INSIDE == 1:
-            after = _IDLE if phase + 1 == num_phases else (phase + 1) << _PHASE_BITS
-        if exchange_if(gate, state, after):
-            break
 
 
 @jit("void(int64, int64)")
