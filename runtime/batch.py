@@ -124,3 +124,16 @@ class SamplingRunner(ModelRunner, Protocol):
     def run_and_sample(self, batch: Batch) -> StepResult:
         """``run``, and the choice of a token for each of the logits by ``batch.sampling``."""
         ...
+
+
+@runtime_checkable
+class PageStorage(Protocol):
+    """A runner whose pages can be taken out and put back, to outlive it."""
+
+    def read_page(self, page: int) -> bytes:
+        """A page's keys and values, as the runner stores them; of one length for all pages."""
+        ...
+
+    def write_page(self, page: int, data: bytes) -> None:
+        """Puts back what ``read_page`` of an equal runner gave; ValueError if it can't be that."""
+        ...

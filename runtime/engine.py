@@ -25,8 +25,9 @@ from pathlib import Path
 
 from ramet.grammars import Constraint, GrammarCompiler, Regex, Vocabulary
 from ramet.runtime.admission import check_request
-from ramet.runtime.batch import ModelRunner, SamplingRunner
+from ramet.runtime.batch import ModelRunner, PageStorage, SamplingRunner
 from ramet.runtime.cache import PagePool, RadixCache
+from ramet.runtime.cache.prefix_store import PrefixStore
 from ramet.runtime.engine_config import EngineConfig, EngineStats
 from ramet.runtime.errors import (
     DeadlineExceededError,
@@ -65,6 +66,7 @@ class Engine:
         model_name: what the model is called.
         chat_template: how its chats are printed; None: the tokenizer's own, if it has one.
         sampler: picks tokens from logits; None: the runner's own, or the compiled one.
+        fingerprint: tells the model from others; ``config.prefix_store`` needs it.
         clock: seconds; deadlines and timings are by it.
     """
 
@@ -77,6 +79,7 @@ class Engine:
         model_name: str = "model",
         chat_template: ChatTemplate | None = None,
         sampler: TokenSampler | None = None,
+        fingerprint: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.config = config = config or EngineConfig()
@@ -106,6 +109,10 @@ class Engine:
         self._grammars = GrammarPool(
             self._compile, num_threads=config.grammar_threads, max_grammars=config.max_grammars
         )
+        self._store: PrefixStore | None = None
+        self._storage: PageStorage | None = None
+        if config.prefix_store is not None:
+            self._open_store(config.prefix_store, runner, fingerprint)
         self._seeds = random.Random(config.seed)
         self._wakeups = Wakeups()
         self._step_listeners: list[Callable[[], None]] = [self._wakeups.flush]
@@ -135,7 +142,13 @@ class Engine:
             kv_bytes=config.cache_bytes,
             num_threads=config.num_threads,
         )
-        engine = cls(runner, Tokenizer.from_gguf(file), config, model_name=Path(model).stem)
+        engine = cls(
+            runner,
+            Tokenizer.from_gguf(file),
+            config,
+            model_name=Path(model).stem,
+            fingerprint=file.fingerprint,
+        )
         engine.warm_up()
         return engine
 
@@ -251,9 +264,15 @@ class Engine:
     def warm_up(self) -> None:
         """Has all compiled code loaded before the first request needs it; counts nothing."""
         params = SamplingParams(temperature=1.0, top_p=0.9, seed=0, max_tokens=4)
-        self.generate([self.tokenizer.bos_id or 0] * 2, params, constraint=Regex("[a-z]{9}"))
-        self.clear_cache()
+        prompt = [self.tokenizer.bos_id or 0] * 2
+        hint = ProgramHint(program_id="warm-up", remaining_uses=0)
+        self.generate(prompt, params, constraint=Regex("[a-z]{9}"), hint=hint)
+        self._thread.ask(lambda: self._cache.evict(1))  # what it has left, for it goes first
         self._thread.ask(self._scheduler.stats.reset)
+
+    def save_prefixes(self) -> int:
+        """Stores hot prefixes in ``config.prefix_store`` now; returns the number of pages."""
+        return self._thread.ask(self._save_prefixes)
 
     def clear_cache(self) -> int:
         """Evicts every cached page that nobody holds; returns how many."""
@@ -274,6 +293,22 @@ class Engine:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _open_store(self, folder: str, runner: ModelRunner, fingerprint: str) -> None:
+        """Fills the cache with the prefixes that the last engine of this model has stored."""
+        if not isinstance(runner, PageStorage) or not fingerprint:
+            raise InvalidParameterError(
+                f"{type(runner).__name__} can't keep prefixes in a store", param="prefix_store"
+            )
+        key = f"{fingerprint} {type(runner).__name__}"
+        self._storage = runner
+        self._store = PrefixStore(folder, key, self.config.prefix_store_bytes)
+        self._store.load(self._cache, runner, max_pages=runner.num_pages // 2)
+
+    def _save_prefixes(self) -> int:
+        if self._store is None or self._storage is None:
+            return 0
+        return self._store.save(self._cache, self._storage)
 
     # -- in the callers' threads ---------------------------------------------------------------
 
@@ -392,6 +427,11 @@ class Engine:
             self._closing = True
             live = list(self._live.values())
             self._live.clear()
+        if fault is None:
+            try:
+                self._save_prefixes()
+            except Exception:  # a convenience must not keep anybody from an answer
+                logger.exception("prefixes were not stored")
         for sequence in live:
             if sequence.state is SequenceState.FINISHED:
                 continue

@@ -22,6 +22,8 @@ class EngineConfig(SchedulerConfig):
         num_threads: threads that compute, on a CPU; None: one a core.
         grammar_threads: threads that compile constraints.
         max_grammars: compiled grammars that are kept.
+        prefix_store: a folder that keeps hot prefixes over a restart; None: nothing is kept.
+        prefix_store_bytes: the most that it may take.
         seed: makes the seeds of requests that name none reproducible.
     """
 
@@ -33,6 +35,8 @@ class EngineConfig(SchedulerConfig):
     num_threads: int | None = None
     grammar_threads: int = 1
     max_grammars: int = 256
+    prefix_store: str | None = None
+    prefix_store_bytes: int = 128 << 20
     seed: int | None = None
 
 

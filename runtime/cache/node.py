@@ -40,6 +40,7 @@ class Node:
         "dead_since",
         "depth",
         "detached",
+        "hits",
         "holds",
         "key",
         "last_use",
@@ -59,6 +60,7 @@ class Node:
         self.depth: int = 0 if parent is None else parent.depth + 1
         self.children: dict[bytes, Node] = {}
         self.sorted_keys: list[bytes] = []
+        self.hits = 0
         self.holds = 0
         self.locked_children = 0
         self.detached = False

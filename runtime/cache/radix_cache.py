@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -25,6 +26,15 @@ from ramet.runtime.cache.eviction import EvictionQueue
 from ramet.runtime.cache.node import NEVER, TOKEN_BYTES, Node, PrefixHandle, token_key
 from ramet.runtime.cache.page_pool import PagePool
 from ramet.runtime.errors import InvariantError
+
+
+@dataclass(frozen=True, slots=True)
+class HotPage:
+    """A page of ``hot_pages``; ``parent`` is an index into the same list, or -1."""
+
+    parent: int
+    token_ids: npt.NDArray[np.int32]
+    page: int
 
 
 class RadixCache:
@@ -115,6 +125,7 @@ class RadixCache:
         pages = [0] * node.depth
         while node.parent is not None:
             pages[node.depth - 1] = node.page
+            node.hits += 1
             if node.uses:
                 node.uses -= 1
                 node.next_use = None if node.uses == 0 else node.next_use
@@ -192,6 +203,35 @@ class RadixCache:
         self._queue.compact(self.num_cached)
         matched_len = len(key) // TOKEN_BYTES + (after.matched_len if after is not None else 0)
         return PrefixHandle(node, matched_len), kept
+
+    def hot_pages(self, max_pages: int, namespace: str = "") -> list[HotPage]:
+        """The pages that were used most, and most lately among equals; parents before children."""
+        root = self._roots.get(namespace)
+        nodes: list[Node] = []
+        stack = [] if root is None else list(root.children.values())
+        while stack:
+            node = stack.pop()
+            nodes.append(node)
+            stack.extend(node.children.values())
+        last_use = {node: node.last_use for node in nodes}
+        for node in reversed(nodes):  # whoever used a page used its parent
+            if node.parent in last_use:
+                last_use[node.parent] = max(last_use[node.parent], last_use[node])
+        nodes.sort(key=lambda node: (-node.hits, -last_use[node], node.depth))
+        chosen: dict[Node, int] = {}
+        for node in nodes:
+            if len(chosen) == max_pages:
+                break
+            if node.parent is root or node.parent in chosen:
+                chosen[node] = len(chosen)
+        return [
+            HotPage(
+                -1 if node.parent is None or node.parent is root else chosen[node.parent],
+                np.frombuffer(node.key, ">i4").astype(np.int32),
+                node.page,
+            )
+            for node in chosen
+        ]
 
     # -- what programs know --------------------------------------------------------------------
 

@@ -48,9 +48,13 @@ class KvPages:
     def num_pages(self) -> int:
         return self.keys.shape[2]
 
+    def page(self, page: int) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint16]]:
+        """One page's keys and values of all layers and heads, as views."""
+        return self.keys[:, :, page], self.values[:, :, page]
+
     def copy_page(self, source: int, target: int) -> None:
-        self.keys[:, :, target] = self.keys[:, :, source]
-        self.values[:, :, target] = self.values[:, :, source]
+        for stored, copied in zip(self.page(source), self.page(target), strict=True):
+            copied[...] = stored
 
 
 class Activations:

@@ -108,6 +108,20 @@ class CpuRunner:
         logits: Float32Array = buffers.logits[:num_logits, : self.vocab_size]  # type: ignore[assignment]
         return logits
 
+    def read_page(self, page: int) -> bytes:
+        """A page's keys and values, as they are stored."""
+        keys, values = self._pages.page(page)
+        return keys.tobytes() + values.tobytes()
+
+    def write_page(self, page: int, data: bytes) -> None:
+        """Puts back what ``read_page`` gave; ValueError if the size is another."""
+        keys, values = self._pages.page(page)
+        if len(data) != keys.nbytes + values.nbytes:
+            raise ValueError(f"a page has {keys.nbytes + values.nbytes} bytes, not {len(data)}")
+        stored = np.frombuffer(data, np.uint16)
+        keys[...] = stored[: keys.size].reshape(keys.shape)
+        values[...] = stored[keys.size :].reshape(values.shape)
+
     def close(self) -> None:
         """Ends the threads and frees the pages and scratch; a second call does nothing."""
         self._closed = True

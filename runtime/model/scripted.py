@@ -158,6 +158,17 @@ class ScriptedModel:
                 self._fill_logits(logits[index], context[:length], place)
         return logits
 
+    def read_page(self, page: int) -> bytes:
+        """A page's tokens and positions."""
+        return self._tokens[page].tobytes() + self._positions[page].tobytes()
+
+    def write_page(self, page: int, data: bytes) -> None:
+        """Puts back what ``read_page`` gave; ValueError if the size is another."""
+        stored = np.frombuffer(data, np.int32)
+        if len(stored) != 2 * self.page_size:
+            raise ValueError(f"a page has {8 * self.page_size} bytes, not {len(data)}")
+        self._tokens[page], self._positions[page] = stored.reshape(2, -1)
+
     def close(self) -> None:
         """Nothing to end."""
 
