@@ -22,7 +22,7 @@ from ramet.runtime.errors import (
     RametError,
     RequestTooLargeError,
 )
-from ramet.runtime.server.protocol.base import invalid_body
+from ramet.runtime.server.protocol.base import THREAD_UNSUPPORTED, invalid_body
 
 Body = TypeVar("Body", bound=BaseModel)
 
@@ -107,7 +107,10 @@ def error_body(error: RametError, path: str) -> dict[str, Any]:
     """The error in the shape that the API of ``path`` has."""
     if not path.startswith("/v1/messages"):
         return error.body()
-    return {"type": "error", "error": {"type": _anthropic_type(error), "message": error.message}}
+    shown: dict[str, Any] = {"type": _anthropic_type(error), "message": error.message}
+    if error.code == THREAD_UNSUPPORTED:
+        shown["details"] = {"error_code": error.code}
+    return {"type": "error", "error": shown}
 
 
 _ANTHROPIC_TYPES = {

@@ -9,7 +9,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from ramet.runtime.server.protocol.base import ApiModel, Int
+from ramet.runtime.errors import InvalidParameterError
+from ramet.runtime.server.protocol.base import THREAD_UNSUPPORTED, ApiModel, Int
 from ramet.runtime.server.protocol.common import OneAnswerRequest
 from ramet.runtime.server.protocol.variants import supported_types, type_of
 
@@ -171,9 +172,13 @@ class CountTokensRequest(ApiModel):
 
     NO_EFFECT: ClassVar = _CACHED | {"metadata"}
     UNSUPPORTED: ClassVar = {
+        "billing_policy": (),
+        "compaction": (),
         "container": (),
         "context_management": (),
         "diagnostics": (),
+        "fallback_credit_token": (),
+        "fallbacks": (),
         "inference_geo": (),
         "mcp_servers": ([],),
         "output_format": (),
@@ -188,9 +193,19 @@ class MessagesRequest(CountTokensRequest, OneAnswerRequest):
     """The body of a call."""
 
     max_tokens: Int = Field(ge=1)
+    thread: dict[str, Any] | None = None
     stop_sequences: list[Annotated[str, Field(min_length=1, max_length=1024)]] | None = Field(
         default=None, max_length=8
     )
+
+    def check_thread(self) -> None:
+        """Refuses to keep the conversation, in the way at which clients send it whole."""
+        if self.thread is not None:
+            raise InvalidParameterError(
+                "thread is not supported by this server; send the whole conversation",
+                param="thread",
+                code=THREAD_UNSUPPORTED,
+            )
 
     def sampling_values(self) -> dict[str, Any]:
         values = super().sampling_values()

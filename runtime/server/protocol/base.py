@@ -20,6 +20,7 @@ from ramet.runtime.errors import InvalidParameterError, InvalidRequestError
 
 UNKNOWN = "unknown_parameter"
 UNSUPPORTED = "unsupported_parameter"
+THREAD_UNSUPPORTED = "thread_unsupported_request"
 
 
 def _integral(value: Any) -> Any:

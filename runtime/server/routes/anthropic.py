@@ -31,6 +31,7 @@ def anthropic_router(context: ServerContext) -> APIRouter:
     async def messages(http_request: HttpRequest) -> Response:
         """Continues a conversation."""
         body = await context.body(http_request, MessagesRequest)
+        body.check_thread()
         call = await prepare_chat_call(
             context, http_request, new_id("msg", "_"), body, anthropic_conversation(body)
         )
