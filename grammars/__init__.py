@@ -18,7 +18,7 @@ from .constraints import (
     Tag,
     TriggeredTags,
 )
-from .errors import ConstraintError, GrammarTooComplexError
+from .errors import ConstraintError, EmptyConstraintError, GrammarTooComplexError
 from .grammar import Grammar, MatchResult
 from .limits import CompileLimits
 from .matcher import Matcher
@@ -31,6 +31,7 @@ __all__ = [
     "Constraint",
     "ConstraintError",
     "Ebnf",
+    "EmptyConstraintError",
     "FixedText",
     "FreeText",
     "Grammar",

@@ -6,22 +6,32 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from typing import Literal
 
 from .automaton import AutomatonLexeme, Context, Whole
 from .constraints import (
-    Choice, Constraint, Ebnf, JsonObject, JsonSchema, Regex, StructuralTag,
+    Choice,
+    Constraint,
+    Ebnf,
+    JsonObject,
+    JsonSchema,
+    Regex,
+    StructuralTag,
 )  # fmt: skip
 from .ebnf import ebnf_automaton
-from .errors import ConstraintError, GrammarTooComplexError
+from .errors import ConstraintError, EmptyConstraintError, GrammarTooComplexError
 from .grammar import Grammar
 from .json_schema.compile import CompiledSchema
 from .json_schema.languages import Languages
 from .lexemes import DfaLexeme
 from .limits import CompileLimits
 from .machine import Machine
+from .outlines_backend import compile_with_outlines
 from .regular import Dfa, literals, regex_dfa
 from .structural_tag import structural_tag_start
 from .vocabulary import Vocabulary
+
+RegularBackend = Literal["ramet", "outlines_core"]
 
 Start = Callable[[Machine], Context]
 """What makes a constraint's first context for a machine."""
@@ -36,14 +46,21 @@ class GrammarCompiler:
         vocab: the vocabulary of the masks.
         limits: bounds on each grammar.
         capacity: how many grammars are remembered, the last used ones.
+        regular_backend: what makes the masks of ``Regex`` and ``Choice``.
     """
 
     def __init__(
-        self, vocab: Vocabulary, limits: CompileLimits | None = None, *, capacity: int = 64
+        self,
+        vocab: Vocabulary,
+        limits: CompileLimits | None = None,
+        *,
+        capacity: int = 64,
+        regular_backend: RegularBackend = "ramet",
     ) -> None:
         self.vocab = vocab
         self.limits = limits or CompileLimits()
         self._capacity = capacity
+        self._regular_backend = regular_backend
         self._languages = Languages(self.limits)
         self._grammars: OrderedDict[str, Grammar] = OrderedDict()
         self._lock = threading.Lock()
@@ -62,14 +79,17 @@ class GrammarCompiler:
                 self._grammars.move_to_end(key)
                 return known
             # Languages are shared between compilations, so there is one at a time.
-            start = start_of(
-                constraint, self._languages, self.limits, self.vocab.special_ids
-            )
-            grammar = Grammar(start, self.vocab, self.limits)
+            grammar = self._compile(constraint)
             if len(self._grammars) >= self._capacity:
                 self._grammars.popitem(last=False)
             self._grammars[key] = grammar
             return grammar
+
+    def _compile(self, constraint: Constraint) -> Grammar:
+        if self._regular_backend == "outlines_core" and isinstance(constraint, Regex | Choice):
+            return compile_with_outlines(constraint, self.vocab, limits=self.limits)
+        start = start_of(constraint, self._languages, self.limits, self.vocab.special_ids)
+        return Grammar(start, self.vocab, self.limits)
 
 
 def compile_constraint(
@@ -122,7 +142,7 @@ def start_of(
                 return _whole(literals(constraint.choices, limits.regular), "choice")
             case Ebnf():
                 automaton = ebnf_automaton(constraint, limits.regular)
-                return lambda machine: Whole(AutomatonLexeme(automaton))
+                return lambda _: Whole(AutomatonLexeme(automaton))
             case StructuralTag():
                 return structural_tag_start(
                     constraint, special_ids, lambda c: compile_schema(c, languages, limits), limits
@@ -134,5 +154,5 @@ def start_of(
 
 def _whole(dfa: Dfa, keyword: str) -> Start:
     if dfa.is_empty:
-        raise ConstraintError("", keyword, "no text matches")
-    return lambda machine: Whole(DfaLexeme(dfa))
+        raise EmptyConstraintError("", keyword, "no text matches")
+    return lambda _: Whole(DfaLexeme(dfa))

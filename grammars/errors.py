@@ -25,3 +25,7 @@ class ConstraintError(ValueError):
 
 class GrammarTooComplexError(ConstraintError):
     """A constraint that needs more time, states or memory than ``CompileLimits`` allows."""
+
+
+class EmptyConstraintError(ConstraintError):
+    """A sound constraint that no text matches, such as a minimum above its maximum."""

@@ -66,7 +66,7 @@ class Grammar:
     def match(self, text: str | bytes) -> MatchResult:
         """Whether the whole text matches; needs no model and no tokens."""
         data = text.encode() if isinstance(text, str) else text
-        matcher = self.matcher()
+        matcher = Matcher(self, self._machine, self._start)
         for at in range(len(data)):
             if not matcher.accept_bytes(data[at : at + 1]):
                 return MatchResult(False, at, matcher.expected())
@@ -223,4 +223,3 @@ def _copy_aliases(mask: Mask, aliases: NDArray[np.int32]) -> None:
     allowed = (mask[source >> 5] >> (source & 31)) & 1 != 0
     bits = (np.uint32(1) << (target[allowed] & 31).astype(np.uint32)).view(np.int32)
     np.bitwise_or.at(mask, target[allowed] >> 5, bits)
-

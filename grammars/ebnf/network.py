@@ -21,7 +21,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ramet.grammars.errors import ConstraintError, GrammarTooComplexError
+from ramet.grammars.errors import ConstraintError, EmptyConstraintError, GrammarTooComplexError
 from ramet.grammars.regular import EPSILON, Dfa, RegularLimits
 from ramet.grammars.regular.nfa import NfaBuilder
 
@@ -127,7 +127,7 @@ class _Builder:
 
     def build(self) -> Network:
         if self.start not in self.productive:
-            raise ConstraintError("", self.start, "the grammar derives no text")
+            raise EmptyConstraintError("", self.start, "the grammar derives no text")
         if self.start not in self.not_only_nullable:
             return Network([], [], [], 0, True)
         self.find_regular_rules()

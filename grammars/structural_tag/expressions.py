@@ -22,7 +22,7 @@ from ramet.grammars.constraints import (
     TriggeredTags,
 )
 from ramet.grammars.ebnf import ast, parse_ebnf
-from ramet.grammars.errors import ConstraintError
+from ramet.grammars.errors import ConstraintError, EmptyConstraintError
 from ramet.grammars.json_schema.compile import CompiledSchema
 from ramet.grammars.json_schema.layout import Layout
 from ramet.grammars.limits import CompileLimits
@@ -142,7 +142,7 @@ class TagCompiler:
 
     def terminal(self, dfa: Dfa, keyword: str) -> ast.Expression:
         if dfa.is_empty:
-            raise ConstraintError("", keyword, "no text matches")
+            raise EmptyConstraintError("", keyword, "no text matches")
         return ast.Terminal(dfa)
 
     def leaf(self, thing: Foreign) -> ast.Foreign:
