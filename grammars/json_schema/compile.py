@@ -1,16 +1,19 @@
 """From a JSON Schema to the start of its texts."""
 
+# ruff: noqa: ARG002  (methods of one interface; not each needs all it is given)
+
 from __future__ import annotations
 
 import time
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from ..automaton import Context
-from ..constraints import Whitespace
-from ..errors import ConstraintError, GrammarTooComplexError
-from ..limits import CompileLimits
-from ..machine import Machine
+from ramet.grammars.automaton import Context
+from ramet.grammars.constraints import Whitespace
+from ramet.grammars.errors import EmptyConstraintError, GrammarTooComplexError
+from ramet.grammars.limits import CompileLimits
+from ramet.grammars.machine import Machine
+
 from .atoms import Contains, Items, Properties
 from .contexts import ValueContext
 from .formula import Formula, atom, atoms
@@ -44,7 +47,7 @@ class CompiledSchema:
         self._root = typer.node(typer.documents.root)
         _check(typer, languages, self._root, limits)
         if not solver.satisfiable(self._root):
-            raise ConstraintError("", _first_keyword(schema), "no value is valid")
+            raise EmptyConstraintError("", _first_keyword(schema), "no value is valid")
 
     def start(self, machine: Machine) -> Context:
         """The beginning of a text that is one value and nothing more."""
@@ -62,9 +65,7 @@ def _first_keyword(schema: Any) -> str:
     return next(iter(schema), "") if isinstance(schema, dict) else "false"
 
 
-def _check(
-    typer: Typer, languages: Languages, root: Formula, limits: CompileLimits
-) -> None:
+def _check(typer: Typer, languages: Languages, root: Formula, limits: CompileLimits) -> None:
     """Visit every subschema that a value can meet, so that what is unsound is found at once."""
     end = time.monotonic() + limits.max_seconds
     seen: set[Hashable] = set()
