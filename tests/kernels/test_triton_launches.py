@@ -1,0 +1,185 @@
+"""The launches of a whole step compile for a GPU as they are made: argument for argument, with the
+types, alignments and constants of the real call. Nothing runs, so no GPU is needed."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+triton = pytest.importorskip("triton")
+if os.environ.get("TRITON_INTERPRET") == "1":
+    pytest.skip("interpreted kernels can't be compiled", allow_module_level=True)
+
+from triton.backends.compiler import GPUTarget  # noqa: E402
+
+from ramet.kernels import (  # noqa: E402
+    activation,
+    linear,
+    norm,
+    paged_attention,
+    rotary,
+    sampling_gpu,
+    token_mask,
+)
+from ramet.kernels.attention_plan import SLOT, build_plan  # noqa: E402
+from ramet.kernels.dispatch import attention_costs  # noqa: E402
+from ramet.runtime.model.config import ModelConfig  # noqa: E402
+from ramet.runtime.model.torch_decoder import TorchDecoder  # noqa: E402
+from ramet.runtime.model.torch_step import StepInputs  # noqa: E402
+from ramet.runtime.model.torch_weights import random_torch_weights  # noqa: E402
+
+MODULES = (activation, linear, norm, paged_attention, rotary, sampling_gpu, token_mask)
+TARGETS = {"sm_90": GPUTarget("cuda", 90, 32), "gfx942": GPUTarget("hip", "gfx942", 64)}
+
+
+class Driver:
+    """As much of a Triton driver as a compilation asks for."""
+
+    def __init__(self, target):
+        self._target = target
+
+    def get_current_target(self):
+        return self._target
+
+    def get_current_device(self):
+        return 0
+
+    def get_current_stream(self, _device):
+        return 0
+
+
+@pytest.fixture(params=TARGETS)
+def compiled(request, monkeypatch):
+    """Names of the kernels that were compiled in place of being launched."""
+    from triton.runtime import driver
+    from triton.runtime.jit import JITFunction
+
+    names = []
+
+    def compile_only(kernel, grid):
+        def launch(*args, **kwargs):
+            assert all(size > 0 for size in grid)
+            assert kernel.run(*args, grid=grid, warmup=True, **kwargs) is not None
+            names.append(kernel.fn.__name__)
+
+        return launch
+
+    cache = Path(tempfile.gettempdir()) / f"ramet-triton-{triton.__version__}"
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(cache))
+    monkeypatch.setattr(JITFunction, "__getitem__", compile_only)
+    for module in MODULES:
+        monkeypatch.setattr(module, "uses_triton", lambda _tensor: True, raising=False)
+        monkeypatch.setattr(module, "architecture", lambda _device: request.param, raising=False)
+    kernels = [v for m in MODULES for v in vars(m).values() if isinstance(v, JITFunction)]
+    before = driver._active
+    driver.set_active(Driver(TARGETS[request.param]))
+    for kernel in kernels:
+        kernel.device_caches.clear()
+    yield names
+    driver._active = before
+    for kernel in kernels:
+        kernel.device_caches.clear()
+
+
+def config(**changes):
+    values = {
+        "architecture": "qwen3",
+        "name": "random",
+        "num_layers": 2,
+        "hidden_size": 256,
+        "ffn_size": 512,
+        "vocab_size": 1000,
+        "num_heads": 6,
+        "num_kv_heads": 2,
+        "head_dim": 64,
+        "max_context_len": 4096,
+        "rope_theta": 1e4,
+        "rope_dim": 64,
+        "rope_scale": 1.0,
+        "rope_layout": "half_split",
+        "norm_eps": 1e-6,
+        "tied_embeddings": True,
+        "qkv_bias": True,
+        "output_bias": False,
+        "qk_norm": True,
+    }
+    return ModelConfig(**(values | changes))
+
+
+@pytest.mark.parametrize("format_", ["q4", "q8"])
+def test_a_step_of_decode_and_prefill_rows(compiled, row_tree, format_):
+    model = config()
+    weights = random_torch_weights(model, device="cpu", dtype=torch.bfloat16, format=format_)
+    tree = row_tree(16, [(0, 0, 1000, 1), (0, 40, 30, 1), (0, 40, 5, 60), (0, 0, 7, 1)])
+    pages = torch.zeros(2, 2, tree.num_pages, 2, 16, 64, dtype=torch.bfloat16)
+    shape = paged_attention.attention_shape(6, 2, 64, torch.bfloat16)
+    plan = build_plan(
+        tree.page_tables,
+        tree.context_lens,
+        tree.row_starts,
+        page_size=16,
+        shape=shape,
+        costs=attention_costs("sm_90"),
+        grouping="always",
+    )
+    assert 0 < plan.num_narrow < plan.num_items
+    assert (plan.items[:, SLOT] >= 0).any()
+    tokens = torch.arange(tree.num_tokens, dtype=torch.int32)
+    inputs = StepInputs(
+        token_ids=tokens,
+        slots=tokens,
+        logit_tokens=torch.tensor([0, 1, 5], dtype=torch.int32),
+        attention=paged_attention.AttentionInputs.from_plan(plan, tree.page_tables, tree.positions),
+    )
+    decoder = TorchDecoder(model, weights, pages, max_position=4096, batch_invariant=False)
+    with torch.inference_mode():
+        logits = decoder.forward(inputs)
+    assert logits.shape == (3, 1000)
+    assert set(compiled) == {
+        "_rms_norm",
+        "_linear",
+        "_rotate_and_write",
+        "_attend",
+        "_merge",
+        "_silu_mul",
+    }
+
+
+def test_masks_and_sampling(compiled):
+    num_rows, vocab_size = 3, 1000
+    logits = torch.zeros(num_rows, vocab_size)
+    ints = torch.zeros(num_rows, dtype=torch.int32)
+    floats = torch.ones(num_rows)
+    masks = torch.zeros(2, 32, dtype=torch.int32)
+    token_mask.apply_token_mask(logits, masks, ints)
+    starts = torch.arange(num_rows + 1, dtype=torch.int32)
+    result = sampling_gpu.sample_gpu(
+        logits,
+        num_top=2,
+        temperature=floats,
+        top_p=floats,
+        top_k=ints,
+        min_p=floats,
+        presence_penalty=floats,
+        frequency_penalty=floats,
+        repetition_penalty=floats,
+        seeds=torch.from_numpy(np.zeros(num_rows, np.int64)),
+        positions=torch.zeros(num_rows, dtype=torch.int64),
+        mask_rows=ints,
+        masks=masks,
+        num_logprobs=ints,
+        targets=ints,
+        bias_starts=starts,
+        bias_token_ids=ints,
+        bias_values=floats,
+        seen_starts=starts,
+        seen_token_ids=ints,
+        seen_output_counts=ints,
+    )
+    assert result.top_token_ids.shape == (3, 2)
+    assert compiled == ["_apply", "_adjust", "_choose"]
