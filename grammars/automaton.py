@@ -10,6 +10,8 @@ A constraint that is one lazy automaton, with no stack worth the name, implement
 and is wrapped by ``AutomatonLexeme``.
 """
 
+# ruff: noqa: ARG002  (methods of one interface; not each needs all it is given)
+
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
@@ -128,7 +130,6 @@ class Context(ABC):
         allow, up to a context whose ``lexeme`` is None; tokens that reach that far are decided
         one by one with their texts.
         """
-
 
     def special(self, machine: Machine) -> Mapping[int, Context]:
         """Special tokens that may stand at this context's beginning, and what follows each."""

@@ -150,7 +150,7 @@ def cover(rows, states, words, state, live, group, longest, least, exceptions): 
         if mode < 0:
             continue
         target = rows[state, byte]
-        found = np.int64(0)
+        found = 0
         if target >= 0:
             reach = states[target, 2]
             if reach < 0 or live < 0 or _meets(words, reach, live):

@@ -13,7 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .regular import (
-    Dfa, RegularLimits, Transducer, any_text, decoder_table, json_string_body, regex_dfa,
+    Dfa,
+    RegularLimits,
+    Transducer,
+    any_text,
+    decoder_table,
+    json_string_body,
+    regex_dfa,
 )  # fmt: skip
 
 VALUE_SLICE, KEY_SLICE = range(2)

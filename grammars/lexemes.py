@@ -174,4 +174,3 @@ def install_head(machine: Machine, branches: Sequence[Branch]) -> int:
         if prefix:
             machine.rows[numbers[prefix[:-1]], prefix[-1]] = number
     return first
-

@@ -330,9 +330,7 @@ class Machine:
         self.enter(after)
         return after.id
 
-    def is_accepting(
-        self, state: int, context: int, text: bytes | bytearray, begin: int
-    ) -> bool:
+    def is_accepting(self, state: int, context: int, text: bytes | bytearray, begin: int) -> bool:
         """Whether the text may end here; the current lexeme is ``text[begin:]``."""
         while True:
             if self.context_list[context].is_end:

@@ -78,7 +78,7 @@ class Matcher:
         return True
 
     def accept_bytes(self, data: bytes) -> bool:
-        """Go on by some text, as if it were one token. False, and unchanged, if it doesn't match."""
+        """Go on by some text, as if it were a token. False, and unchanged, if it doesn't match."""
         if self.is_finished:
             return False
         with self._machine.lock:

@@ -191,7 +191,8 @@ class Vocabulary:
     def _trie_of(self, tokens: NDArray[np.intp]) -> NDArray[np.int32]:
         """The trie of some of the distinct tokens, in order."""
         data, starts, ids = self._packed
-        return build_trie(data, starts[tokens], starts[tokens + 1], ids[tokens])
+        trie: NDArray[np.int32] = build_trie(data, starts[tokens], starts[tokens + 1], ids[tokens])
+        return trie
 
     def _slice(self, ids: NDArray[np.int32], counts: NDArray[np.int32]) -> Slice:
         inside = counts >= 0

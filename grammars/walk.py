@@ -21,7 +21,7 @@ _SIGNATURE = (
 
 @njit("boolean(uint64[::1], int64, int64)", cache=True, nogil=True, inline="always")
 def _meets(words, a, b):  # type: ignore[no-untyped-def]
-    for i in range(1, 1 + min(words[a], words[b])):
+    for i in range(1, 1 + min(words[a], words[b])):  # noqa: SIM110 (compiled)
         if words[a + i] & words[b + i]:
             return True
     return False

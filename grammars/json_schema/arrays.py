@@ -10,7 +10,19 @@ from collections import deque
 from collections.abc import Hashable, Sequence
 
 from .atoms import Const, Contains, Items, Length, Unique
-from .formula import FALSE, TRUE, Formula, all_of, any_of, atom, atoms, conjuncts, negate, replace, truth
+from .formula import (
+    FALSE,
+    TRUE,
+    Formula,
+    all_of,
+    any_of,
+    atom,
+    atoms,
+    conjuncts,
+    negate,
+    replace,
+    truth_of,
+)
 from .objects import Child, make_child
 from .solver import Case, Solver, signed
 from .values_of import values_of
@@ -137,14 +149,16 @@ class ArrayPlan:
             if residual[0].op == "false" or (self.high is not None and index > self.high):
                 return False
             return all(self._fits_at(i) for i in self._needed(index, self.low))
+        counted = dict(zip(self.contains, counts, strict=True))
+
+        def can_meet(case: Case) -> bool:
+            return self._can_meet(case, index, counted, values)
+
         for goal in goals:
             wanted = [(residual[0], True), *zip(residual[1:], goal, strict=False)]
             if any((f.op == "false") == t for f, t in wanted if f.op in ("true", "false")):
                 continue
-            counted = dict(zip(self.contains, counts, strict=True))
-            cases = self.solver.cases(
-                wanted, lambda case, c=counted: self._can_meet(case, index, c, values)
-            )
+            cases = self.solver.cases(wanted, can_meet)
             if next(cases, None) is not None:
                 return True
         return False
@@ -231,7 +245,7 @@ class ArrayPlan:
                 return value.low <= count and (value.high is None or count <= value.high)
             return True
 
-        return truth(formula, now)
+        return truth_of(formula, now)
 
 
 class _Search:
@@ -263,7 +277,12 @@ class _Search:
 
     def run(self, index: int, counts: tuple[int, ...]) -> bool:
         """Whether it can, from ``index`` items on."""
-        start = (index, self._clamp(counts), frozenset(range(len(self.fails))), self.unique is False)
+        start = (
+            index,
+            self._clamp(counts),
+            frozenset(range(len(self.fails))),
+            self.unique is False,
+        )
         came: dict[object, tuple[object, Formula] | None] = {start: None}
         queue = deque([start])
         while queue:
@@ -314,16 +333,18 @@ class _Search:
             violated = [negate(_item(self.fails[i], index)) for i in failing]
             for found in itertools.product((True, False), repeat=len(self.followed)):
                 self.solver.count_branch()
-                after = self._clamp(
-                    tuple(n + f for n, f in zip(counts, found, strict=True))
-                )
+                after = self._clamp(tuple(n + f for n, f in zip(counts, found, strict=True)))
                 if any(
                     high is not None and n > high
                     for n, (_, high) in zip(after, self.bounds, strict=True)
                 ):
                     continue
                 node = all_of(
-                    [*must, *violated, *(signed(c.node, f) for c, f in zip(self.followed, found, strict=True))]
+                    [
+                        *must,
+                        *violated,
+                        *(signed(c.node, f) for c, f in zip(self.followed, found, strict=True)),
+                    ]
                 )
                 if self.solver.satisfiable(node):
                     yield (following_index, after, left - set(failing), want_equal), node

@@ -7,14 +7,17 @@ interns contexts, so that equal states share masks. A text moves through them li
                        ─[─ ValueContext ─────────────────────  AfterContext ─,─ ValueContext
 """
 
+# ruff: noqa: ARG002  (methods of one interface; not each needs all it is given)
+
 from __future__ import annotations
 
 import json
 from collections.abc import Hashable
 from functools import lru_cache
 
-from ..automaton import Context, Lexeme
-from ..machine import Machine
+from ramet.grammars.automaton import Context, Lexeme
+from ramet.grammars.machine import Machine
+
 from .arrays import ArrayPlan, State
 from .atoms import Const
 from .excluded_text import excluding
@@ -148,9 +151,7 @@ class KeyContext(Context):
     def lexeme(self, machine: Machine) -> Lexeme | None:
         frame = self.frame
         layout = frame.layout
-        return frame.names.keyed(
-            layout.before_item(), layout.empty_close() if self.first else None
-        )
+        return frame.names.keyed(layout.before_item(), layout.empty_close() if self.first else None)
 
     def live(self) -> int | None:
         live = self.frame.live()
@@ -344,7 +345,9 @@ class ObjectFrame(Frame):
             return None
         value: Hashable = None
         if self.is_recording:
-            value = UNKNOWN if self.content == UNKNOWN else ("object", frozenset(self.content))  # type: ignore[arg-type]
+            value = UNKNOWN
+            if isinstance(self.content, tuple) and self.content != UNKNOWN:
+                value = ("object", frozenset(self.content))
         return self.parent.child_done(machine, verdict, value)
 
     def verdict(self) -> Verdict:
@@ -400,9 +403,7 @@ class ArrayFrame(Frame):
         self.is_recording = parent.records
         self.records = parent.records or plan.has_unique
         nodes = None if child is None else child.nodes
-        self.id = machine.number(
-            ("array", plan.number, goals, state, content, nodes, parent.id)
-        )
+        self.id = machine.number(("array", plan.number, goals, state, content, nodes, parent.id))
 
     @classmethod
     def opened(cls, machine: Machine, value_plan: ValuePlan, parent: Frame) -> Context | None:
@@ -421,7 +422,9 @@ class ArrayFrame(Frame):
             )
         return frame._item(machine, may_close=may_close)
 
-    def _with(self, machine: Machine, state: State, content: Hashable, child: Child | None) -> ArrayFrame:
+    def _with(
+        self, machine: Machine, state: State, content: Hashable, child: Child | None
+    ) -> ArrayFrame:
         return ArrayFrame(
             machine, self.values, self.plan, self.goals, state, content, child, self.parent,
             self.layout,
@@ -455,9 +458,7 @@ class ArrayFrame(Frame):
         if plan.is_simple:
             _, index, _, _ = self.state
             return plan.can_go_on(self.state), index >= plan.low
-        may_close = (
-            plan.holds_now(self.state[0][0], self.state) and self.verdict() in self.goals
-        )
+        may_close = plan.holds_now(self.state[0][0], self.state) and self.verdict() in self.goals
         child = self.next_child()
         solver = self.values.solver
         if not solver.satisfiable(child.nodes[0]):

@@ -1,4 +1,4 @@
-"""Strings of a regular language and a bounded length, without an automaton of states times length."""
+"""Strings of a regular language and a bounded length, with no automaton of their product."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Hashable
 import numpy as np
 from numpy.typing import NDArray
 
-from ..automaton import DEAD, Row
-from ..json_text import KEY_SLICE, key_text
-from ..machine import REACH, Machine
-from ..regular import Dfa
+from ramet.grammars.automaton import DEAD, Row
+from ramet.grammars.json_text import KEY_SLICE, key_text
+from ramet.grammars.machine import REACH, Machine
+from ramet.grammars.regular import Dfa
+
 from .text_lexemes import QUOTE, Closing, TextLexeme
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..automaton import DEAD, LAZY, Row
-from ..json_text import KEY_SLICE
-from ..machine import REACH, ROOM, Machine
+from ramet.grammars.automaton import DEAD, LAZY, Row
+from ramet.grammars.json_text import KEY_SLICE
+from ramet.grammars.machine import REACH, ROOM, Machine
+
 from .literal_text import EXCLUDED, LiteralText
 from .text_lexemes import QUOTE, TextLexeme
 

@@ -141,19 +141,19 @@ def replace(formula: Formula, of: Callable[[Hashable], Formula | None]) -> Formu
     return any_of(parts) if op == "any" else one_of(parts)
 
 
-def truth(formula: Formula, of: Callable[[Hashable], bool]) -> bool:
+def truth_of(formula: Formula, of: Callable[[Hashable], bool]) -> bool:
     """A formula's value, given its atoms'."""
     op = formula.op
     if op == "atom":
         return of(formula.parts[0])
     if op == "all":
-        return all(truth(p, of) for p in formula.operands)
+        return all(truth_of(p, of) for p in formula.operands)
     if op == "any":
-        return any(truth(p, of) for p in formula.operands)
+        return any(truth_of(p, of) for p in formula.operands)
     if op == "not":
-        return not truth(formula.operands[0], of)
+        return not truth_of(formula.operands[0], of)
     if op == "one":
-        return sum(truth(p, of) for p in formula.operands) == 1
+        return sum(truth_of(p, of) for p in formula.operands) == 1
     return op == "true"
 
 

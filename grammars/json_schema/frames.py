@@ -3,13 +3,16 @@
 A frame's ``id`` is the machine's number for its content; frames with equal content have equal ids.
 """
 
+# ruff: noqa: ARG002  (methods of one interface; not each needs all it is given)
+
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
 
-from ..automaton import Context, End
-from ..machine import Machine
+from ramet.grammars.automaton import Context, End
+from ramet.grammars.machine import Machine
+
 from .layout import Layout
 
 UNKNOWN = ("unknown",)

@@ -9,19 +9,36 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, TypeVar
 
-from ..errors import GrammarTooComplexError
-from ..json_text import key_body
-from ..limits import CompileLimits
-from ..regular import (
-    EMPTY, Dfa, any_text, characters, intersect_all, literals, regex_dfa, repeat, union_all,
+from ramet.grammars.errors import GrammarTooComplexError
+from ramet.grammars.json_text import key_body
+from ramet.grammars.limits import CompileLimits
+from ramet.grammars.regular import (
+    EMPTY,
+    Dfa,
+    any_text,
+    characters,
+    intersect_all,
+    literals,
+    regex_dfa,
+    repeat,
+    union_all,
 )  # fmt: skip
-from ..regular import numbers as number_languages
-from ..regular.formats import string_format
+from ramet.grammars.regular import numbers as number_languages
+from ramet.grammars.regular.formats import string_format
+
 from .atoms import (
-    AtLeast, AtMost, Format, Integer, MultipleOf, NumberIs, Pattern, TextIs, TextLength,
+    AtLeast,
+    AtMost,
+    Format,
+    Integer,
+    MultipleOf,
+    NumberIs,
+    Pattern,
+    TextIs,
+    TextLength,
 )  # fmt: skip
 from .counted_text import CharacterDfa
-from .formula import Formula, all_of, atom, conjuncts, negate, truth
+from .formula import Formula, all_of, atom, conjuncts, negate, truth_of
 
 _T = TypeVar("_T")
 _MAX_COUNTED = 4096
@@ -106,7 +123,7 @@ class Languages:
 
     def has_text(self, formula: Formula, text: str) -> bool:
         """Whether a typed formula over strings allows ``text``."""
-        return truth(formula, lambda a: self._text_atom(a, text))
+        return truth_of(formula, lambda a: self._text_atom(a, text))
 
     def _text_atom(self, value: Hashable, text: str) -> bool:
         if isinstance(value, TextIs):
@@ -150,7 +167,7 @@ class Languages:
         parts = conjuncts(formula)
         listed = [p.parts[0] for p in parts if p.op == "atom" and isinstance(p.parts[0], TextIs)]
         if listed:
-            texts = frozenset.intersection(*(t.values for t in listed))  # type: ignore[union-attr]
+            texts = frozenset.intersection(*(t.values for t in listed))
             rest = [p for p in parts if not (p.op == "atom" and isinstance(p.parts[0], TextIs))]
             if rest:
                 texts = frozenset(t for t in texts if all(self.has_text(p, t) for p in rest))
@@ -318,7 +335,7 @@ class Languages:
 
     def has_number(self, formula: Formula, number: Decimal) -> bool:
         """Whether a typed formula over numbers allows a number."""
-        return truth(formula, lambda a: _number_atom(a, number))
+        return truth_of(formula, lambda a: _number_atom(a, number))
 
     def numbers(self, formula: Formula) -> Dfa:
         """The number texts that a typed formula over numbers allows."""
@@ -332,7 +349,7 @@ class Languages:
         parts = conjuncts(formula)
         listed = [p.parts[0] for p in parts if p.op == "atom" and isinstance(p.parts[0], NumberIs)]
         if listed:
-            values = frozenset.intersection(*(n.values for n in listed))  # type: ignore[union-attr]
+            values = frozenset.intersection(*(n.values for n in listed))
             values = frozenset(v for v in values if self.has_number(formula, v))
             return union_all([number_languages.equal_to(v) for v in sorted(values)])
         try:
@@ -425,5 +442,3 @@ def members_of(texts: TextSet) -> set[str]:
 def without(formula: Formula, texts: frozenset[str]) -> Formula:
     """A typed formula over strings, without some strings."""
     return all_of([formula, negate(atom(TextIs(texts)))]) if texts else formula
-
-

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..constraints import Whitespace
+from ramet.grammars.constraints import Whitespace
 
 _INDENT = b"  "
 

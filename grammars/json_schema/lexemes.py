@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..automaton import Lexeme, ended
-from ..lexemes import Branch, LiteralLexeme, install_head
-from ..machine import Machine
+from ramet.grammars.automaton import Lexeme, ended
+from ramet.grammars.lexemes import Branch, LiteralLexeme, install_head
+from ramet.grammars.machine import Machine
+
 from .text_lexemes import QUOTE, TextLexeme
 
 OBJECT, ARRAY, CLOSE_ARRAY, FIRST_SCALAR = range(4)
@@ -95,5 +96,3 @@ class AfterLexeme(Lexeme):
                 (self.close_prefixes, {self.bracket: ended(CLOSE)}, 1 << CLOSE),
             ],
         )
-
-

@@ -13,10 +13,11 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from ..automaton import DEAD, LAZY, Row
-from ..json_text import KEY_SLICE, spellings
-from ..machine import REACH, ROOM, UNBOUNDED_ROOM, Machine
-from ..trie import build_trie, pack
+from ramet.grammars.automaton import DEAD, LAZY, Row
+from ramet.grammars.json_text import KEY_SLICE, spellings
+from ramet.grammars.machine import REACH, ROOM, UNBOUNDED_ROOM, Machine
+from ramet.grammars.trie import build_trie, pack
+
 from .text_lexemes import BACKSLASH, QUOTE, AnyText, Closing, TextLexeme
 
 EXCLUDED = -1
@@ -231,7 +232,7 @@ class LiteralText(TextLexeme):
 
     # -- escapes ----------------------------------------------------------------------------
 
-    def edge(self, machine: Machine, local: int, byte: int, row: Row) -> None:
+    def edge(self, machine: Machine, local: int, byte: int, row: Row) -> None:  # noqa: ARG002
         """The backslash's entry: escapes that spell the node's next characters, over the base's."""
         trie, first, bases = self._installed
         base = int(bases[local])
@@ -244,7 +245,9 @@ class LiteralText(TextLexeme):
         state, _ = self._escape_state(machine, tree, below)
         machine.rows[first + local, byte] = state
 
-    def _escape_state(self, machine: Machine, tree: dict[int, object], base: int) -> tuple[int, int]:
+    def _escape_state(
+        self, machine: Machine, tree: dict[int, object], base: int
+    ) -> tuple[int, int]:
         """The state for an escape's rest over a base state; the labels that it reaches."""
         row = np.full(256, DEAD, np.int32)
         bits = 0

@@ -14,9 +14,10 @@ import itertools
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ..errors import GrammarTooComplexError
+from ramet.grammars.errors import GrammarTooComplexError
+
 from .atoms import Has, Properties, Size
-from .formula import FALSE, TRUE, Formula, all_of, atoms, conjuncts, negate, replace, truth
+from .formula import FALSE, TRUE, Formula, all_of, atoms, conjuncts, negate, replace, truth_of
 from .languages import TextSet, members_of, without
 from .solver import Case, Solver, signed
 
@@ -104,9 +105,7 @@ class ObjectPlan:
         self._in_pattern = {
             n: tuple(solver.languages.has_text(p, n) for p in patterns) for n in self.names
         }
-        self.is_simple = len(formulas) == 1 and all(
-            p.op == "atom" for p in conjuncts(formulas[0])
-        )
+        self.is_simple = len(formulas) == 1 and all(p.op == "atom" for p in conjuncts(formulas[0]))
         self.has_size = any(isinstance(a, Size) for a in found)
         self.max_count = max(
             (max(a.low, a.high or 0) + 1 for a in found if isinstance(a, Size)), default=0
@@ -116,15 +115,13 @@ class ObjectPlan:
         self._endings: dict[Hashable, bool] = {}
         self.never_runs_out = all(t.never_runs_out for t in self.classes)
         self._children: dict[tuple[tuple[Formula, ...], int], Child] = {}
-        self._splits: dict[
-            tuple[Formula, ...], tuple[list[Properties], list[Properties]]
-        ] = {}
+        self._splits: dict[tuple[Formula, ...], tuple[list[Properties], list[Properties]]] = {}
         if self.is_simple:
             self._prepare_simple()
 
-    def _split(self, patterns: list[Formula], names: frozenset[str]) -> list[
-        tuple[tuple[bool, ...], TextSet]
-    ]:
+    def _split(
+        self, patterns: list[Formula], names: frozenset[str]
+    ) -> list[tuple[tuple[bool, ...], TextSet]]:
         """The names that aren't told apart one by one, by which patterns they are in."""
         languages = self.solver.languages
         found: list[tuple[tuple[bool, ...], Formula]] = [((), TRUE)]
@@ -185,12 +182,9 @@ class ObjectPlan:
                 if p.op == "atom" and isinstance(p.parts[0], Properties)
             ]
             may = dict.fromkeys(
-                a
-                for f in residual
-                for a in atoms(f)
-                if isinstance(a, Properties) and a not in must
+                a for f in residual for a in atoms(f) if isinstance(a, Properties) and a not in must
             )
-            known = self._splits[residual] = (must, list(may))  # type: ignore[assignment]
+            known = self._splits[residual] = (must, list(may))
         return known
 
     def child(self, residual: tuple[Formula, ...], label: int) -> Child:
@@ -481,7 +475,7 @@ class ObjectPlan:
                 return value.low <= count and (value.high is None or count <= value.high)
             return True
 
-        return truth(formula, now)
+        return truth_of(formula, now)
 
 
 class _Must(dict[int, Formula]):

@@ -11,19 +11,31 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
-from ..errors import ConstraintError, GrammarTooComplexError
-from ..limits import CompileLimits
+from ramet.grammars.errors import ConstraintError, GrammarTooComplexError
+from ramet.grammars.limits import CompileLimits
 
 _ROOT = "http://ramet.invalid/schema"
 """The base of a schema that has none of its own (RFC 6761: nobody can own the name)."""
 
 _SUBSCHEMA = frozenset(
-    "additionalProperties additionalItems propertyNames contains not if then else"
-    " unevaluatedItems unevaluatedProperties contentSchema items".split()
+    [
+        "additionalProperties",
+        "additionalItems",
+        "propertyNames",
+        "contains",
+        "not",
+        "if",
+        "then",
+        "else",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+        "contentSchema",
+        "items",
+    ]
 )
-_LIST_OF_SUBSCHEMAS = frozenset("allOf anyOf oneOf prefixItems items".split())
+_LIST_OF_SUBSCHEMAS = frozenset(["allOf", "anyOf", "oneOf", "prefixItems", "items"])
 _MAP_OF_SUBSCHEMAS = frozenset(
-    "properties patternProperties $defs definitions dependentSchemas dependencies".split()
+    ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"]
 )
 _OLD_DRAFTS = ("draft-03", "draft-04", "draft-05", "draft-06", "draft-07")
 
@@ -60,9 +72,7 @@ class _Resource:
 class Documents:
     """All schema resources within reach, by URI."""
 
-    def __init__(
-        self, schema: Any, documents: Mapping[str, Any], limits: CompileLimits
-    ) -> None:
+    def __init__(self, schema: Any, documents: Mapping[str, Any], limits: CompileLimits) -> None:
         self._limits = limits
         self._resources: dict[str, _Resource] = {}
         self._num_nodes = 0
@@ -189,7 +199,9 @@ class Documents:
             )
         fragment = unquote(fragment)
         scope = self._enter(leaf.scope, uri)
-        if keyword == "$recursiveRef" or (keyword == "$dynamicRef" and fragment in resource.dynamic):
+        if keyword == "$recursiveRef" or (
+            keyword == "$dynamicRef" and fragment in resource.dynamic
+        ):
             name = "" if keyword == "$recursiveRef" else fragment
             if name in resource.dynamic:
                 for outer in leaf.scope:

@@ -11,8 +11,9 @@ import itertools
 from collections.abc import Callable, Hashable, Iterator
 from typing import TYPE_CHECKING
 
-from ..errors import GrammarTooComplexError
-from ..limits import CompileLimits
+from ramet.grammars.errors import GrammarTooComplexError
+from ramet.grammars.limits import CompileLimits
+
 from .atoms import Has, Length, Size
 from .formula import Formula, all_of, negate
 from .languages import Languages
@@ -99,9 +100,7 @@ class Solver:
         outer, self._lowest_asked = self._lowest_asked, depth + 1
         self._open[key] = depth
         try:
-            plan = (
-                self.object_plan((formula,)) if kind == "object" else self.array_plan((formula,))
-            )
+            plan = self.object_plan((formula,)) if kind == "object" else self.array_plan((formula,))
             found = plan.can_begin()
         finally:
             del self._open[key]
@@ -158,7 +157,7 @@ class Solver:
         yield from self._find_verdicts(rest, holds, fails, (*verdict, False))
 
     def joined(self, nodes: tuple[Formula, ...], verdict: tuple[bool, ...]) -> Formula:
-        """The node of the values for which the first of ``nodes`` holds and the rest come out so."""
+        """The node of the values for which the first node holds and the rest come out so."""
         holds = [nodes[0], *(n for n, v in zip(nodes[1:], verdict, strict=True) if v)]
         fails = [
             negate(n)
@@ -253,7 +252,9 @@ class Solver:
             return
         formula, truth = open_choices[0]
         for alternative in _alternatives(formula, truth, case):
-            yield from self._expand([*reversed(open_choices[1:]), *alternative], dict(case), can_meet)
+            yield from self._expand(
+                [*reversed(open_choices[1:]), *alternative], dict(case), can_meet
+            )
 
     def count_branch(self) -> None:
         """Count one case against the limit."""

@@ -4,16 +4,19 @@ A string closes by one of its labels. What the closing quote leads to is the ``C
 a value ends there, a property's name goes on to its colon.
 """
 
+# ruff: noqa: ARG002  (methods of one interface; not each needs all it is given)
+
 from __future__ import annotations
 
 from collections.abc import Hashable
 
 import numpy as np
 
-from ..automaton import DEAD, LAZY, Lexeme, Row, ended
-from ..json_text import KEY_SLICE, slice_tables
-from ..lexemes import Branch, LabelledDfa, install_head
-from ..machine import REACH, ROOM, ROOM_LABEL, SLICE, UNBOUNDED_ROOM, Machine
+from ramet.grammars.automaton import DEAD, LAZY, Lexeme, Row, ended
+from ramet.grammars.json_text import KEY_SLICE, slice_tables
+from ramet.grammars.lexemes import Branch, LabelledDfa, install_head
+from ramet.grammars.machine import REACH, ROOM, ROOM_LABEL, SLICE, UNBOUNDED_ROOM, Machine
+
 from .layout import Layout
 
 QUOTE, BACKSLASH, COLON = 0x22, 0x5C, 0x3A
@@ -220,5 +223,3 @@ class DfaText(TextLexeme):
             target = self.closing.target(machine, label)
             machine.rows[first : first + len(moves)][labels == label, QUOTE] = target
         return first
-
-

@@ -10,8 +10,9 @@ import itertools
 from collections.abc import Hashable
 from typing import Any
 
-from ..errors import ConstraintError, GrammarTooComplexError
-from ..regular.formats import FORMAT_NAMES, string_format
+from ramet.grammars.errors import ConstraintError, GrammarTooComplexError
+from ramet.grammars.regular.formats import FORMAT_NAMES, string_format
+
 from .atoms import (
     AtLeast,
     AtMost,
@@ -86,7 +87,7 @@ class Typer:
         return known
 
     def kinds(self, node: Formula) -> tuple[str, ...]:
-        """The types that a node may allow, as far as a glance tells; the easiest to decide first."""
+        """The types that a node may allow, as far as a glance tells; the easiest first."""
         known = self._kinds.get(node)
         if known is None:
             known = _ORDER
@@ -126,9 +127,7 @@ class Typer:
             return atom(NumberIs(frozenset((value[1],))))
         if kind == "object":
             names = tuple((k, atom(Const(v))) for k, v in sorted(value[1], key=lambda p: p[0]))
-            return all_of(
-                [atom(Properties(names, (), FALSE)), *(atom(Has(k)) for k, _ in names)]
-            )
+            return all_of([atom(Properties(names, (), FALSE)), *(atom(Has(k)) for k, _ in names)])
         if kind == "array":
             nodes = tuple(atom(Const(v)) for v in value[1])
             return all_of([atom(Items(nodes, FALSE)), atom(Length(len(nodes), len(nodes)))])
@@ -236,7 +235,7 @@ class Typer:
         if (low, high) != (0, None):
             parts.append(atom(TextLength(low, high)))
         if "pattern" in schema:
-            parts.append(self._pattern(leaf, schema["pattern"], f"{leaf.path}/pattern", "pattern"))
+            parts.append(self._pattern(schema["pattern"], f"{leaf.path}/pattern", "pattern"))
         name = schema.get("format")
         if isinstance(name, str) and name in FORMAT_NAMES:
             try:
@@ -246,7 +245,7 @@ class Typer:
             parts.append(atom(Format(name)))
         return parts
 
-    def _pattern(self, leaf: Leaf, pattern: object, path: str, keyword: str) -> Formula:
+    def _pattern(self, pattern: object, path: str, keyword: str) -> Formula:
         if not isinstance(pattern, str):
             raise ConstraintError(path, keyword, "a pattern must be a string")
         try:
@@ -263,9 +262,7 @@ class Typer:
         names = tuple((n, self.child(leaf, "properties", n)) for n in _map(leaf, "properties"))
         patterns = tuple(
             (
-                self._pattern(
-                    leaf, p, f"{leaf.path}/patternProperties/{escape(p)}", "patternProperties"
-                ),
+                self._pattern(p, f"{leaf.path}/patternProperties/{escape(p)}", "patternProperties"),
                 self.child(leaf, "patternProperties", p),
             )
             for p in _map(leaf, "patternProperties")
@@ -326,9 +323,7 @@ class Typer:
         if "contains" in schema:
             at_least, at_most = _bounds(leaf, "minContains", "maxContains", default_low=1)
             if (at_least, at_most) != (0, None):
-                parts.append(
-                    atom(Contains(self.child(leaf, "contains"), at_least, at_most))
-                )
+                parts.append(atom(Contains(self.child(leaf, "contains"), at_least, at_most)))
         if schema.get("uniqueItems") is True:
             parts.append(atom(Unique()))
         if "unevaluatedItems" in schema:
@@ -473,10 +468,8 @@ def _by_guards(leaf: Leaf, keyword: str, found: list[_Seen], rest: Any) -> Formu
     cases = []
     for truth in itertools.product((True, False), repeat=len(sometimes)):
         guards = [g if t else negate(g) for g, t in zip(sometimes, truth, strict=True)]
-        seen = always + [
-            s for ss, t in zip(sometimes.values(), truth, strict=True) if t for s in ss
-        ]
-        cases.append(all_of([*guards, rest(seen)]))
+        there = [s for ss, t in zip(sometimes.values(), truth, strict=True) if t for s in ss]
+        cases.append(all_of([*guards, rest(always + there)]))
     return any_of(cases)
 
 

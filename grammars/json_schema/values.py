@@ -7,7 +7,7 @@ from collections.abc import Hashable
 from decimal import Decimal
 from typing import Any
 
-from ..errors import ConstraintError, GrammarTooComplexError
+from ramet.grammars.errors import ConstraintError, GrammarTooComplexError
 
 _MAX_EXPONENT = 5000
 

@@ -19,7 +19,7 @@ _MOST = 512
 
 
 def values_of(solver: Solver, node: Formula) -> frozenset[Hashable] | None:
-    """All values that satisfy a node, in canonical form; None if there are many or no end of them."""
+    """All values that satisfy a node, in canonical form; None if there may be many."""
     for part in conjuncts(node):
         value = part.parts[0] if part.op == "atom" else None
         listed: list[Hashable] | None = None

@@ -1,16 +1,17 @@
-"""A value: which scalars it may be and with which verdicts, and whether it may be an object or array."""
+"""A value: which scalars it may be, with which verdicts, and whether an object or an array."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ..automaton import Lexeme
-from ..errors import GrammarTooComplexError
-from ..json_text import KEY_SLICE, VALUE_SLICE
-from ..lexemes import DfaLexeme, LabelledDfa, LabelledDfaLexeme
-from ..limits import CompileLimits
-from ..regular import Dfa
+from ramet.grammars.automaton import Lexeme
+from ramet.grammars.errors import GrammarTooComplexError
+from ramet.grammars.json_text import KEY_SLICE, VALUE_SLICE
+from ramet.grammars.lexemes import DfaLexeme, LabelledDfa, LabelledDfaLexeme
+from ramet.grammars.limits import CompileLimits
+from ramet.grammars.regular import Dfa
+
 from .atoms import Integer
 from .counted_text import CountedText
 from .formula import Formula, atom
@@ -21,7 +22,13 @@ from .literal_text import EXCLUDED, LiteralText
 from .objects import Child, ObjectPlan
 from .solver import Solver
 from .text_lexemes import (
-    AnyText, BoundedText, Closing, DfaText, FilteredClosing, KeyClosing, TextLexeme,
+    AnyText,
+    BoundedText,
+    Closing,
+    DfaText,
+    FilteredClosing,
+    KeyClosing,
+    TextLexeme,
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -273,5 +280,3 @@ def _number_lexeme(parts: Sequence[tuple[int, Dfa]]) -> Lexeme | None:
         return DfaLexeme(parts[0][1], parts[0][0])
     key = tuple((label, dfa.digest) for label, dfa in parts)
     return LabelledDfaLexeme(LabelledDfa.of(parts), key)
-
-
