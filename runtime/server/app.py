@@ -22,6 +22,7 @@ from ramet.runtime.server.protocol.tokenize import DetokenizeRequest, TokenizeRe
 from ramet.runtime.server.routes.anthropic import anthropic_router
 from ramet.runtime.server.routes.chat import chat_router
 from ramet.runtime.server.routes.completions import completions_router
+from ramet.runtime.server.routes.grammar import GrammarCheckRequest, grammar_router
 from ramet.runtime.server.routes.models import AbortRequest, models_router
 from ramet.runtime.server.routes.operations import operations_router
 from ramet.runtime.server.routes.responses import responses_router
@@ -35,6 +36,7 @@ _BODIES = (
     TokenizeRequest,
     DetokenizeRequest,
     AbortRequest,
+    GrammarCheckRequest,
     MessagesRequest,
     CountTokensRequest,
     ResponsesRequest,
@@ -70,6 +72,7 @@ def create_app(
         completions_router,
         responses_router,
         anthropic_router,
+        grammar_router,
         tokenize_router,
         models_router,
     )

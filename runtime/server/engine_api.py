@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from ramet.grammars import Vocabulary
 from ramet.runtime.engine_config import EngineStats
 from ramet.runtime.request import Request
 from ramet.runtime.server.generation import EventSource
@@ -24,6 +25,11 @@ class EngineApi(Protocol):
 
     @property
     def max_context_len(self) -> int: ...
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """What grammars are compiled for."""
+        ...
 
     @property
     def error(self) -> BaseException | None:

@@ -1,0 +1,83 @@
+"""``POST /v1/grammar/check``: what a constraint would do, without a model."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi import Request as HttpRequest
+from starlette.responses import Response
+
+from ramet.grammars import CompileLimits, Vocabulary, compile_constraint
+from ramet.grammars.constraints import Constraint
+from ramet.grammars.errors import ConstraintError, EmptyConstraintError, GrammarTooComplexError
+from ramet.runtime.errors import InvalidParameterError
+from ramet.runtime.server.context import ServerContext
+from ramet.runtime.server.grammar_sample import shortest_looking_match
+from ramet.runtime.server.http import OrjsonResponse
+from ramet.runtime.server.openapi import json_body
+from ramet.runtime.server.protocol.constraints import ConstraintFields
+
+_LIMITS = CompileLimits(max_seconds=5.0)
+
+
+class GrammarCheckRequest(ConstraintFields):
+    """A constraint, in any way that chat takes one, and perhaps a text to hold against it."""
+
+    text: str | None = None
+
+
+def grammar_router(context: ServerContext) -> APIRouter:
+    """The grammar routes of a server."""
+    router = APIRouter(tags=["Ramet"])
+    one_at_a_time = asyncio.Semaphore(1)
+
+    @router.post("/v1/grammar/check", openapi_extra=json_body(GrammarCheckRequest))
+    async def check(http_request: HttpRequest) -> Response:
+        """Whether a constraint can be honoured, a text that matches it, and its cost."""
+        body = await context.body(http_request, GrammarCheckRequest)
+        constraint = body.constraint()
+        if constraint is None:
+            raise InvalidParameterError(
+                "give a constraint, as response_format or structured_outputs",
+                param="response_format",
+            )
+        vocabulary = context.engine.vocabulary
+        async with one_at_a_time:
+            answer = await asyncio.to_thread(_check, constraint, vocabulary, body.text)
+        return OrjsonResponse(answer)
+
+    return router
+
+
+def _check(constraint: Constraint, vocabulary: Vocabulary, text: str | None) -> dict[str, Any]:
+    started = time.perf_counter()
+    try:
+        grammar = compile_constraint(constraint, vocabulary, limits=_LIMITS)
+        answer: dict[str, Any] = {
+            "kind": constraint.kind,
+            "supported": True,
+            "empty": False,
+            "compile_seconds": round(time.perf_counter() - started, 6),
+            "sample": shortest_looking_match(grammar),
+        }
+        if text is not None:
+            result = grammar.match(text)
+            answer["match"] = {
+                "accepted": result.accepted,
+                "offset": result.offset,
+                "expected": result.expected,
+            }
+    except ConstraintError as error:
+        return {
+            "kind": constraint.kind,
+            "supported": isinstance(error, EmptyConstraintError),
+            "empty": isinstance(error, EmptyConstraintError),
+            "too_complex": isinstance(error, GrammarTooComplexError),
+            "path": error.path,
+            "keyword": error.keyword,
+            "reason": error.reason,
+        }
+    return answer

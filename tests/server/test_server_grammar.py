@@ -1,0 +1,84 @@
+"""Grammar checks: a constraint's fate before it is used."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import jsonschema
+import pytest
+
+
+def check(server, **fields):
+    answer = server.http.post("/v1/grammar/check", json=fields)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def schema_format(schema):
+    return {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {
+            "type": "object",
+            "properties": {"a": {"type": "integer", "minimum": 3}},
+            "required": ["a"],
+        },
+        {"type": "array", "items": {"enum": ["x", "y"]}, "minItems": 2},
+        {"type": "string", "minLength": 4, "maxLength": 5},
+        {"anyOf": [{"const": None}, {"type": "number"}]},
+    ],
+)
+def test_a_sample_matches_the_schema(serve, schema):
+    answer = check(serve(["ok"]), response_format=schema_format(schema))
+    assert answer["supported"]
+    assert answer["compile_seconds"] >= 0
+    jsonschema.validate(json.loads(answer["sample"]), schema)
+
+
+def test_a_sample_matches_the_regex(serve):
+    pattern = r"[a-f]{2,4}-\d+"
+    answer = check(serve(["ok"]), structured_outputs={"regex": pattern})
+    assert re.fullmatch(pattern, answer["sample"])
+
+
+def test_a_text_is_held_against_the_constraint(serve):
+    server = serve(["ok"])
+    fields = {"structured_outputs": {"regex": "ab+c"}}
+    assert check(server, **fields, text="abbc")["match"]["accepted"]
+    wrong = check(server, **fields, text="abxc")["match"]
+    assert (wrong["accepted"], wrong["offset"]) == (False, 2)
+    assert wrong["expected"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "path", "keyword"),
+    [
+        ({"guided_regex": "(a)\\1"}, "offset", None),
+        (
+            {"response_format": schema_format({"properties": {"a": {"type": "nothing"}}})},
+            "/properties/a",
+            "type",
+        ),
+    ],
+)
+def test_what_is_not_supported_is_named(serve, fields, path, keyword):
+    answer = check(serve(["ok"]), **fields)
+    assert not answer["supported"]
+    assert path in answer["path"]
+    assert keyword in (None, answer["keyword"])
+    assert answer["reason"]
+
+
+def test_an_empty_language_is_told(serve):
+    schema = {"type": "integer", "minimum": 3, "maximum": 2}
+    answer = check(serve(["ok"]), response_format=schema_format(schema))
+    assert answer["supported"]
+    assert answer["empty"]
+
+
+def test_a_check_needs_a_constraint(serve):
+    assert serve(["ok"]).http.post("/v1/grammar/check", json={}).status_code == 400
