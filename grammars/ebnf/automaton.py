@@ -74,31 +74,33 @@ class GrammarAutomaton:
             GrammarTooComplexError: a text with more readings than can be kept at once.
         """
         row = np.full(256, -1, np.int32)
-        for found, configurations in self._moves(state):
+        for found, configurations in self._moves(self._states[state]):
             row[byte_mask(found)] = self._intern(configurations)
         return row
 
-    def _moves(self, state: int) -> list[tuple[int, frozenset[Configuration]]]:
+    def _moves(
+        self, configurations: frozenset[Configuration]
+    ) -> list[tuple[int, frozenset[Configuration]]]:
         """Disjoint sets of bytes (256 bits) and the configurations after any of them."""
         parts: list[tuple[int, list[Configuration]]] = []
-        for node, stack in self._states[state]:
+        for node, stack in configurations:
             for found, target in self._byte_moves(node):
                 rest, split = found, []
-                for known, configurations in parts:
+                for known, after in parts:
                     both = known & rest
                     if not both:
-                        split.append((known, configurations))
+                        split.append((known, after))
                         continue
-                    split.append((both, [*configurations, (target, stack)]))
+                    split.append((both, [*after, (target, stack)]))
                     if known != both:
-                        split.append((known & ~both, configurations))
+                        split.append((known & ~both, after))
                     rest &= ~both
                 if rest:
                     split.append((rest, [(target, stack)]))
                 parts = split
         moves = []
-        for found, configurations in parts:
-            merged = frozenset[Configuration]().union(*map(self._closure, configurations))
+        for found, after in parts:
+            merged = frozenset[Configuration]().union(*map(self._closure, after))
             if len(merged) > _MAX_CONFIGURATIONS:
                 raise GrammarTooComplexError("", "ebnf", "the text has too many readings")
             moves.append((found, merged))

@@ -35,7 +35,7 @@ class ValueExit:
 
 @dataclass(frozen=True)
 class BorderExit:
-    """The text may end in this state, or a special token may follow."""
+    """In this state the text may end, or a special token or a JSON value may follow."""
 
     state: int
 
@@ -72,33 +72,58 @@ class TagAutomaton(GrammarAutomaton):
     # -- what contexts need -----------------------------------------------------------------
 
     def row_with_exits(self, state: int) -> NDArray[np.int32]:
-        """A state's row, in which a byte before a value that is alone ends the lexeme."""
+        """A state's row, in which a byte before a value that is alone ends the lexeme.
+
+        The bytes that begin the state's own ``value_at`` are left out.
+        """
         row = np.full(256, -1, np.int32)
-        for found, configurations in self._moves(state):
-            alone = self.value_alone(configurations)
+        for found, configurations in self._moves(self._without_value(state)):
+            alone = self._value_alone(configurations)
             target = self._intern(configurations) if alone is None else ended(self._label(alone))
             row[byte_mask(found)] = target
         return row
 
     def border_label(self, state: int) -> int:
         """The label with which a lexeme may end in this state; -1 if it may not."""
-        if self.is_accepting(state) or self.offers_special(state):
+        if self.is_accepting(state) or self.offers_special(state) or self.value_at(state):
             return self._label(BorderExit(state))
         return -1
 
-    def value_alone(self, configurations: frozenset[Configuration]) -> ValueExit | None:
-        """The JSON value that begins here, if that is all that can be."""
-        if len(configurations) != 1:
+    def value_at(self, state: int) -> ValueExit | None:
+        """The JSON value that may begin in a state and is told from all else by its first byte.
+
+        None where the text may also end: a context can't both be an end and go on.
+        """
+        configurations = self._states[state]
+        if ACCEPT in configurations:
             return None
-        ((node, stack),) = configurations
-        index = foreign_node(node)  # Its own inverse.
-        if not (0 <= index < len(self.foreign) and isinstance(self.foreign[index], JsonValue)):
+        values = [c for c in configurations if self._begins_value(c)]
+        if len(values) != 1:
             return None
-        if self._first_bytes(configurations) & _NUMBER_BYTES:
-            after = self._first_bytes(self.after(stack))
-            if after & _NUMBER_BYTES:
-                return None
-        return ValueExit(index, stack)
+        (value,) = values
+        first = self._first_bytes(frozenset(values))
+        if first & self._first_bytes(configurations.difference(values)):
+            return None
+        node, stack = value
+        if first & _NUMBER_BYTES and self._first_bytes(self.after(stack)) & _NUMBER_BYTES:
+            return None  # Only the text itself would show where a number ends.
+        return ValueExit(foreign_node(node), stack)
+
+    def _value_alone(self, configurations: frozenset[Configuration]) -> ValueExit | None:
+        if len(configurations) == 1 and all(map(self._begins_value, configurations)):
+            return self.value_at(self._intern(configurations))
+        return None
+
+    def _without_value(self, state: int) -> frozenset[Configuration]:
+        value = self.value_at(state)
+        configurations = self._states[state]
+        if value is None:
+            return configurations
+        return configurations - {(foreign_node(value.index), value.stack)}
+
+    def _begins_value(self, configuration: Configuration) -> bool:
+        index = foreign_node(configuration[0])  # Its own inverse.
+        return 0 <= index < len(self.foreign) and isinstance(self.foreign[index], JsonValue)
 
     def after(self, stack: int) -> frozenset[Configuration]:
         """The configurations once something foreign above ``stack`` has ended."""

@@ -17,10 +17,11 @@ def context_of(
     machine: Machine, automaton: TagAutomaton, configurations: frozenset[Configuration]
 ) -> Context:
     """What may come next when the text has these readings."""
-    alone = automaton.value_alone(configurations)
-    if alone is not None:
-        return value_context(machine, automaton, alone)
-    return machine.intern(StretchContext(automaton, automaton.intern(configurations)))
+    state = automaton.intern(configurations)
+    value = automaton.value_at(state)
+    if value is not None and len(configurations) == 1:
+        return value_context(machine, automaton, value)
+    return machine.intern(StretchContext(automaton, state))
 
 
 def value_context(machine: Machine, automaton: TagAutomaton, exit_: ValueExit) -> Context:
@@ -82,17 +83,23 @@ class StretchContext(Context):
             case ValueExit() as exit_:
                 return value_context(machine, self.automaton, exit_)
             case BorderExit(state):
-                return machine.intern(BorderContext(self.automaton, state))
+                value = self.automaton.value_at(state)
+                inner = None if value is None else value_context(machine, self.automaton, value)
+                return machine.intern(BorderContext(self.automaton, state, inner))
 
 
 class BorderContext(Context):
-    """No more bytes of this stretch: the text ends, or a special token follows."""
+    """No more bytes of this stretch: the text ends, or a special token or a value follows.
 
-    __slots__ = ("automaton", "state")
+    ``value`` is the context of the JSON value, which this one is like in all else.
+    """
 
-    def __init__(self, automaton: TagAutomaton, state: int) -> None:
+    __slots__ = ("automaton", "state", "value")
+
+    def __init__(self, automaton: TagAutomaton, state: int, value: Context | None) -> None:
         self.automaton = automaton
         self.state = state
+        self.value = value
 
     @property
     def key(self) -> Hashable:
@@ -103,14 +110,21 @@ class BorderContext(Context):
         return self.automaton.is_accepting(self.state)
 
     @property
+    def captures(self) -> bool:  # type: ignore[override]
+        return self.value is not None and self.value.captures
+
+    @property
     def offers_special(self) -> bool:  # type: ignore[override]
         return self.automaton.offers_special(self.state)
 
     def lexeme(self, machine: Machine) -> Lexeme | None:
-        return NOTHING
+        return NOTHING if self.value is None else self.value.lexeme(machine)
+
+    def live(self) -> int | None:
+        return None if self.value is None else self.value.live()
 
     def after(self, machine: Machine, label: int, text: bytes | None) -> Context | None:
-        return None
+        return None if self.value is None else self.value.after(machine, label, text)
 
     def special(self, machine: Machine) -> Mapping[int, Context]:
         return {

@@ -151,6 +151,41 @@ def test_a_number_before_more_digits(compile_: Compile) -> None:
     )
 
 
+def test_values_after_what_may_go_on_or_be_left_out(compile_: Compile) -> None:
+    value = JsonSchema(PERSON)
+    check(
+        compile_,
+        Series((Regex(r"\s{0,3}"), value, Regex("x*"))),
+        ['{"name": ""}', '  \n{"name": "a"}xx'],
+        ["", "    {}", '{"name": ""} '],
+    )
+    check(
+        compile_,
+        AnyOf((Tag("<think>", FreeText(), "</think>"), value, FixedText(""), FixedText("{no"))),
+        ["", '{"name": "x"}', "<think>{</think>", "{no"],
+        ["{", "<think>", '{"name": "x"}{no'],
+    )
+    check(
+        compile_,
+        Repeated(
+            Series((JsonSchema({"type": "integer"}), AnyOf((FixedText(","), FixedText(";")))))
+        ),
+        ["", "1,2;", "-0,"],
+        ["1", "12", "1,2"],
+    )
+
+
+def test_a_special_token_or_a_value(special_vocab: Vocabulary, allowed: Allowed) -> None:
+    root = AnyOf((Series((FixedText("<tool_call>"), FixedText("!"))), JsonSchema(PERSON)))
+    matcher = compile_constraint(StructuralTag(root), special_vocab).matcher()
+    assert {CALL, ord("{"), ord("<")} <= allowed(matcher)
+    fork = matcher.fork()
+    assert fork.accept(CALL)
+    assert fork.forced_bytes() == b"!"
+    assert all(map(matcher.accept, b'{"name": "x"}'))
+    assert allowed(matcher) == {EOS}
+
+
 def test_repetition_and_nesting(compile_: Compile) -> None:
     line = Series((JsonObject(whitespace="none"), FixedText("\n")))
     check(
