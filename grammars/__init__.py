@@ -19,6 +19,7 @@ from .constraints import (
     TriggeredTags,
 )
 from .errors import ConstraintError, EmptyConstraintError, GrammarTooComplexError
+from .from_types import json_schema_of
 from .grammar import Grammar, MatchResult
 from .limits import CompileLimits
 from .matcher import Matcher
@@ -50,4 +51,5 @@ __all__ = [
     "TriggeredTags",
     "Vocabulary",
     "compile_constraint",
+    "json_schema_of",
 ]
