@@ -57,6 +57,20 @@ class OutputWriter:
 
     # -- drawn tokens --------------------------------------------------------------------------
 
+    def begin(self, sequence: Sequence) -> End | None:
+        """Appends what the grammar forces from the start; returns the end, if that is all."""
+        matcher = sequence.matcher
+        if matcher is None:
+            return None
+        if self._is_complete(matcher):
+            return End("stop")
+        if self._forced is None or sequence.restrictions.picky:
+            return None
+        matcher.fill_mask(self._mask)
+        tokens, num_certain = self._forced.encode(b"", self._forced.text(matcher, self._mask))
+        keep, complete = self._accept(sequence, matcher, tokens, num_certain)
+        return self._append_all(sequence, tokens[:keep], None, complete=complete)
+
     def advance(self, sequence: Sequence, token: TokenInfo) -> End | None:
         """Takes a drawn token, and what the grammar forces after it; returns the end, if it is."""
         if token.token_id < 0:
@@ -131,6 +145,20 @@ class OutputWriter:
         else:
             tokens, num_certain = self._forced.encode(drawn.token_bytes, text)
         matcher.rollback(1)
+        keep, complete = self._accept(sequence, matcher, tokens, num_certain)
+        if sum(len(self._texts[i]) for i in tokens[:keep]) < len(drawn.token_bytes):
+            # What was drawn must not be lost where its own end is still open.
+            matcher.rollback(keep)
+            tokens, keep, complete = [drawn.token_id], 1, False
+            if not matcher.accept(drawn.token_id):
+                raise InvariantError("a matcher refuses after a rollback what it accepted before")
+        return self._append_all(sequence, tokens[:keep], drawn, complete=complete)
+
+    def _accept(
+        self, sequence: Sequence, matcher: Matcher, tokens: list[int], num_certain: int
+    ) -> tuple[int, bool]:
+        """Moves the matcher on by what can be appended for good: the tokens that stand whatever
+        follows, or all, where nothing may follow. Returns how many, and whether it is all."""
         num_accepted = 0
         for token_id in tokens[: sequence.max_len - sequence.num_tokens]:
             if not matcher.accept(token_id):
@@ -139,25 +167,21 @@ class OutputWriter:
         complete = num_accepted == len(tokens) and self._is_complete(matcher)
         keep = num_accepted if complete else min(num_accepted, num_certain)
         matcher.rollback(num_accepted - keep)
-        if sum(len(self._texts[i]) for i in tokens[:keep]) < len(drawn.token_bytes):
-            # What was drawn must not be lost where its own end is still open.
-            matcher.rollback(keep)
-            tokens, keep, complete = [drawn.token_id], 1, False
-            if not matcher.accept(drawn.token_id):
-                raise InvariantError("a matcher refuses after a rollback what it accepted before")
-        return self._append_all(sequence, drawn, tokens[:keep], complete=complete)
+        return keep, complete
 
     def _append_all(
-        self, sequence: Sequence, drawn: TokenInfo, token_ids: list[int], *, complete: bool
+        self, sequence: Sequence, token_ids: list[int], drawn: TokenInfo | None, *, complete: bool
     ) -> End | None:
-        """Appends tokens of which the first was drawn, in its own or in another form."""
+        """Appends tokens, the first of which was drawn, if one was, perhaps in another form."""
         wanted = sequence.params.logprobs
         for index, token_id in enumerate(token_ids):
-            token = drawn
-            if index or token_id != drawn.token_id:
+            is_drawn = index == 0 and drawn is not None
+            if is_drawn and drawn is not None and token_id == drawn.token_id:
+                token = drawn
+            else:
                 certain = ((token_id, 0.0),) if wanted else ()
                 token = self.token_info(token_id, None if wanted is None else 0.0, certain)
-            sequence.num_forced += index > 0
+            sequence.num_forced += not is_drawn
             last = index == len(token_ids) - 1
             end = self._append(sequence, token, complete=complete and last)
             if end is not None:

@@ -138,8 +138,15 @@ class Scheduler:
         self._pauses.arrive(sequence, self.clock())
         if sequence.params.prompt_logprobs is not None and not sequence.scoring:
             self._output.send_prompt_logprobs(sequence)
-        if sequence.num_pending <= 0:
-            self.release(sequence, End("length"))
+        try:
+            end = self._output.begin(sequence)
+        except Exception as error:  # a fault of one request's own matcher
+            self.release(sequence, internal_error(error))
+            return
+        if end is None and sequence.num_pending <= 0:
+            end = End("length")
+        if end is not None:
+            self.release(sequence, end)
 
     def release(self, sequence: Sequence, reason: End | RametError) -> None:
         """Every sequence's only way out, in whatever state it is; a second call does nothing.
@@ -376,7 +383,7 @@ class Scheduler:
         self.stats.num_cached_tokens += sequence.num_computed
         if sequence.scheduled_time is None:
             sequence.scheduled_time = now
-            sequence.cached_len = sequence.num_computed
+            sequence.cached_len = min(sequence.num_computed, sequence.num_prompt - 1)
 
     def _make_step(self, rows: list[Row]) -> Step | None:
         """Writes masks and builds the batch; a sequence whose matcher fails drops out."""

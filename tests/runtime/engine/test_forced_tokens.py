@@ -82,6 +82,15 @@ def test_with_and_without_forcing_the_text_is_valid(make_engine, logprobs):
             assert all(token.logprob is not None for token in done.tokens)
 
 
+def test_what_is_forced_from_the_start_costs_no_step(make_engine):
+    engine = make_engine()
+    done = engine.generate("x", GREEDY, constraint=Regex("the one and only answer"))
+    assert done.text == "the one and only answer"
+    assert done.finish_reason == "stop"
+    assert engine.stats().num_steps == 0
+    assert engine.generate("x", GREEDY, constraint=Choice(("",))).text == ""
+
+
 def test_forcing_stops_at_max_tokens(make_engine):
     engine = make_engine()
     params = SamplingParams(temperature=0, max_tokens=3)
