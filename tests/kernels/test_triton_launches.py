@@ -29,6 +29,7 @@ from ramet.kernels import (  # noqa: E402
 from ramet.kernels.attention_plan import SLOT, build_plan  # noqa: E402
 from ramet.kernels.dispatch import attention_costs  # noqa: E402
 from ramet.runtime.model.config import ModelConfig  # noqa: E402
+from ramet.runtime.model.device_arrays import pack, unpack  # noqa: E402
 from ramet.runtime.model.torch_decoder import TorchDecoder  # noqa: E402
 from ramet.runtime.model.torch_step import StepInputs  # noqa: E402
 from ramet.runtime.model.torch_weights import random_torch_weights  # noqa: E402
@@ -111,35 +112,62 @@ def config(**changes):
     return ModelConfig(**(values | changes))
 
 
-@pytest.mark.parametrize("format_", ["q4", "q8"])
-def test_a_step_of_decode_and_prefill_rows(compiled, row_tree, format_):
+def make_decoder(format_):
     model = config()
     weights = random_torch_weights(model, device="cpu", dtype=torch.bfloat16, format=format_)
-    tree = row_tree(16, [(0, 0, 1000, 1), (0, 40, 30, 1), (0, 40, 5, 60), (0, 0, 7, 1)])
-    pages = torch.zeros(2, 2, tree.num_pages, 2, 16, 64, dtype=torch.bfloat16)
-    shape = paged_attention.attention_shape(6, 2, 64, torch.bfloat16)
+    pages = torch.zeros(2, 2, 500, 2, 16, 64, dtype=torch.bfloat16)
+    return TorchDecoder(model, weights, pages, max_position=4096, batch_invariant=False)
+
+
+def run_step(decoder, tree, logit_tokens):
+    """A step whose arrays come from one buffer, as they do on a GPU; returns its plan."""
     plan = build_plan(
         tree.page_tables,
         tree.context_lens,
         tree.row_starts,
         page_size=16,
-        shape=shape,
+        shape=paged_attention.attention_shape(6, 2, 64, torch.bfloat16),
         costs=attention_costs("sm_90"),
         grouping="always",
     )
-    assert 0 < plan.num_narrow < plan.num_items
-    assert (plan.items[:, SLOT] >= 0).any()
-    tokens = torch.arange(tree.num_tokens, dtype=torch.int32)
+    arrays = {
+        "tokens": np.arange(tree.num_tokens, dtype=np.int32),
+        "logit_tokens": np.array(logit_tokens, np.int32),
+        "items": plan.items,
+        "merge_tokens": plan.merge_tokens,
+        "merge_starts": plan.merge_starts,
+        "merge_slots": plan.merge_slots,
+        "page_tables": tree.page_tables,
+        "positions": tree.positions,
+    }
+    tensors = unpack(pack(arrays, pin_memory=False), arrays)
     inputs = StepInputs(
-        token_ids=tokens,
-        slots=tokens,
-        logit_tokens=torch.tensor([0, 1, 5], dtype=torch.int32),
-        attention=paged_attention.AttentionInputs.from_plan(plan, tree.page_tables, tree.positions),
+        token_ids=tensors["tokens"],
+        slots=tensors["tokens"],
+        logit_tokens=tensors["logit_tokens"],
+        attention=paged_attention.AttentionInputs(
+            items=tensors["items"],
+            num_narrow=plan.num_narrow,
+            num_slots=plan.num_slots,
+            merge_tokens=tensors["merge_tokens"],
+            merge_starts=tensors["merge_starts"],
+            merge_slots=tensors["merge_slots"],
+            page_tables=tensors["page_tables"],
+            positions=tensors["positions"],
+        ),
     )
-    decoder = TorchDecoder(model, weights, pages, max_position=4096, batch_invariant=False)
     with torch.inference_mode():
         logits = decoder.forward(inputs)
-    assert logits.shape == (3, 1000)
+    assert logits.shape == (len(logit_tokens), 1000)
+    return plan
+
+
+@pytest.mark.parametrize("format_", ["q4", "q8"])
+def test_a_step_of_decode_and_prefill_rows(compiled, row_tree, format_):
+    tree = row_tree(16, [(0, 0, 1000, 1), (0, 40, 30, 1), (0, 40, 5, 60), (0, 0, 7, 1)])
+    plan = run_step(make_decoder(format_), tree, [0, 1, 5])
+    assert 0 < plan.num_narrow < plan.num_items
+    assert (plan.items[:, SLOT] >= 0).any()
     assert set(compiled) == {
         "_rms_norm",
         "_linear",
@@ -148,6 +176,33 @@ def test_a_step_of_decode_and_prefill_rows(compiled, row_tree, format_):
         "_merge",
         "_silu_mul",
     }
+
+
+def test_steps_of_other_sizes_compile_nothing_new(compiled, row_tree):
+    """A serving engine meets every size; none may stop it for a compiler."""
+    decoder = make_decoder("q4")
+    for new_tokens in (1, 60):  # products of few and of many rows
+        rows = [(0, 0, 1000, 1), (0, 40, 30, new_tokens), (0, 40, 5, 1), (0, 0, 7, 1)]
+        run_step(decoder, row_tree(16, rows), [0])
+        run_step(decoder, row_tree(16, rows), range(3 + new_tokens))
+    kernels = [v for m in MODULES for v in vars(m).values() if hasattr(v, "device_caches")]
+    before = [len(kernel.device_caches[0][0]) for kernel in kernels]
+    rng = np.random.default_rng(0)
+    for _ in range(8):
+        count = int(rng.integers(1, 20))
+        rows = [
+            (int(a), int(b), int(c), int(d))
+            for a, b, c, d in zip(
+                rng.integers(0, 9, count),
+                rng.integers(0, 20, count),
+                rng.integers(0, 90, count),
+                rng.choice([1, 1, 1, 30], count),
+                strict=True,
+            )
+        ]
+        tree = row_tree(16, rows)
+        run_step(decoder, tree, range(int(rng.integers(1, tree.num_tokens + 1))))
+    assert [len(kernel.device_caches[0][0]) for kernel in kernels] == before
 
 
 def test_masks_and_sampling(compiled):
