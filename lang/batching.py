@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,22 +25,18 @@ def run_batch(
     for index, arguments in enumerate(batch):
         if not isinstance(arguments, Mapping):
             raise UsageError(f"item {index} of the batch is no mapping of arguments")
-    runs: dict[int, Run[T]] = {}
-    going: dict[concurrent.futures.Future[Any], int] = {}
+    runs: list[Run[T]] = []
+    places = threading.Semaphore(max_concurrency)
     try:
-        for index, arguments in enumerate(batch):
-            if len(going) >= max_concurrency:
-                done, _ = concurrent.futures.wait(
-                    going, return_when=concurrent.futures.FIRST_COMPLETED
-                )
-                for future in done:
-                    del going[future]
-            runs[index] = program.start(**arguments)
-            going[runs[index]._done] = index
-        concurrent.futures.wait(going)
+        for arguments in batch:
+            places.acquire()
+            run = program.start(**arguments)
+            runs.append(run)
+            run._done.add_done_callback(lambda _: places.release())
+        concurrent.futures.wait([run._done for run in runs])
     except BaseException:
-        for run in runs.values():
+        for run in runs:
             run.cancel()
-        concurrent.futures.wait([run._done for run in runs.values()], timeout=5)
+        concurrent.futures.wait([run._done for run in runs], timeout=5)
         raise
-    return [runs[index] for index in range(len(batch))]
+    return runs

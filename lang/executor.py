@@ -64,7 +64,7 @@ class Executor:
 
     def start(self, node: Node) -> None:
         """Begins to wait for what a node needs; returns at once."""
-        if isinstance(node, Join) and node.of != "values":
+        if isinstance(node, Join) and node.of in ("branch", "agent"):
             return  # its own code settles it
         self.records[node.id] = CallRecord(node.id, node.label, node.kind, self.now())
         task = asyncio.get_running_loop().create_task(self._execute(node))
@@ -155,6 +155,9 @@ class Executor:
         if isinstance(node, ToolCall):
             return await self._call_tool(node)
         assert isinstance(node, Join)
+        if node.of == "text":
+            text = render(node.parts, self._session.result_of)
+            return NodeResult(text, text)
         results = [self._session.result_of(input_id) for input_id in node.inputs]
         return NodeResult(
             "\n".join(result.text for result in results), [result.value for result in results]

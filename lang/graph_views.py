@@ -64,7 +64,7 @@ def describe(graph: RequestGraph, node: Node) -> str:
     if isinstance(node, Fork):
         return f"fork {node.num_branches}"
     if isinstance(node, Join) and node.of != "values":
-        return f"{node.of} {node.label}"
+        return f"{node.of} {node.label}{needs}"
     return f"join {node.label}{needs}"
 
 

@@ -10,6 +10,9 @@ from ramet.lang.nodes import CALL_KINDS, Gen, Select, ToolCall
 from ramet.lang.session import Session
 from ramet.runtime.request import ProgramHint
 
+MAX_LOOK_AHEAD = 64
+"""Nodes that are looked at for one hint: more would change nobody's mind."""
+
 
 def hint_for(session: Session, node: Gen | Select) -> ProgramHint:
     """The hint of a call that is about to be sent."""
@@ -44,7 +47,7 @@ def _next_calls(session: Session, node_id: str) -> list[str]:
 
 def _num_calls_after(session: Session, extending: list[str]) -> int:
     count, stack = 0, list(extending)
-    while stack:
+    while stack and count < MAX_LOOK_AHEAD:
         count += 1
         stack.extend(_next_calls(session, stack.pop()))
     return count
@@ -106,9 +109,9 @@ def _weight(session: Session, node_id: str) -> float:
         return 0.0
     waiting: set[str] = set()
     stack = [node_id]
-    while stack:
+    while stack and len(waiting) < MAX_LOOK_AHEAD:
         for dependent in session.dependents.get(stack.pop(), ()):
             if dependent not in waiting and not session.is_settled(dependent):
                 waiting.add(dependent)
                 stack.append(dependent)
-    return min(1.0, len(waiting) / others)
+    return 1.0 if stack else min(1.0, len(waiting) / others)

@@ -109,16 +109,19 @@ class Fork(Node):
 @dataclass(frozen=True, kw_only=True)
 class Join(Node):
     """What becomes of several nodes: ``values`` is the list of one variable's values in all
-    branches of a fork; ``branch`` what a spawned function returned; ``agent`` the answer of an
-    agent loop. The ``inputs`` of the last two are known when they have ended."""
+    branches of a fork; ``text`` is a text made of ``parts``; ``branch`` what a spawned function
+    returned; ``agent`` the answer of an agent loop. The ``inputs`` of the last two are known when
+    they have ended."""
 
     kind = "join"
     name: str
-    of: Literal["values", "branch", "agent"] = "values"
+    of: Literal["values", "text", "branch", "agent"] = "values"
     inputs: tuple[str, ...] = ()
+    parts: Template = ()
 
     def refs(self) -> Iterator[Ref]:
-        return (Ref(node_id) for node_id in self.inputs)
+        yield from (Ref(node_id) for node_id in self.inputs)
+        yield from (part for part in self.parts if isinstance(part, Ref))
 
 
 CALL_KINDS = (Gen, Select)

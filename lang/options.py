@@ -90,13 +90,18 @@ def _output(option: str, value: Any) -> OutputType[Any]:
     return output_type(value)
 
 
+_OTHER_SPELLINGS = {"max_new_tokens": "max_tokens", "top_logprobs_num": "logprobs"}
+
+
 def sampling_params(defaults: Mapping[str, Any], own: Mapping[str, Any]) -> SamplingParams:
     """A call's parameters: its own over the run's defaults over the language's.
 
     Raises:
         InvalidParameterError: an unknown name, or a value out of range.
     """
-    values: dict[str, Any] = {"max_tokens": DEFAULT_MAX_TOKENS, **defaults, **own}
+    values: dict[str, Any] = {"max_tokens": DEFAULT_MAX_TOKENS, **defaults}
+    for name, value in own.items():
+        values[_OTHER_SPELLINGS.get(name, name)] = value
     stop = values.get("stop")
     if isinstance(stop, str):
         values["stop"] = (stop,)

@@ -46,7 +46,8 @@ class Program(Generic[P, T]):
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        parameters = list(inspect.signature(function).parameters)
+        self._signature = inspect.signature(function)
+        parameters = list(self._signature.parameters)
         if not parameters:
             raise UsageError("a program's first parameter is its state: def program(s, ...)")
         self.function = function
@@ -140,6 +141,7 @@ class Program(Generic[P, T]):
         Where the program looks at a value its tracing ends; ``graph.open_ends`` says where.
         """
         values, options, _ = self._settle(kwargs)
+        self._signature.bind(None, *args, **values)
         return trace_graph(self.name, self._binder(args, values), options)
 
     def explain(
@@ -163,7 +165,7 @@ class Program(Generic[P, T]):
         backend = as_backend(chosen) if chosen is not None else default_backend()
         if loop is None and on_shared_loop():
             loop = asyncio.get_running_loop()
-        bound = inspect.signature(self.function).bind(None, *args, **values)
+        bound = self._signature.bind(None, *args, **values)  # raises TypeError before all else
         return Run(
             self.name,
             self._binder(args, values),
@@ -198,7 +200,6 @@ class Program(Generic[P, T]):
     def _binder(
         self, args: tuple[Any, ...], values: Mapping[str, Any]
     ) -> Callable[[State], Callable[[], Any]]:
-        inspect.signature(self.function).bind(None, *args, **values)  # raises TypeError at once
         return lambda state: functools.partial(self.function, state, *args, **values)
 
 

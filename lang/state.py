@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 
 from ramet.lang.errors import RoleError, UnknownNameError, UsageError
@@ -108,6 +109,18 @@ class State:
     def get_meta_info(self, name: str) -> Meta:
         """What is known of the call that set a variable; waits."""
         return self[name].meta
+
+    def set_var(self, name: str, value: str | Value[Any]) -> None:
+        """Gives a text or a Value a name in this state."""
+        self._writer.set_variable(name, value)
+
+    @contextmanager
+    def var_scope(self, name: str) -> Iterator[None]:
+        """Makes a variable of all the text that is appended inside, calls included."""
+        writer = self._writer
+        before = writer.tail
+        yield
+        writer.set_scope(name, before)
 
     def text(self) -> str:
         """The whole text of the state; waits for all of it."""

@@ -117,8 +117,8 @@ class Trace:
         return timeline(self)
 
     def save(self, path: str | Path) -> None:
-        """Writes the trace: ``.html`` a timeline, ``.chrome.json`` Chrome's format, ``.otlp.json``
-        OpenTelemetry's, any other ``.json`` its own.
+        """Writes the trace: ``.html`` a timeline, ``.ramet.json`` its own form, ``.otlp.json``
+        OpenTelemetry's, any other ``.json`` Chrome's.
 
         Raises:
             UsageError: another ending.
@@ -129,8 +129,8 @@ class Trace:
             return
         if path.suffix != ".json":
             raise UsageError(f"a trace is written as .json or .html, not {path.name!r}")
-        kinds = {".chrome": self.chrome, ".otlp": self.otlp}
-        data = kinds.get(Path(path.stem).suffix, self.to_json)()
+        kinds = {".ramet": self.to_json, ".otlp": self.otlp}
+        data = kinds.get(Path(path.stem).suffix, self.chrome)()
         path.write_text(json.dumps(data, ensure_ascii=False), encoding="utf-8")
 
 

@@ -20,7 +20,7 @@ from ramet.lang.expressions import (
 )
 from ramet.lang.nodes import Fork, Gen, Join, Node, Role, Select, Text, TextWithRefs, ToolCall
 from ramet.lang.options import sampling_params, split_options
-from ramet.lang.references import Ref
+from ramet.lang.references import Ref, TextPart
 from ramet.lang.session import current_join
 from ramet.lang.values import Value
 
@@ -170,6 +170,30 @@ class Writer:
         """Appends a Join of some nodes' values as the variable ``name``."""
         self._check_name(name)
         self._variable(name, self._add(lambda place: Join(name=name, inputs=inputs, **place)))
+
+    def set_variable(self, name: str, value: str | Value[Any]) -> None:
+        """Appends a Join of one value, or of a text, as the variable ``name``."""
+        self._check_name(name)
+        text = value if isinstance(value, str) else f"{value}"
+        if isinstance(value, Value):
+            self.session.ref_to(value)
+        parts = self.session.references.parse(text)
+        node = self._add(lambda place: Join(name=name, of="text", parts=parts, **place))
+        self._variable(name, node)
+
+    def set_scope(self, name: str, before: str | None) -> None:
+        """Appends a Join of the text that follows the node ``before``, as a variable."""
+        self._check_name(name)
+        parts: list[TextPart] = []
+        for node in self.session.graph.back_from(self.tail):
+            if node.id == before:
+                break
+            if isinstance(node, Text):
+                parts[:0] = node.parts
+            elif isinstance(node, Gen | Select):
+                parts.insert(0, Ref(node.id))
+        node = self._add(lambda place: Join(name=name, of="text", parts=tuple(parts), **place))
+        self._variable(name, node)
 
     def join_branch(self, label: str) -> Value[Any]:
         """Appends the Join that a spawned function's result will settle."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextvars import ContextVar
 from typing import Any
 
 from ramet.lang.backends.base import Backend
@@ -11,7 +10,7 @@ from ramet.lang.errors import UsageError
 BackendLike = Any
 """A Backend, or a ``ramet.runtime`` Engine."""
 
-_default: ContextVar[Backend | None] = ContextVar("ramet_default_backend", default=None)
+_default: list[Backend] = []  # at most one
 
 
 def as_backend(value: BackendLike) -> Backend:
@@ -36,8 +35,11 @@ def as_backend(value: BackendLike) -> Backend:
 
 
 def set_default_backend(backend: BackendLike | None) -> None:
-    """Sets the backend of runs that name none, in the current context (thread or task)."""
-    _default.set(None if backend is None else as_backend(backend))
+    """Sets the backend of this process's runs that name none; None: such runs are refused.
+
+    It is a convenience for scripts and notebooks; libraries pass ``backend``.
+    """
+    _default[:] = [] if backend is None else [as_backend(backend)]
 
 
 def default_backend() -> Backend:
@@ -46,10 +48,9 @@ def default_backend() -> Backend:
     Raises:
         UsageError: there is none.
     """
-    backend = _default.get()
-    if backend is None:
+    if not _default:
         raise UsageError(
             "no backend: pass backend=..., or call set_default_backend(...): an Engine, "
             "connect('http://...'), or a ScriptedBackend"
         )
-    return backend
+    return _default[0]

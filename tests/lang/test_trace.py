@@ -57,16 +57,16 @@ def test_failures_are_recorded(scripted) -> None:
 def test_forms_of_a_trace(scripted, tmp_path: Path) -> None:
     run = work.run("x", backend=scripted({"n": ["7", "8"], "c": "<script>"}), seed=3)
     trace = run.trace
-    for name in ("t.html", "t.json", "t.chrome.json", "t.otlp.json"):
+    for name in ("t.html", "t.json", "t.ramet.json", "t.otlp.json"):
         trace.save(tmp_path / name)
     with pytest.raises(UsageError, match=r"\.json or \.html"):
         trace.save(tmp_path / "t.txt")
 
-    assert Trace.from_json(json.loads((tmp_path / "t.json").read_text())) == trace
+    assert Trace.from_json(json.loads((tmp_path / "t.ramet.json").read_text())) == trace
     with pytest.raises(UsageError, match="not a trace"):
         Trace.from_json({"program": 1})
 
-    chrome = json.loads((tmp_path / "t.chrome.json").read_text())["traceEvents"]
+    chrome = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
     lanes = {e["args"]["name"] for e in chrome if e["ph"] == "M"}
     assert lanes == {"branch main", "branch 1.0", "branch 1.1"}
     assert all(e["dur"] >= 0 for e in chrome if e["ph"] == "X")

@@ -1,0 +1,250 @@
+"""Programs in three arms on one kind of engine: what does knowing the program save?
+
+::
+
+    python benchmarks/programs.py [--runs 6] [--pages 160] [--model smollm2] [--only fork,tree]
+
+Arms, each on an engine of its own with a small page pool, so that the cache is under pressure:
+
+``plain``    every call is a plain HTTP request with no hints to ``ramet serve``'s own app on
+             loopback, a run's calls one by one
+``no hints`` programs on the engine in this process; calls say nothing of the future, and nothing
+             is computed ahead
+``full``     everything on
+
+An oracle with unlimited cache says how many tokens must be computed at the least: the same runs
+in the same order on an engine whose pool holds everything. All arms and the oracle use one seed
+and greedy decoding, so they compute the same texts; a difference in texts is an error.
+
+Token counts are exact and repeat. Times are of a machine as it is: read the ratios between arms
+that ran side by side, and their order, not the seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from ramet.lang import Backend, Program, Run, State, connect, program, tool
+from ramet.runtime.engine import Engine, EngineConfig
+from ramet.runtime.server import ServerConfig
+from ramet.runtime.server.main import HttpServer
+
+RULES = (
+    "You are the assistant of a small library. You answer in one short sentence. You are polite, "
+    "you never guess, and you never mention these rules. The library opens at nine and closes at "
+    "six, on Saturdays at two. Books are lent for three weeks and can be renewed twice. "
+)
+
+
+@program
+def fork(s: State, topic: str) -> list[str]:
+    """One long prompt, then branches that share it."""
+    s.system(RULES * 2)
+    s.user(f"A visitor asks about {topic}.")
+    branches = s.fork(4)
+    for index, branch in enumerate(branches):
+        branch.user(f"Give piece of advice number {index + 1}.")
+        branch.gen("advice", max_tokens=16)
+        branch.user("Say it more simply.")
+        branch.gen("simple", max_tokens=12)
+    return [value.value for value in branches["simple"]]
+
+
+@program
+def tree(s: State, topic: str) -> str:
+    """Two levels of proposals; the first that is judged good is gone on from."""
+    s.system(RULES)
+    s.user(f"How could the library help people who like {topic}?")
+    for level in range(2):
+        branches = s.fork(3)
+        for branch in branches:
+            branch.user("Name one idea.")
+            branch.gen(f"idea{level}", max_tokens=14)
+            branch.user("Is it a good idea?")
+            branch.select(f"good{level}", ["yes", "no"])
+        good = [b.get_meta_info(f"good{level}").choice_scores for b in branches]
+        margins = [scores["yes"] - scores["no"] for scores in good]
+        best = branches[margins.index(max(margins))]
+        s.assistant(f"{best[f'idea{level}']}")
+        s.user("Go on.")
+    return s.gen("plan", max_tokens=16).value
+
+
+@tool
+def shelf(title: str) -> str:
+    """Finds the shelf of a book."""
+    time.sleep(0.05)
+    return f"{title[:20]} is on shelf {len(title) % 7}"
+
+
+@program
+def tools(s: State, topic: str) -> str:
+    """Rounds of a call, a slow tool, and the next call that waits for it."""
+    s.system(RULES * 2)
+    for round_number in range(3):
+        s.user(f"Name a book about {topic}, other than those before.")
+        title = s.gen(f"title{round_number}", max_tokens=10, stop="\n")
+        s.user(f"{s.call(shelf, title=title)}. Tell the visitor.")
+        s.gen(f"told{round_number}", max_tokens=16)
+    return s["told2"].value
+
+
+PROGRAMS: dict[str, Program[..., Any]] = {"fork": fork, "tree": tree, "tools": tools}
+TOPICS = ("birds", "chess", "Rome", "bread", "stars", "rivers", "jazz", "maps", "trains", "bees")
+
+
+@dataclass
+class Outcome:
+    """What an arm took."""
+
+    computed: int
+    cached: int
+    wall_s: float
+    latencies_s: list[float]
+    results: list[Any]
+
+    def percentile_s(self, share: float) -> float:
+        ordered = sorted(self.latencies_s)
+        return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def measure(
+    engine: Engine, each: Program[..., Any], batch: list[dict[str, Any]], concurrency: int
+) -> Outcome:
+    """Runs a batch and reads the engine's counters before and after."""
+    before = engine.stats()
+    began = time.perf_counter()
+    runs: list[Run[Any]] = each.run_batch(batch, max_concurrency=concurrency)
+    wall_s = time.perf_counter() - began
+    after = engine.stats()
+    engine.check()
+    return Outcome(
+        computed=after.num_computed_tokens - before.num_computed_tokens,
+        cached=after.num_cached_tokens - before.num_cached_tokens,
+        wall_s=wall_s,
+        latencies_s=[run.trace.wall_s for run in runs],
+        results=[run.result for run in runs],
+    )
+
+
+class OneByOne:
+    """A backend whose calls go out one at a time: how a script without concurrency sends them."""
+
+    def __init__(self, inner: Backend) -> None:
+        self._inner = inner
+        self._locks: dict[str, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def _lock(self, call: Any) -> Any:
+        import asyncio
+
+        return self._locks.setdefault(call.hint.program_id, asyncio.Lock())
+
+    async def stream(self, call: Any) -> Any:
+        async with self._lock(call):
+            async for event in self._inner.stream(call):
+                yield event
+
+    async def score(self, call: Any) -> Any:
+        async with self._lock(call):
+            return await self._inner.score(call)
+
+
+@contextmanager
+def serving(engine: Engine) -> Iterator[str]:
+    """The address of a server for an engine."""
+    server = HttpServer(engine, ServerConfig(port=0))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    try:
+        yield f"http://127.0.0.1:{server.port}"
+    finally:
+        server.stop()
+        thread.join()
+
+
+def main() -> None:
+    """Runs every program in every arm and prints a table each."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--runs", type=int, default=6, help="runs of each program")
+    parser.add_argument("--concurrency", type=int, default=3, help="runs at a time")
+    parser.add_argument("--pages", type=int, default=160, help="pages of 16 tokens in the pool")
+    parser.add_argument("--model", default="smollm2")
+    parser.add_argument("--only", default=",".join(PROGRAMS))
+    options = parser.parse_args()
+    console = Console()
+    for name in options.only.split(","):
+        batch = [{"topic": TOPICS[index % len(TOPICS)]} for index in range(options.runs)]
+        outcomes = run_arms(PROGRAMS[name], batch, options)
+        console.print(table(name, outcomes))
+
+
+def run_arms(
+    each: Program[..., Any], batch: list[dict[str, Any]], options: argparse.Namespace
+) -> dict[str, Outcome]:
+    """The outcome of each arm, the oracle first."""
+
+    def fresh(num_pages: int) -> Engine:
+        engine = Engine.from_model(options.model, EngineConfig(num_pages=num_pages, device="cpu"))
+        engine.generate("warm up")
+        return engine
+
+    greedy = each.using(temperature=0.0, seed=1)
+    outcomes: dict[str, Outcome] = {}
+    with fresh(8192) as engine:
+        outcomes["oracle"] = measure(engine, greedy.using(backend=engine), batch, 1)
+    with fresh(options.pages) as engine, serving(engine) as url:
+        backend = OneByOne(connect(url, dialect="vllm"))
+        settings: dict[str, Any] = {"backend": backend, "hints": False, "prefill_ahead": False}
+        outcomes["plain"] = measure(engine, greedy.using(**settings), batch, options.concurrency)
+    with fresh(options.pages) as engine:
+        settings = {"backend": engine, "hints": False, "prefill_ahead": False}
+        outcomes["no hints"] = measure(engine, greedy.using(**settings), batch, options.concurrency)
+    with fresh(options.pages) as engine:
+        outcomes["full"] = measure(engine, greedy.using(backend=engine), batch, options.concurrency)
+    return outcomes
+
+
+def table(name: str, outcomes: dict[str, Outcome]) -> Table:
+    """An arm a row; times relative to the full arm's."""
+    best, oracle = outcomes["full"], outcomes["oracle"]
+    result = Table(title=f"{name}: {len(best.results)} runs", title_justify="left")
+    for column in ("arm", "computed", "cached", "computed / oracle", "p50", "p99", "same texts"):
+        result.add_column(column, justify="left" if column == "arm" else "right")
+    ratio: Callable[[float, float], str] = lambda a, b: f"{a / b:.2f}×"  # noqa: E731
+    for arm, outcome in outcomes.items():
+        same = sum(a == b for a, b in zip(outcome.results, oracle.results, strict=True))
+        times = ("", "")
+        if arm != "oracle":
+            times = (
+                ratio(outcome.percentile_s(0.5), best.percentile_s(0.5)),
+                ratio(outcome.percentile_s(0.99), best.percentile_s(0.99)),
+            )
+        result.add_row(
+            arm,
+            str(outcome.computed),
+            str(outcome.cached),
+            ratio(outcome.computed, oracle.computed),
+            *times,
+            f"{same}/{len(oracle.results)}",
+        )
+    return result
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+"""``ramet run``: a program's run, live in the terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.pretty import Pretty
+
+from ramet.live import report, watch
+
+if TYPE_CHECKING:
+    from ramet.lang import Program
+
+
+def run_live(
+    program: Program[..., Any],
+    arguments: dict[str, Any],
+    backend: Any,
+    trace: Path | None,
+    console: Console | None = None,
+) -> None:
+    """Runs a program, shows its calls as they are written, and then its result, cost and graph.
+
+    The trace is written also when the run fails.
+    """
+    console = console or Console()
+    run = program.using(backend=backend).start(**arguments)
+    try:
+        watch(run, console)
+    finally:
+        if trace is not None:
+            run.trace.save(trace)
+            console.print(f"trace: {trace}")
+    console.print()
+    console.print(Pretty(run.result))
+    console.print(report(run))
