@@ -266,7 +266,7 @@ def model(bench: Bench) -> list[Figure]:
         )
         options = TorchOptions(page_size=sizes.page_size, num_pages=num_pages)
         graphs = TorchRunner(config, weights, options)
-        eager = TorchRunner(config, weights, dataclasses.replace(options, graph_rows=0))
+        eager = TorchRunner(config, weights, dataclasses.replace(options, graph_tokens=0))
         for rows in sizes.decode_rows:
             batch = decode_batch(rows, sizes.context, sizes.page_size)
             token_bytes = 2 * sizes.layers * sizes.kv_heads * sizes.head_dim * bench.dtype.itemsize

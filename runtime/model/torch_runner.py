@@ -21,7 +21,7 @@ from ramet.runtime.model.device_arrays import upload
 from ramet.runtime.model.load import open_model
 from ramet.runtime.model.model_file import ModelFile
 from ramet.runtime.model.torch_decoder import TorchDecoder
-from ramet.runtime.model.torch_graphs import DecodeGraphs
+from ramet.runtime.model.torch_graphs import StepGraphs
 from ramet.runtime.model.torch_step import step_inputs
 from ramet.runtime.model.torch_weights import TorchWeights, load_torch_weights
 from ramet.runtime.sampler import Sampler
@@ -45,8 +45,7 @@ class TorchOptions:
         grouping: read pages that rows share once for all of them: where it pays, always or never.
         batch_invariant: a token's logits depend on its tokens alone, bit for bit, on one device;
             costs speed. Not on a CPU, whose products torch's library orders by their size.
-        graph_rows: decode steps of up to so many rows replay captured graphs; 0: none. On a GPU
-            only.
+        graph_tokens: steps of up to so many tokens replay captured graphs; 0: none. On a GPU only.
     """
 
     device: str | None = None
@@ -57,7 +56,7 @@ class TorchOptions:
     packed_weights: bool | None = None
     grouping: Grouping = "auto"
     batch_invariant: bool = False
-    graph_rows: int = 256
+    graph_tokens: int = 256
 
 
 class TorchRunner:
@@ -91,12 +90,12 @@ class TorchRunner:
         if options.batch_invariant:
             step = int(np.lcm(options.page_size, self._shape.block_keys))
             self._chunk_len = -(-FIXED_CHUNK_LEN // step) * step
-        self._graphs: DecodeGraphs | None = None
-        if device.type == "cuda" and options.graph_rows:
+        self._graphs: StepGraphs | None = None
+        if device.type == "cuda" and options.graph_tokens:
             table_width = -(-self.max_context_len // options.page_size)
             with self._current_device():
-                self._graphs = DecodeGraphs(
-                    self._decoder, self._shape, self._costs, options.graph_rows, table_width
+                self._graphs = StepGraphs(
+                    self._decoder, self._shape, self._costs, options.graph_tokens, table_width
                 )
         self._sampler = Sampler()
 

@@ -78,10 +78,9 @@ class Capacity:
     num_slots: int
 
     def fits(self, batch: Batch, plan: AttentionPlan) -> bool:
-        """Whether the step has one token a row, all of whose logits are wanted, and fits."""
+        """Whether the step's arrays fit the buffers; a step has no more rows than tokens."""
         return (
-            batch.num_rows == batch.num_tokens == len(batch.logit_tokens)
-            and batch.num_tokens <= self.num_tokens
+            batch.num_tokens <= self.num_tokens
             and batch.page_tables.shape[1] <= self.table_width
             and plan.num_narrow <= self.num_narrow
             and plan.num_items - plan.num_narrow <= self.num_wide
@@ -90,7 +89,7 @@ class Capacity:
 
 
 class FixedInputs:
-    """Buffers of a decode step, filled anew for every replay.
+    """Buffers of a step of any rows, filled anew for every replay; all tokens' logits are wanted.
 
     What a step leaves empty does nothing: tokens without a slot write no key, items without tokens
     and merge tokens of -1 are skipped.
@@ -124,12 +123,12 @@ class FixedInputs:
         """Fills the buffers with a step that fits them."""
         sources = upload(_arrays(batch, plan, page_size), self._device)
         inputs, attention = self.inputs, self.inputs.attention
-        num_tokens, table_width = batch.page_tables.shape
+        num_tokens, (num_rows, table_width) = batch.num_tokens, batch.page_tables.shape
         inputs.token_ids[:num_tokens] = sources["token_ids"]
         inputs.slots[:num_tokens] = sources["slots"]
         inputs.slots[num_tokens:] = -1
         attention.positions[:num_tokens] = sources["positions"]
-        attention.page_tables[:num_tokens, :table_width] = sources["page_tables"]
+        attention.page_tables[:num_rows, :table_width] = sources["page_tables"]
         num_narrow, start = plan.num_narrow, self.capacity.num_narrow
         num_wide = plan.num_items - num_narrow
         attention.items.zero_()

@@ -20,7 +20,7 @@ from ramet.runtime.errors import ModelLoadError
 from ramet.runtime.model.config import ModelConfig
 from ramet.runtime.model.device_arrays import pack, unpack
 from ramet.runtime.model.reference import ReferenceModel
-from ramet.runtime.model.torch_graphs import DecodeGraphs
+from ramet.runtime.model.torch_graphs import StepGraphs
 from ramet.runtime.model.torch_runner import TorchOptions, TorchRunner, sample_on_device
 from ramet.runtime.model.torch_step import step_inputs
 from ramet.runtime.model.torch_weights import load_torch_weights, random_torch_weights
@@ -153,7 +153,7 @@ def capture(function):
 def test_a_replayed_decode_step_equals_a_plain_one(model_files, sequences, num_rows):
     """Buffers are padded, and hold nothing of the steps before."""
     runner, plain = (load(model_files, grouping="always") for _ in range(2))
-    graphs = DecodeGraphs(runner._decoder, runner._shape, COSTS, 8, 40, capture=capture)
+    graphs = StepGraphs(runner._decoder, runner._shape, COSTS, 8, 40, capture=capture)
     prefix = list(range(16))
     pool = sequences([[*prefix, *range(20 + i, 34 + i)] for i in range(num_rows)])
     start = pool.batch([(i, 0 if i == 0 else 16, 20) for i in range(num_rows)])
@@ -170,9 +170,26 @@ def test_a_replayed_decode_step_equals_a_plain_one(model_files, sequences, num_r
         np.testing.assert_allclose(logits.cpu().numpy(), plain.run(batch), atol=TOLERANCE / 4)
 
 
-def test_steps_that_are_not_plain_decoding_take_no_graph(model_files, sequences):
+def test_a_step_of_longer_rows_takes_a_graph_too(model_files, sequences):
+    """Drafts that are verified, and the end of a prompt; logits of some tokens, or of all."""
+    runner, plain = (load(model_files, grouping="always") for _ in range(2))
+    graphs = StepGraphs(runner._decoder, runner._shape, COSTS, 16, 40, capture=capture)
+    pool = sequences([[*range(12), *range(20 + i, 34 + i)] for i in range(3)])
+    start = pool.batch([(i, 0 if i == 0 else 12, 15) for i in range(3)])
+    runner.run(start)
+    plain.run(start)
+    batch = pool.batch([(0, 15, 19), (1, 15, 16), (2, 15, 22)])
+    for wanted in (batch.logit_tokens, np.arange(12), np.array([0, 3, 11])):
+        batch.logit_tokens = wanted.astype(np.int32)
+        with torch.inference_mode():
+            logits = graphs.run(batch, runner.plan(batch))
+        assert logits is not None
+        np.testing.assert_allclose(logits.cpu().numpy(), plain.run(batch), atol=TOLERANCE / 4)
+
+
+def test_steps_that_no_graph_holds_take_none(model_files, sequences):
     runner = load(model_files)
-    graphs = DecodeGraphs(runner._decoder, runner._shape, COSTS, 2, 40, capture=capture)
+    graphs = StepGraphs(runner._decoder, runner._shape, COSTS, 2, 40, capture=capture)
     pool = sequences([list(range(i, i + 9)) for i in range(3)])
     prefill = pool.batch([(0, 0, 9)])
     too_many = pool.batch([(i, 0, 1) for i in range(3)])
