@@ -4,12 +4,13 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help docs demo serve test lint types imports unit clean
+.PHONY: help docs demo serve test test-clients lint types imports unit clean
 
 help:
 	@echo "make demo    install Ramet with a small real model and run an agent program"
 	@echo "make serve   the same model behind an OpenAI-compatible server on port 8000"
 	@echo "make test    format, lint, types, import borders and the whole test suite"
+	@echo "make test-clients  other projects' clients, each in an environment of its own"
 	@echo "make clean   remove the virtual environment and build files"
 
 $(VENV)/bin/python:
@@ -47,6 +48,19 @@ imports: $(VENV)/.installed-test
 
 unit: $(VENV)/.installed-test
 	$(BIN)/python -m pytest
+
+# These don't fit into one environment, so each has its own, without Ramet.
+CLIENTS := instructor langchain-openai litellm openai-agents pydantic-ai
+
+$(VENV)/clients/%/.installed: tests/clients/%/requirements.txt tests/clients/%/constraints.txt
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check \
+		--requirement tests/clients/$*/requirements.txt \
+		--constraint tests/clients/$*/constraints.txt
+	@touch $@
+
+test-clients: $(VENV)/.installed-test $(CLIENTS:%=$(VENV)/clients/%/.installed)
+	$(BIN)/python tests/clients/run.py $(VENV)/clients
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info

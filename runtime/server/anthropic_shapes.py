@@ -109,13 +109,16 @@ def answer_head(message_id: str, model: str, num_prompt_tokens: int) -> dict[str
     }
 
 
-def answer_end(choice: ChatChoice) -> dict[str, Any]:
-    """Why an answer has ended, and its token counts."""
+def answer_end(choice: ChatChoice, *, max_tokens: int | None) -> dict[str, Any]:
+    """Why an answer has ended, and its token counts. ``max_tokens`` is None where it was more
+    than the context has room for."""
     reason = choice.finish_reason
     matched = choice.matched_stop
     stop_sequence = matched if reason == "stop" and isinstance(matched, str) else None
     if stop_sequence is not None:
         shown = "stop_sequence"
+    elif reason == "length" and max_tokens is None:
+        shown = "model_context_window_exceeded"
     else:
         shown = _STOP_REASONS.get(reason, "end_turn")
     return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 from fastapi import Request as HttpRequest
@@ -32,11 +33,19 @@ async def prepare_chat_call(
     call_id: str,
     body: OneAnswerRequest,
     conversation: Conversation,
+    *,
+    fit_context: bool = False,
 ) -> ChatCall:
-    """Checks a body and plans its answer; ``RametError`` says what is wrong."""
+    """Checks a body and plans its answer; ``RametError`` says what is wrong.
+
+    With ``fit_context``, more output tokens than the context has room for mean as many as it has.
+    """
     model = context.check_model(body.model)
     params = sampling_params(body)
     plan = await context.planner.plan(conversation)
+    room = context.engine.max_context_len - len(plan.prompt)
+    if fit_context and params.max_tokens is not None and params.max_tokens > room:
+        params = dataclasses.replace(params, max_tokens=None)
     (request,) = build_requests(
         call_id, body, plan.adapt(params), [plan.prompt], plan.constraint, tenant_of(http_request)
     )

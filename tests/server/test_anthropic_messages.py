@@ -151,6 +151,17 @@ def test_why_an_answer_ended(serve, fields, reason, sequence, text):
     assert rebuilt(events) == whole["content"]
 
 
+def test_more_tokens_than_the_context_has_mean_as_many_as_it_has(serve):
+    server = serve(Script(["x"], repeat=True), model_options={"max_context_len": 64})
+    answer = ask(server, max_tokens=16_384).json()
+    assert answer["stop_reason"] == "model_context_window_exceeded"
+    usage = answer["usage"]
+    assert usage["input_tokens"] + usage["output_tokens"] == 64
+    assert ask(server, max_tokens=5).json()["stop_reason"] == "max_tokens"
+    too_long = [{"role": "user", "content": "word " * 100}]
+    assert ask(server, messages=too_long).status_code == 400
+
+
 def test_a_system_prompt_may_be_text_or_blocks(serve):
     server = serve(Script(["seen"], when="system\nBe brief.<|im_end|>"), Script(["not seen"]))
     blocks = [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}]

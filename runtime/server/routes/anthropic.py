@@ -32,8 +32,14 @@ def anthropic_router(context: ServerContext) -> APIRouter:
         """Continues a conversation."""
         body = await context.body(http_request, MessagesRequest)
         body.check_thread()
+        # Clients of this API always send max_tokens, and often more than a small model has.
         call = await prepare_chat_call(
-            context, http_request, new_id("msg", "_"), body, anthropic_conversation(body)
+            context,
+            http_request,
+            new_id("msg", "_"),
+            body,
+            anthropic_conversation(body),
+            fit_context=True,
         )
         generation = await context.begin(call.id, [call.request], http_request)
         headers = enforced_headers(call.plan.constraint)
@@ -66,7 +72,7 @@ async def _whole(call: ChatCall, generation: Generation) -> dict[str, Any]:
     blocks = AnswerBlocks(call.choice.message)
     async for _, events in generation.events():
         blocks.feed(call.choice.feed(events)[0])
-    end = answer_end(call.choice)
+    end = answer_end(call.choice, max_tokens=call.request.params.max_tokens)
     return _head(call) | {"content": blocks.blocks, **end["stop"], "usage": end["usage"]}
 
 
@@ -81,7 +87,7 @@ async def _stream(call: ChatCall, generation: Generation) -> AsyncIterator[bytes
     except Exception as error:
         yield named_event("error", error_body(as_ramet_error(error), _PATH))
         return
-    end = answer_end(call.choice)
+    end = answer_end(call.choice, max_tokens=call.request.params.max_tokens)
     delta = {"type": "message_delta", "delta": end["stop"], "usage": end["usage"]}
     yield _written([*blocks.end(), delta, {"type": "message_stop"}])
 
