@@ -321,20 +321,18 @@ class _Builder:
             bytes_of_class: dict[int, int] = {}
             for byte, c in enumerate(symbol_class[:256].tolist()):
                 bytes_of_class[c] = bytes_of_class.get(c, 0) | 1 << byte
-            call_columns = table[:, symbol_class[256:]].tolist()
-            for state, row in enumerate(table.tolist()):
-                moves: dict[int, int] = {}
-                for c, found in bytes_of_class.items():
-                    if row[c] >= 0:
-                        moves[row[c]] = moves.get(row[c], 0) | found
-                network.byte_moves.append([(m, t + offset) for t, m in moves.items()])
-                network.call_moves.append(
-                    [
-                        (entries[called], target + offset)
-                        for called, target in enumerate(call_columns[state])
-                        if target >= 0
-                    ]
-                )
+            byte_moves: list[dict[int, int]] = [{} for _ in range(len(table))]
+            for state, c in zip(*(found.tolist() for found in np.nonzero(table >= 0)), strict=True):
+                if c in bytes_of_class:
+                    moves, target = byte_moves[state], int(table[state, c]) + offset
+                    moves[target] = moves.get(target, 0) | bytes_of_class[c]
+            network.byte_moves.extend([(m, t) for t, m in moves.items()] for moves in byte_moves)
+            call_moves: list[list[tuple[int, int]]] = [[] for _ in range(len(table))]
+            columns = table[:, symbol_class[256:]]
+            sources, called = np.nonzero(columns >= 0)
+            for state, n in zip(sources.tolist(), called.tolist(), strict=True):
+                call_moves[state].append((entries[n], int(columns[state, n]) + offset))
+            network.call_moves.extend(call_moves)
             network.is_final.extend(accepting.tolist())
         return network
 

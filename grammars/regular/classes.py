@@ -10,6 +10,8 @@ import re
 import sys
 from functools import cache
 
+import numpy as np
+
 from .utf8 import Ranges, negated, normalised
 
 DIGITS: Ranges = ((48, 57),)
@@ -39,7 +41,8 @@ _ECMA_ONLY: dict[str, Ranges] = {"Any": ((0, sys.maxunicode),), "ASCII": ((0, 12
 @cache
 def _all_characters() -> str:
     """Every code point in order, surrogates too, so that an index is a code point."""
-    return "".join(map(chr, range(sys.maxunicode + 1)))
+    codes = np.arange(sys.maxunicode + 1, dtype="<u4")
+    return codes.tobytes().decode("utf-32-le", "surrogatepass")
 
 
 def _spans(matches: object) -> Ranges:

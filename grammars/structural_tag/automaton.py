@@ -8,6 +8,7 @@ position is one more configuration among others, followed byte by byte.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,6 +69,11 @@ class TagAutomaton(GrammarAutomaton):
         self._position_nodes: dict[_Position, int] = {}
         self._position_moves: dict[int, list[tuple[int, int]]] = {}
         super().__init__(network)
+
+    @property
+    def key(self) -> Hashable:
+        # Not the network's content: the foreign things have none to compare.
+        return self
 
     # -- what contexts need -----------------------------------------------------------------
 
