@@ -71,6 +71,9 @@ class Lexeme(ABC):
     key: Hashable
     """Equal keys mean equal automata with equal labels."""
 
+    has_edges: ClassVar[bool] = False
+    """Whether ``fill`` leaves ``LAZY`` entries to ``edge``."""
+
     @abstractmethod
     def install(self, machine: Machine) -> int:
         """The machine's number of the start state."""

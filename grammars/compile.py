@@ -21,7 +21,7 @@ from .constraints import (
 from .ebnf import ebnf_automaton
 from .errors import ConstraintError, EmptyConstraintError, GrammarTooComplexError
 from .grammar import Grammar
-from .json_schema.compile import CompiledSchema
+from .json_schema.compile import CompiledSchema, json_prototype
 from .json_schema.languages import Languages
 from .lexemes import DfaLexeme
 from .limits import CompileLimits
@@ -62,6 +62,7 @@ class GrammarCompiler:
         self._capacity = capacity
         self._regular_backend = regular_backend
         self._languages = Languages(self.limits)
+        self._prototype = json_prototype(self.limits)
         self._grammars: OrderedDict[str, Grammar] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -89,7 +90,8 @@ class GrammarCompiler:
         if self._regular_backend == "outlines_core" and isinstance(constraint, Regex | Choice):
             return compile_with_outlines(constraint, self.vocab, limits=self.limits)
         start = start_of(constraint, self._languages, self.limits, self.vocab.special_ids)
-        return Grammar(start, self.vocab, self.limits)
+        plain = isinstance(constraint, Regex | Choice | Ebnf)
+        return Grammar(start, self.vocab, self.limits, None if plain else self._prototype)
 
 
 def compile_constraint(

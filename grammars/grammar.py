@@ -47,11 +47,15 @@ class Grammar:
     """
 
     def __init__(
-        self, start: Callable[[Machine], Context], vocab: Vocabulary, limits: CompileLimits
+        self,
+        start: Callable[[Machine], Context],
+        vocab: Vocabulary,
+        limits: CompileLimits,
+        prototype: Machine | None = None,
     ) -> None:
         self.vocab = vocab
         self._limits = limits
-        self._machine = Machine(limits)
+        self._machine = Machine(limits, prototype)
         context = self._machine.intern(start(self._machine))
         self._start = Position(self._machine.enter(context), context.id, 0)
         self._masks: dict[tuple[int, ...], Mask] = {}

@@ -47,33 +47,48 @@ class Machine:
         words: uint64[...]: bit sets; each is its number of words, then the words.
     """
 
-    def __init__(self, limits: CompileLimits) -> None:
+    def __init__(self, limits: CompileLimits, prototype: Machine | None = None) -> None:
+        """``prototype``, if given, has lexemes but no contexts; what it has installed is copied."""
         self.limits = limits
         self.lock = threading.RLock()
-        self.rows: NDArray[np.int32] = np.empty((128, 256), np.int32)
-        self.states: NDArray[np.int32] = np.zeros((128, 6), np.int32)
         self.contexts: NDArray[np.int32] = np.empty((64, 4), np.int32)
         self.transitions: NDArray[np.int32] = np.full(1024, UNKNOWN, np.int32)
-        self.words: NDArray[np.uint64] = np.zeros(256, np.uint64)
-        self.num_states = 0
         self.num_contexts = 0
         self.num_transitions = 0
-        self.num_words = 0
-        self._lazy: dict[int, tuple[Lexeme, int]] = {}
-        self._block_firsts: list[int] = []
-        self._block_lexemes: list[Lexeme] = []
-        self._edges: dict[int, tuple[Lexeme, int]] = {}
-        self._reserved: dict[tuple[Hashable, int], int] = {}
-        self._installed: dict[Hashable, int] = {}
-        self._bit_sets: dict[int, int] = {}
         self._numbers: dict[Hashable, int] = {}
         self._starts: list[int] = []
         self._after: dict[tuple[int, int], int] = {}
         self._context_ids: dict[Hashable, Context] = {}
         self.context_list: list[Context] = []
         self.has_special = False
-        pending = self.new_states(1)
-        self.rows[pending] = DEAD
+        if prototype is None:
+            self.rows: NDArray[np.int32] = np.empty((128, 256), np.int32)
+            self.states: NDArray[np.int32] = np.zeros((128, 6), np.int32)
+            self.words: NDArray[np.uint64] = np.zeros(256, np.uint64)
+            self.num_states = 0
+            self.num_words = 0
+            self._lazy: dict[int, tuple[Lexeme, int]] = {}
+            self._edges: dict[int, tuple[Lexeme, int]] = {}
+            self._block_firsts: list[int] = []
+            self._block_lexemes: list[Lexeme] = []
+            self._reserved: dict[tuple[Hashable, int], int] = {}
+            self._installed: dict[Hashable, int] = {}
+            self._bit_sets: dict[int, int] = {}
+            self.rows[self.new_states(1)] = DEAD
+        else:
+            capacity = prototype.num_states + 128
+            self.rows = _grown(prototype.rows, prototype.num_states, capacity)
+            self.states = _grown(prototype.states, prototype.num_states, capacity)
+            self.words = prototype.words.copy()
+            self.num_states = prototype.num_states
+            self.num_words = prototype.num_words
+            self._lazy = prototype._lazy.copy()
+            self._edges = prototype._edges.copy()
+            self._block_firsts = prototype._block_firsts.copy()
+            self._block_lexemes = prototype._block_lexemes.copy()
+            self._reserved = prototype._reserved.copy()
+            self._installed = prototype._installed.copy()
+            self._bit_sets = prototype._bit_sets.copy()
 
     # -- lexeme states ----------------------------------------------------------------------
 
@@ -128,7 +143,7 @@ class Machine:
         row: Row = np.empty(256, np.int32)
         label = lexeme.fill(self, local, row)
         self.rows[state] = row
-        if row.min() == LAZY:
+        if lexeme.has_edges:
             self._edges[state] = (lexeme, local)
         self.states[state, END_LABEL] = label
         self.states[state, READY] = 1

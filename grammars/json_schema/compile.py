@@ -11,8 +11,11 @@ from typing import Any
 from ramet.grammars.automaton import Context
 from ramet.grammars.constraints import Whitespace
 from ramet.grammars.errors import EmptyConstraintError, GrammarTooComplexError
+from ramet.grammars.json_text import KEY_SLICE, VALUE_SLICE
+from ramet.grammars.lexemes import DfaLexeme, LiteralLexeme
 from ramet.grammars.limits import CompileLimits
 from ramet.grammars.machine import Machine
+from ramet.grammars.regular.numbers import any_number, integers
 
 from .atoms import Contains, Items, Properties
 from .contexts import ValueContext
@@ -20,10 +23,15 @@ from .formula import Formula, atom, atoms
 from .frames import Frame, Top
 from .languages import Languages
 from .layout import Layout
+from .lexemes import FIRST_SCALAR, AfterLexeme
 from .schema import Documents, Leaf
 from .solver import Solver
+from .text_lexemes import QUOTE, AnyText, Closing, KeyClosing
 from .typed import Typer
 from .values_plan import Values
+
+_NUM_PREPARED = 40
+"""Nodes, the outer ones, whose plans are worked out when compiling and not on the way."""
 
 
 class CompiledSchema:
@@ -48,6 +56,7 @@ class CompiledSchema:
         _check(typer, languages, self._root, limits)
         if not solver.satisfiable(self._root):
             raise EmptyConstraintError("", _first_keyword(schema), "no value is valid")
+        self._values.prepare(self._root, _NUM_PREPARED)
 
     def start(self, machine: Machine) -> Context:
         """The beginning of a text that is one value and nothing more."""
@@ -59,6 +68,30 @@ class CompiledSchema:
         ``prefixes`` are the white-space texts that may come before it.
         """
         return ValueContext(self._values.plan((self._root,), frame.accepts), frame, prefixes)
+
+
+def json_prototype(limits: CompileLimits) -> Machine:
+    """A machine with the lexemes that most schemas need."""
+    machine = Machine(limits)
+    for whitespace in ("compact", "none"):
+        layout = Layout(whitespace)
+        key = KeyClosing(layout)
+        names = machine.target(machine.install(AnyText(key, 1, KEY_SLICE)), QUOTE)
+        machine.target(names, 0)
+        for bracket in (0x7D, 0x5D):
+            machine.install(AfterLexeme(bracket, layout.before_comma(), layout.close()))
+        for number in (any_number(), integers()):
+            start = machine.install(DfaLexeme(number, FIRST_SCALAR))
+            for byte in b"-0123456789":
+                digit = machine.target(start, byte)
+                machine.target(digit, 0)
+                for after in b"0.eE":
+                    if machine.target(digit, after) >= 0:
+                        machine.target(machine.target(digit, after), 0)
+        for text in (b"rue", b"alse", b"ull"):
+            machine.install(LiteralLexeme(text, FIRST_SCALAR))
+        machine.install(AnyText(Closing(), FIRST_SCALAR, VALUE_SLICE))
+    return machine
 
 
 def _first_keyword(schema: Any) -> str:

@@ -9,8 +9,10 @@ a value ends there, a property's name goes on to its colon.
 from __future__ import annotations
 
 from collections.abc import Hashable
+from functools import cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ramet.grammars.automaton import DEAD, LAZY, Lexeme, Row, ended
 from ramet.grammars.json_text import KEY_SLICE, slice_tables
@@ -145,8 +147,17 @@ class AnyText(TextLexeme):
         return first
 
 
+@cache
+def _templates(slice_: int) -> tuple[NDArray[np.bool_], NDArray[np.int32]]:
+    """By mode of a body: where a character ends, and the row but for those entries."""
+    body = slice_tables()[slice_]
+    return body == 0, np.where(body < 0, DEAD, LAZY).astype(np.int32)
+
+
 class BoundedText(TextLexeme):
     """Strings of ``low`` to ``high`` code points. State (count, mode) is count * modes + mode."""
+
+    has_edges = True
 
     def __init__(
         self, closing: Closing, label: int, low: int, high: int | None, slice_: int
@@ -179,18 +190,16 @@ class BoundedText(TextLexeme):
 
     def fill(self, machine: Machine, local: int, row: Row) -> int:
         count, mode = divmod(local, len(self.body))
-        body = self.body[mode]
-        row[:] = DEAD
-        full = self.high is not None and count >= self.high
-        if not full:
-            row[body > 0] = LAZY
-            after = body == 0
-            if after.any():
-                row[after] = self._state(machine, (count + 1) * len(self.body))
-        if mode == 0:
-            row[QUOTE] = DEAD
-            if count >= self.low:
-                row[QUOTE] = self.closing.target(machine, self.label)
+        if self.high is not None and count >= self.high:
+            row[:] = DEAD
+        else:
+            ends, otherwise = _templates(self.slice)
+            np.copyto(row, otherwise[mode])
+            if ends[mode].any():
+                after = self._state(machine, (count + 1) * len(self.body))
+                np.copyto(row, after, where=ends[mode])
+        if mode == 0 and count >= self.low:
+            row[QUOTE] = self.closing.target(machine, self.label)
         return -1
 
     def edge(self, machine: Machine, local: int, byte: int, row: Row) -> None:

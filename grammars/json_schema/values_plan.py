@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -63,6 +64,19 @@ class Values:
         if plan is None:
             plan = self._plans[key] = ValuePlan(self, nodes, verdicts, len(self._plans))
         return plan
+
+    def prepare(self, root: Formula, count: int) -> None:
+        """Work out ahead the plans of a node and of nodes inside it, up to ``count`` of them."""
+        pending = deque([root])
+        seen = {root}
+        for _ in range(count):
+            if not pending:
+                break
+            plan = self.plan((pending.popleft(),), lambda _: True)
+            for node in plan.prepare():
+                if node not in seen:
+                    seen.add(node)
+                    pending.append(node)
 
     def never_runs_out(self, nodes: tuple[Formula, ...]) -> bool:
         """Whether every beginning of a value begins no end of values, all of them scalars."""
@@ -180,6 +194,28 @@ class ValuePlan:
                 text, number, literals, allowed, prefixes, close_prefixes or ()
             )
         return known
+
+    def prepare(self) -> list[Formula]:
+        """Work out the plan; the nodes that are followed alone inside."""
+        if self._parts is None:
+            self._parts = self._make_parts()
+        brackets = self._parts[3]
+        solver = self.values.solver
+        found: list[Formula] = []
+        if OBJECT in brackets:
+            objects = solver.object_plan(self.formulas("object"))
+            if objects.is_simple:
+                possible = objects.possible
+                found.extend(
+                    objects.child(objects.formulas, label).nodes[0]
+                    for label in range(1, objects.num_labels)
+                    if possible >> label & 1
+                )
+        if ARRAY in brackets:
+            arrays = solver.array_plan(self.formulas("array"))
+            if arrays.is_simple:
+                found.append(arrays.child(arrays.start).nodes[0])
+        return found
 
     def _make_parts(self) -> tuple[TextLexeme | None, Lexeme | None, dict[str, int], set[int]]:
         solver = self.values.solver
