@@ -76,7 +76,7 @@ class SamplingParams:
         self._check_range("temperature", self.temperature, 0, 1e3)
         if not 0 < self.top_p <= 1:
             raise InvalidParameterError("top_p must be in (0, 1]", param="top_p")
-        self._check_range("top_k", self.top_k, -1, math.inf)
+        self._check_range("top_k", self.top_k, -1, 2**31 - 1)
         self._check_range("min_p", self.min_p, 0, 1)
         self._check_range("presence_penalty", self.presence_penalty, -2, 2)
         self._check_range("frequency_penalty", self.frequency_penalty, -2, 2)

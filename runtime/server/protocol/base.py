@@ -35,7 +35,9 @@ Int = Annotated[int, BeforeValidator(_integral)]
 class ApiModel(BaseModel):
     """A JSON object of a request. Types are strict: ``"5"`` and ``true`` are no numbers."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, protected_namespaces=())
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, allow_inf_nan=False, protected_namespaces=()
+    )
 
     NO_EFFECT: ClassVar[frozenset[str]] = frozenset()
     """Fields that change nothing here by their nature; listed in the documentation."""

@@ -42,9 +42,9 @@ class HintFields(ApiModel):
 
     program_id: str
     node_id: str | None = None
-    steps_to_next_use: Int | None = None
-    remaining_uses: Int | None = None
-    critical_path_weight: float | None = None
+    steps_to_next_use: Int | None = Field(default=None, ge=0, le=10**9)
+    remaining_uses: Int | None = Field(default=None, ge=0, le=10**9)
+    critical_path_weight: float | None = Field(default=None, ge=0, le=1)
 
     def hint(self) -> ProgramHint:
         return ProgramHint(**self.model_dump(exclude_none=True))
@@ -54,7 +54,7 @@ class EngineFields(ApiModel):
     """Ramet's and vLLM's fields of every API: how the engine treats the requests of a call."""
 
     cache_salt: str | None = None
-    priority: Int = 0
+    priority: Int = Field(default=0, ge=-(2**31), le=2**31 - 1)
     ramet: HintFields | None = None
 
     @property
