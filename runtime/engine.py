@@ -13,6 +13,7 @@ to that one thread. A step, as everywhere in this package::
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import random
 import threading
@@ -55,6 +56,9 @@ from ramet.runtime.tokenizer import ChatTemplate, Tokenizer
 __all__ = ["Engine", "EngineConfig", "EngineStats"]
 
 logger = logging.getLogger("ramet.engine")
+
+_DRAFT_LEN = 3
+"""Guessed tokens a sequence: with the drawn one four, which take hardly longer than one."""
 
 
 class Engine:
@@ -142,6 +146,8 @@ class Engine:
             kv_bytes=config.cache_bytes,
             num_threads=config.num_threads,
         )
+        if config.max_draft_len is None and getattr(runner, "exact_in_any_batch", False):
+            config = dataclasses.replace(config, max_draft_len=_DRAFT_LEN)
         engine = cls(
             runner,
             Tokenizer.from_gguf(file),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,8 @@ class CpuRunner:
             ``float32``, slower, for reference.
         group_pages: read pages that rows share once for all of them. Changes no result.
     """
+
+    exact_in_any_batch: ClassVar[bool] = True
 
     def __init__(
         self,

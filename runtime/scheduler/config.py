@@ -22,7 +22,9 @@ class SchedulerConfig:
         max_wait_s: who has waited longer goes first, whatever the policy says.
         tenant_weights: shares of the tenants, 1 where not named.
         forced_tokens: append what a grammar forces without a step of its own.
-        max_draft_len: most tokens that are guessed ahead of a sequence; 0: none.
+        max_draft_len: most tokens that are guessed ahead of a sequence; 0: none; None: some,
+            where the runner's arithmetic doesn't depend on the batch, so that outputs stay the
+            same to the bit, and none elsewhere.
         max_draft_batch: guesses are made only while a step has at most this many tokens: a
             larger one leaves the processor no time to spare for them.
     """
@@ -35,8 +37,8 @@ class SchedulerConfig:
     max_wait_s: float = 30.0
     tenant_weights: Mapping[str, float] = field(default_factory=dict)
     forced_tokens: bool = True
-    max_draft_len: int = 0
-    max_draft_batch: int = 12
+    max_draft_len: int | None = None
+    max_draft_batch: int = 4
 
     def __post_init__(self) -> None:
         for name in ("max_num_seqs", "max_tokens_per_step", "max_logits_per_step", "max_waiting"):

@@ -43,7 +43,8 @@ def alone() -> list[list[int]]:
     """Each request's tokens, run alone with an empty cache."""
     model_or_skip()
     outputs = []
-    with Engine.from_model("smollm2", EngineConfig(cache_bytes=64 << 20)) as engine:
+    config = EngineConfig(cache_bytes=64 << 20, max_draft_len=0)
+    with Engine.from_model("smollm2", config) as engine:
         for request in requests(engine):
             engine.clear_cache()
             outputs.append(engine.submit(request).result(timeout=120).token_ids)
@@ -56,9 +57,10 @@ def alone() -> list[list[int]]:
     [
         EngineConfig(cache_bytes=64 << 20),
         EngineConfig(cache_bytes=64 << 20, max_tokens_per_step=48, max_num_seqs=5),
+        EngineConfig(cache_bytes=64 << 20, max_draft_len=6, max_draft_batch=40),
         EngineConfig(num_pages=20, max_tokens_per_step=100, policy="shortest-remaining"),
     ],
-    ids=["together", "small-chunks", "few-pages"],
+    ids=["together", "small-chunks", "guessing", "few-pages"],
 )
 def test_tokens_are_those_of_a_run_alone(alone, config):
     with Engine.from_model("smollm2", config) as engine:

@@ -105,6 +105,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             tenant_weights={"big": 3.0},
             forced_tokens=forced,
             max_draft_len=max_draft_len,
+            max_draft_batch=12,
         )
         self.broken = False
         self.sim = Simulation(
