@@ -218,8 +218,8 @@ def linear(
         bias: [N] or None.
         out_dtype: x's by default; float32 keeps the accumulators, as logits want.
         batch_invariant: one tile size whatever M is, so that no row's arithmetic depends on how
-            many share the product. Otherwise small and large products have tiles of their own, and
-            dense ones go to the vendor's library.
+            many share the product. Otherwise products of up to 16, up to 64 and more rows have
+            tiles of their own, and dense ones go to the vendor's library.
 
     Returns:
         [M, N].
@@ -237,7 +237,7 @@ def linear(
     out = torch.empty(num_rows, weight.num_outputs, dtype=out_dtype, device=x.device)
     if num_rows == 0:
         return out
-    size = "small" if num_rows <= 16 or batch_invariant else "large"
+    size = "small" if num_rows <= 16 or batch_invariant else "medium" if num_rows <= 64 else "large"
     config = kernel_config("linear", f"{weight.format}_{size}", architecture(x.device))
     tiles = -(-num_rows // config["BLOCK_M"]) * -(-weight.num_outputs // config["BLOCK_N"])
     _linear[(tiles,)](

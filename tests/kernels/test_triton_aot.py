@@ -165,7 +165,7 @@ CASES = {
     **{
         f"linear_{format_}_{size}": linear_case(format_, size)
         for format_ in ("q4", "q8", "dense")
-        for size in ("small", "large")
+        for size in ("small", "medium", "large")
     },
     "linear_logits": linear_case("q8", "small", float_="fp16", out="fp32"),
     "rms_norm": norm_case,

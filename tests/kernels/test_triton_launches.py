@@ -181,7 +181,7 @@ def test_a_step_of_decode_and_prefill_rows(compiled, row_tree, format_):
 def test_steps_of_other_sizes_compile_nothing_new(compiled, row_tree):
     """A serving engine meets every size; none may stop it for a compiler."""
     decoder = make_decoder("q4")
-    for new_tokens in (1, 60):  # products of few and of many rows
+    for new_tokens in (1, 30, 90):  # products of each size of tile
         rows = [(0, 0, 1000, 1), (0, 40, 30, new_tokens), (0, 40, 5, 1), (0, 0, 7, 1)]
         run_step(decoder, row_tree(16, rows), [0])
         run_step(decoder, row_tree(16, rows), range(3 + new_tokens))

@@ -24,7 +24,13 @@ def close(value, expected, dtype, scale=1.0):
 
 @dtypes
 @pytest.mark.parametrize("format_", ["q4", "q8", "dense"])
-@given(st.integers(1, 40), st.integers(1, 70), st.integers(1, 9), st.booleans(), seeds)
+@given(
+    st.sampled_from([1, 16, 17, 40, 70]),
+    st.integers(1, 70),
+    st.integers(1, 9),
+    st.booleans(),
+    seeds,
+)
 @settings(max_examples=12, deadline=None)
 def test_linear(dtype, format_, num_rows, num_outputs, num_groups, has_bias, seed):
     torch.manual_seed(seed)
