@@ -42,6 +42,7 @@ class Dialect:
         scoring: how given text is scored: ``tokens`` by token ids and prompt log-probabilities,
             ``echo`` by the old completions API.
         salts, priorities: whether ``cache_salt`` and ``priority`` are understood.
+        score_from: whether only a prompt's last tokens can be scored.
         hints: whether a ``ramet`` object with a ProgramHint is.
         min_max_tokens: the smallest ``max_tokens``.
     """
@@ -54,6 +55,7 @@ class Dialect:
     scoring: Literal["tokens", "echo"] = "echo"
     salts: bool = False
     priorities: bool = False
+    score_from: bool = False
     hints: bool = False
     min_max_tokens: int = 0
 
@@ -145,7 +147,7 @@ VLLM = Dialect(
 )
 """A server with vLLM's extensions."""
 
-RAMET = dataclasses.replace(VLLM, name="ramet", hints=True, min_max_tokens=0)
+RAMET = dataclasses.replace(VLLM, name="ramet", score_from=True, hints=True, min_max_tokens=0)
 """A Ramet server."""
 
 DIALECTS = {dialect.name: dialect for dialect in (OPENAI, VLLM, RAMET)}

@@ -167,13 +167,15 @@ class HttpBackend:
             "prompt_logprobs": 0,
             "temperature": 0,
         }
+        if self._dialect.score_from and begin:
+            body["score_from"] = len(begin)
         answer = await self._transport.post("/v1/completions", body)
         entries = answer["choices"][0].get("prompt_logprobs") or []
-        if len(entries) != len(begin) + len(ids):
+        if len(entries) not in (len(ids), len(begin) + len(ids)):
             raise BackendError("the server scored another number of tokens than it was given")
         logprobs = tuple(
             0.0 if entry is None else float(entry[str(token_id)]["logprob"])
-            for entry, token_id in zip(entries[len(begin) :], ids, strict=True)
+            for entry, token_id in zip(entries[-len(ids) :], ids, strict=True)
         )
         return logprobs, _usage(answer.get("usage")) or Usage()
 

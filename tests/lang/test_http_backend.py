@@ -68,6 +68,16 @@ def test_select_over_http_scores_as_the_engine_does(served, scripted_engine) -> 
             assert over_http == pytest.approx(choose.run(method, as_chat, backend=engine).result)
 
 
+def test_choices_share_their_prompt_over_http(served) -> None:
+    @program
+    def choose(s: State) -> None:
+        s += "A long beginning of a prompt. " * 10
+        s.select("c", ["red", "blue", "green"])
+
+    usage = choose.run(backend=connect(served())).meta("c").usage
+    assert usage.cached_tokens > usage.prompt_tokens * 0.6
+
+
 def test_a_servers_refusal_fails_the_node_with_its_words(served) -> None:
     @program
     def long(s: State) -> None:

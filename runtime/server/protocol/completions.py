@@ -10,12 +10,17 @@ from ramet.runtime.server.protocol.common import NO_EFFECT, AnyPrompt, Generatio
 
 
 class CompletionRequest(GenerationRequest):
-    """The body. ``max_tokens`` left out means what is left of the context."""
+    """The body. ``max_tokens`` left out means what is left of the context.
+
+    With ``score_from``, Ramet's own, ``prompt_logprobs`` are those of the prompt's tokens from
+    that index on, and what the cache holds of the prompt before it isn't computed again.
+    """
 
     prompt: AnyPrompt
     echo: bool = False
     logprobs: Int | None = None
     add_special_tokens: bool = True
+    score_from: Int | None = None
 
     NO_EFFECT: ClassVar = NO_EFFECT
     UNSUPPORTED: ClassVar = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fastapi import APIRouter
@@ -100,6 +100,8 @@ async def _prepare(
         body.constraint(),
         tenant_of(http_request),
     )
+    if body.score_from is not None:
+        requests = [replace(request, score_from=body.score_from) for request in requests]
     echoes = [""] * len(requests)
     if body.echo:
         texts = [

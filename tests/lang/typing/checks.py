@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, assert_type
 
 from pydantic import BaseModel
+
 from ramet.lang import Run, State, Value, assistant, gen, program, regex, select, tool, user
 from ramet.lang.program import Program
 
