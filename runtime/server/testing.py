@@ -101,19 +101,28 @@ def scripted_server(
         pieces = [piece for each in said for piece in each.pieces if not isinstance(piece, int)]
         tokenizer = scripted_tokenizer(*pieces)
     model = ScriptedModel(tokenizer, said, **model_options or {})
-    with Engine(model, tokenizer, engine_config, model_name="m") as engine:
-        server = HttpServer(engine, ServerConfig(port=0, **config))
-        thread = threading.Thread(target=server.run, name="ramet-test-server")
-        thread.start()
-        try:
-            wait_until(lambda: server.started)
-            with httpx.Client(base_url=f"http://127.0.0.1:{server.port}", timeout=90) as client:
-                yield RunningServer(engine, client, server)
-        finally:
-            server.stop()
-            thread.join()
-            if engine.error is None:
-                engine.check()
+    with (
+        Engine(model, tokenizer, engine_config, model_name="m") as engine,
+        running_server(engine, **config) as server,
+    ):
+        yield server
+
+
+@contextlib.contextmanager
+def running_server(engine: Engine, **config: Any) -> Iterator[RunningServer]:
+    """Serves an engine from a thread, as ``scripted_server`` does; at the end it is checked."""
+    server = HttpServer(engine, ServerConfig(port=0, **config))
+    thread = threading.Thread(target=server.run, name="ramet-test-server")
+    thread.start()
+    try:
+        wait_until(lambda: server.started)
+        with httpx.Client(base_url=f"http://127.0.0.1:{server.port}", timeout=90) as client:
+            yield RunningServer(engine, client, server)
+    finally:
+        server.stop()
+        thread.join()
+        if engine.error is None:
+            engine.check()
 
 
 def wait_until(condition: Callable[[], Any], timeout_s: float = 30.0) -> None:

@@ -319,6 +319,18 @@ def test_thinking_is_a_block_of_its_own(thinker):
     assert ask(thinker, messages=again).status_code == 200
 
 
+@pytest.mark.parametrize("kind", ["adaptive", "disabled"])
+@pytest.mark.parametrize("streamed", [False, True])
+def test_reasoning_is_free_and_the_answer_is_held_to_its_format(thinker, kind, streamed):
+    wanted = {"type": "json_schema", "schema": WEATHER["input_schema"]}
+    fields = {"thinking": {"type": kind}, "output_config": {"format": wanted}}
+    content = (
+        rebuilt(stream(thinker, **fields)) if streamed else ask(thinker, **fields).json()["content"]
+    )
+    assert [block["type"] for block in content] == ["thinking"] * (kind == "adaptive") + ["text"]
+    assert json.loads(content[-1]["text"])["city"] in ("Oslo", "Rome")
+
+
 USE = {"type": "tool_use", "id": "1", "name": "f", "input": {}}
 
 

@@ -19,6 +19,7 @@ from ramet.runtime.server.messages import ChatChoice, ShownTokens
 from ramet.runtime.server.response_output import OutputItems
 from ramet.runtime.server.response_store import ResponseStore, StoredResponse
 from ramet.runtime.streams import REASONING_FORMATS, TOOL_FORMATS, ChatParser
+from ramet.runtime.tokenizer import scripted
 
 WEATHER = {
     "type": "function",
@@ -360,6 +361,44 @@ def test_logprobs_are_one_a_token_of_the_text(serve):
     assert all(len(entry["top_logprobs"]) == 2 for entry in part["logprobs"])
     assert rebuilt(stream(server, **fields))[0]["content"][0] == part
     assert ask(server, top_logprobs=2).status_code == 400
+
+
+@pytest.fixture
+def thinker(serve, monkeypatch):
+    """A server whose model's template has reasoning, of an effort that can be asked for."""
+    tags = "{% if reasoning_effort == 'none' %}<think></think>{% endif %}"
+    end = "assistant\\n' }}"
+    monkeypatch.setattr(scripted, "CHAT_TEMPLATE", scripted.CHAT_TEMPLATE.replace(end, end + tags))
+    return serve(
+        Script(["Four."], when="<think></think>"),
+        Script(["<think>", "Two and two", " make four", "</think>", "\n", "Four."]),
+    )
+
+
+@pytest.mark.parametrize("effort", ["low", "none"])
+def test_reasoning_is_an_item_of_its_own_and_the_answer_is_held_to_its_format(thinker, effort):
+    fields = {"reasoning": {"effort": effort}}
+    response = ask(thinker, **fields).json()
+    events = stream(thinker, **fields)
+    assert without_ids(rebuilt(events)) == without_ids(response["output"])
+    assert text_of_output(response) == "Four."
+    thought = [item for item in response["output"] if item["type"] == "reasoning"]
+    num_reasoning = response["usage"]["output_tokens_details"]["reasoning_tokens"]
+    if effort == "none":
+        assert (thought, num_reasoning) == ([], 0)
+    else:
+        assert thought == response["output"][:1]
+        assert thought[0]["content"] == [
+            {"type": "reasoning_text", "text": "Two and two make four"}
+        ]
+        assert num_reasoning > 0
+        again = [{"role": "user", "content": "hi"}, *response["output"]]
+        again.append({"role": "user", "content": "and?"})
+        assert ask(thinker, again).status_code == 200
+    wanted = {"type": "json_schema", "name": "w", "schema": WEATHER["parameters"]}
+    held = ask(thinker, text={"format": wanted}, **fields).json()
+    assert json.loads(text_of_output(held))["city"] in ("Oslo", "Rome")
+    assert len(held["output"]) == len(response["output"])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,131 @@
+"""The official clients and the bundled model: small real jobs, greedy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Literal
+
+import anthropic
+import openai
+import pydantic
+import pytest
+
+from ramet.runtime.engine import Engine, EngineConfig
+from ramet.runtime.errors import ModelLoadError
+from ramet.runtime.model.locate import locate_model
+from ramet.runtime.server.testing import RunningServer, running_server
+
+pytestmark = pytest.mark.model
+
+CAPITAL = "What is the capital of France?"
+
+
+class Capital(pydantic.BaseModel):
+    """A capital."""
+
+    country: Literal["France", "Norway"]
+    city: Literal["Paris", "Oslo", "Rome"]
+
+
+TOOL = {
+    "type": "object",
+    "properties": {"city": {"enum": ["Paris", "Oslo", "Rome"]}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RunningServer]:
+    try:
+        locate_model("smollm2")
+    except ModelLoadError:
+        pytest.skip("the bundled model is not installed")
+    config = EngineConfig(cache_bytes=64 << 20)
+    with Engine.from_model("smollm2", config) as engine, running_server(engine) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def by_openai(server: RunningServer) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def by_anthropic(server: RunningServer) -> Iterator[anthropic.Anthropic]:
+    with anthropic.Anthropic(base_url=server.url, api_key="none", max_retries=0) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def model(by_openai: openai.OpenAI) -> str:
+    return by_openai.models.list().data[0].id
+
+
+def test_the_three_apis_give_one_answer(model, by_openai, by_anthropic):
+    messages = [{"role": "user", "content": CAPITAL}]
+    options = {"model": model, "temperature": 0}
+    chat = by_openai.chat.completions.create(messages=messages, max_tokens=24, **options)
+    text = chat.choices[0].message.content
+    assert text
+    response = by_openai.responses.create(input=CAPITAL, max_output_tokens=24, **options)
+    assert response.output_text == text
+    extra = {"extra_body": {"temperature": 0}}
+    message = by_anthropic.messages.create(model=model, max_tokens=24, messages=messages, **extra)
+    assert message.content[0].text == text
+    with by_anthropic.messages.stream(
+        model=model, max_tokens=24, messages=messages, **extra
+    ) as stream:
+        assert "".join(stream.text_stream) == text
+    # The prompt is the same, so all but the first found it in the cache.
+    assert message.usage.cache_read_input_tokens > 0
+
+
+def test_typed_answers(model, by_openai, by_anthropic):
+    chat = by_openai.chat.completions.parse(
+        model=model,
+        messages=[{"role": "user", "content": CAPITAL}],
+        response_format=Capital,
+        temperature=0,
+    )
+    parsed = chat.choices[0].message.parsed
+    assert isinstance(parsed, Capital)
+    response = by_openai.responses.parse(
+        model=model, input=CAPITAL, text_format=Capital, temperature=0
+    )
+    assert response.output_parsed == parsed
+    message = by_anthropic.messages.parse(
+        model=model,
+        max_tokens=100,
+        messages=[{"role": "user", "content": CAPITAL}],
+        output_format=Capital,
+        extra_body={"temperature": 0},
+    )
+    assert isinstance(message.parsed_output, Capital)
+
+
+def test_tool_calls(model, by_openai, by_anthropic):
+    question = "Look up the weather in Oslo."
+    response = by_openai.responses.create(
+        model=model,
+        input=question,
+        tools=[{"type": "function", "name": "weather", "parameters": TOOL}],
+        tool_choice="required",
+        parallel_tool_calls=False,
+        temperature=0,
+    )
+    (call,) = response.output
+    assert call.name == "weather"
+    assert json.loads(call.arguments)["city"] in TOOL["properties"]["city"]["enum"]
+    message = by_anthropic.messages.create(
+        model=model,
+        max_tokens=200,
+        messages=[{"role": "user", "content": question}],
+        tools=[{"name": "weather", "input_schema": TOOL}],
+        tool_choice={"type": "tool", "name": "weather"},
+        extra_body={"temperature": 0},
+    )
+    assert message.stop_reason == "tool_use"
+    assert message.content[0].input["city"] in TOOL["properties"]["city"]["enum"]
