@@ -11,7 +11,7 @@ import torch
 from ramet.kernels.attention_plan import AttentionPlan, Int32Array
 from ramet.kernels.paged_attention import AttentionInputs
 from ramet.runtime.batch import Batch
-from ramet.runtime.model.device_arrays import upload
+from ramet.runtime.model.device_arrays import pack, unpack, upload
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,45 +97,57 @@ class FixedInputs:
 
     def __init__(self, capacity: Capacity, device: torch.device) -> None:
         self.capacity = capacity
-        self._device = device
-
-        def zeros(*shape: int) -> torch.Tensor:
-            return torch.zeros(shape, dtype=torch.int32, device=device)
-
-        num_tokens = capacity.num_tokens
+        empty = self._padded({})
+        self._buffer = pack(empty, pin_memory=False).to(device)
+        tensors = unpack(self._buffer, empty)
+        self._page_tables = torch.zeros(
+            capacity.num_tokens, capacity.table_width, dtype=torch.int32, device=device
+        )
         self.inputs = StepInputs(
-            token_ids=zeros(num_tokens),
-            slots=zeros(num_tokens).fill_(-1),
-            logit_tokens=torch.arange(num_tokens, dtype=torch.int32, device=device),
+            token_ids=tensors["token_ids"],
+            slots=tensors["slots"],
+            logit_tokens=torch.arange(capacity.num_tokens, dtype=torch.int32, device=device),
             attention=AttentionInputs(
-                items=zeros(capacity.num_narrow + capacity.num_wide, 6),
+                items=tensors["items"],
                 num_narrow=capacity.num_narrow,
                 num_slots=capacity.num_slots,
-                merge_tokens=zeros(num_tokens).fill_(-1),
-                merge_starts=zeros(num_tokens + 1),
-                merge_slots=zeros(capacity.num_slots),
-                page_tables=zeros(num_tokens, capacity.table_width),
-                positions=zeros(num_tokens),
+                merge_tokens=tensors["merge_tokens"],
+                merge_starts=tensors["merge_starts"],
+                merge_slots=tensors["merge_slots"],
+                page_tables=self._page_tables,
+                positions=tensors["positions"],
             ),
         )
 
     def load(self, batch: Batch, plan: AttentionPlan, page_size: int) -> None:
-        """Fills the buffers with a step that fits them."""
-        sources = upload(_arrays(batch, plan, page_size), self._device)
-        inputs, attention = self.inputs, self.inputs.attention
-        num_tokens, (num_rows, table_width) = batch.num_tokens, batch.page_tables.shape
-        inputs.token_ids[:num_tokens] = sources["token_ids"]
-        inputs.slots[:num_tokens] = sources["slots"]
-        inputs.slots[num_tokens:] = -1
-        attention.positions[:num_tokens] = sources["positions"]
-        attention.page_tables[:num_rows, :table_width] = sources["page_tables"]
-        num_narrow, start = plan.num_narrow, self.capacity.num_narrow
-        num_wide = plan.num_items - num_narrow
-        attention.items.zero_()
-        attention.items[:num_narrow] = sources["items"][:num_narrow]
-        attention.items[start : start + num_wide] = sources["items"][num_narrow:]
-        num_merged = len(plan.merge_tokens)
-        attention.merge_tokens[:num_merged] = sources["merge_tokens"]
-        attention.merge_tokens[num_merged:] = -1
-        attention.merge_starts[: num_merged + 1] = sources["merge_starts"]
-        attention.merge_slots[: plan.num_slots] = sources["merge_slots"]
+        """Fills the buffers with a step that fits them: one copy to the device, two on it."""
+        step = _arrays(batch, plan, page_size)
+        narrow, wide = np.split(step["items"], [plan.num_narrow])
+        items = np.zeros((self.capacity.num_narrow + self.capacity.num_wide, 6), np.int32)
+        items[: len(narrow)] = narrow
+        items[self.capacity.num_narrow :][: len(wide)] = wide
+        arrays = self._padded(step | {"items": items})
+        arrays["page_tables"] = batch.page_tables
+        device = self._buffer.device
+        moved = pack(arrays, pin_memory=device.type == "cuda").to(device, non_blocking=True)
+        self._buffer.copy_(moved[: len(self._buffer)])
+        num_rows, table_width = batch.page_tables.shape
+        self._page_tables[:num_rows, :table_width] = unpack(moved, arrays)["page_tables"]
+
+    def _padded(self, step: dict[str, Int32Array]) -> dict[str, Int32Array]:
+        """A step's arrays in the buffers' sizes; those that aren't given hold nothing."""
+        capacity = self.capacity
+        sizes = {
+            "token_ids": (capacity.num_tokens, 0),
+            "positions": (capacity.num_tokens, 0),
+            "slots": (capacity.num_tokens, -1),
+            "merge_tokens": (capacity.num_tokens, -1),
+            "merge_starts": (capacity.num_tokens + 1, 0),
+            "merge_slots": (capacity.num_slots, 0),
+        }
+        padded = {name: np.full(size, fill, np.int32) for name, (size, fill) in sizes.items()}
+        for name in sizes.keys() & step.keys():
+            padded[name][: len(step[name])] = step[name]
+        num_items = capacity.num_narrow + capacity.num_wide
+        padded["items"] = step.get("items", np.zeros((num_items, 6), np.int32))
+        return padded
