@@ -61,11 +61,13 @@ def determinise(
     num_classes: int,
     max_states: int,
     max_work: int,
+    absorbing: int,
 ) -> tuple[int, Array, Array]:
     """Subset construction (Rabin and Scott, 1959) of an NFA in compressed-row form.
 
     State s has the edges ``edge_start[s]:edge_start[s + 1]``, each on the classes lo to hi
-    inclusive, and the empty moves ``eps_dst[eps_start[s]:eps_start[s + 1]]``.
+    inclusive, and the empty moves ``eps_dst[eps_start[s]:eps_start[s + 1]]``. A set that has the
+    state ``absorbing`` (-1: there is none), from which every text is accepted, is that state alone.
 
     Returns:
         status, table, accepting. State 0 is the start; every state is reachable.
@@ -153,6 +155,9 @@ def determinise(
             if num_members == 0 and current >= 0:
                 table[current, c] = -1
                 continue
+            if absorbing >= 0 and stamp[absorbing] == generation:
+                members[0] = absorbing
+                num_members = 1
             _sort_prefix(members, num_members)
             value = np.uint64(1469598103934665603)
             for i in range(num_members):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from . import _kernels
 from .dfa import Dfa
 from .limits import DEFAULT_LIMITS, RegularLimits, too_complex
-from .utf8 import ByteEdge, Ranges, byte_edges
+from .utf8 import ALL, ByteEdge, Ranges, byte_edges
 
 _MAX_NFA_FACTOR = 8
 """States of an NFA per state that a deterministic automaton may have."""
@@ -25,6 +25,8 @@ class NfaBuilder:
         empty_moves: moves on nothing, as (source, target).
         num_states: states so far.
         start: the start state, which the caller sets.
+        absorbing: a state from which every text is accepted, if there is one; else -1. Sets of
+            states that have it need no other, which keeps automata that search small.
     """
 
     def __init__(self, limits: RegularLimits = DEFAULT_LIMITS) -> None:
@@ -34,6 +36,7 @@ class NfaBuilder:
         self.empty_moves: list[tuple[int, int]] = []
         self.num_states = 0
         self.start = 0
+        self.absorbing = -1
 
     def new_state(self) -> int:
         self.num_states += 1
@@ -55,6 +58,13 @@ class NfaBuilder:
         self.num_states += num_states - 1
         self.edges += [(s + offset if s else source, a, b, t + offset) for s, a, b, t in edges]
         return offset + 1
+
+    def any_text(self) -> int:
+        """The absorbing state: every text leads from it to it. It must be an end."""
+        if self.absorbing < 0:
+            self.absorbing = self.new_state()
+            self.empty_move(self.characters(ALL, self.absorbing), self.absorbing)
+        return self.absorbing
 
     def literal(self, text: bytes, source: int) -> int:
         """One text."""
@@ -173,6 +183,7 @@ class NfaBuilder:
             np.searchsorted(empty[:, 0], states).astype(np.int64),
             np.ascontiguousarray(empty[:, 1]),
             final, self.start, num_classes, limits.states_for(num_classes), limits.max_work,
+            self.absorbing,
         )  # fmt: skip
         if status:
             raise too_complex("the automaton", limits)

@@ -64,29 +64,32 @@ def node_dfa(node: Node, limits: RegularLimits = DEFAULT_LIMITS) -> Dfa:
 
 
 def _anywhere(node: Node) -> Node:
-    """What the whole of a text matches exactly if ``node`` matches somewhere in it."""
-    if isinstance(node, Alternatives):
-        return alternatives(_anywhere(option) for option in node.options)
-    parts: list[Node] = list(node.parts) if isinstance(node, Sequence) else [node]
-    # A condition on the text so far, at the front, is what that text is; likewise at the back.
-    match parts:
-        case [Before(part, False), *_]:
-            parts[0] = part
-        case _:
-            parts.insert(0, ANY_TEXT)
-    match parts:
-        case [*_, After(part, False)]:
-            parts[-1] = part
-        case _:
-            parts.append(ANY_TEXT)
-    return sequence(parts)
+    """What the whole of a text matches exactly if ``node`` matches somewhere in it.
+
+    A condition on the text so far at the front of an option is what that text is; likewise at its
+    back. Options without are searched for together.
+    """
+    groups: dict[tuple[Node, Node], list[Node]] = {}
+    for option in node.options if isinstance(node, Alternatives) else (node,):
+        parts: list[Node] = list(option.parts) if isinstance(option, Sequence) else [option]
+        before: Node = ANY_TEXT
+        after: Node = ANY_TEXT
+        match parts:
+            case [Before(part, False), *rest]:
+                before, parts = part, rest
+        match parts:
+            case [*rest, After(part, False)]:
+                after, parts = part, rest
+        groups.setdefault((before, after), []).append(sequence(parts))
+    return alternatives(
+        sequence((before, alternatives(options), after))
+        for (before, after), options in groups.items()
+    )
 
 
 def _whole(node: Node, limits: RegularLimits) -> Dfa:
     if not has_assertions(node):
-        builder = NfaBuilder(limits)
-        builder.start = builder.new_state()
-        return builder.build(plain(builder, node, builder.start))
+        return _plain_dfa(node, limits)
     if isinstance(node, Sequence):
         # Conditions at either end are conditions on the whole text.
         conditions: list[After | Before] = []
@@ -110,6 +113,22 @@ def _whole(node: Node, limits: RegularLimits) -> Dfa:
                 languages.append(language.complement(limits) if condition.negated else language)
             return intersect_all(languages, limits)
     return assertion_dfa(node, _whole, limits)
+
+
+def _plain_dfa(node: Node, limits: RegularLimits) -> Dfa:
+    builder = NfaBuilder(limits)
+    builder.start = builder.new_state()
+    end = builder.new_state()
+    for option in node.options if isinstance(node, Alternatives) else (node,):
+        match option:
+            case Sequence((*parts, last)) if last == ANY_TEXT:
+                before = plain(builder, sequence(parts), builder.start)
+                builder.empty_move(before, builder.any_text())
+            case _:
+                builder.empty_move(plain(builder, option, builder.start), end)
+    if builder.absorbing >= 0:
+        builder.empty_move(builder.absorbing, end)
+    return builder.build(end)
 
 
 def _matches_nothing(node: Node) -> bool:

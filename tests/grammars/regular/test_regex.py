@@ -240,3 +240,11 @@ def test_random_texts_are_patterns_exactly_if_re_says_so(text: str) -> None:
 def test_no_text_crashes_the_ecma_parser(text: str) -> None:
     outcome = attempt(text, "ecma")
     assert isinstance(outcome, Dfa) or outcome.reason
+
+
+def test_searching_for_many_words_needs_few_states() -> None:
+    words = [f"w{i}x{i * i}y{i * 7 % 31}" for i in range(120)]
+    dfa = regex_dfa("|".join(words), dialect="ecma", search=True)
+    assert dfa.num_states < 1200
+    assert dfa.accepts(f"é {words[5]} w".encode())
+    assert not dfa.accepts(b"w5x25")
