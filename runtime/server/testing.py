@@ -22,6 +22,7 @@ import httpx
 from ramet.runtime.engine import Engine
 from ramet.runtime.engine_config import EngineConfig
 from ramet.runtime.model.scripted import Script, ScriptedModel
+from ramet.runtime.process import EngineProcess
 from ramet.runtime.server.config import ServerConfig
 from ramet.runtime.server.main import HttpServer
 from ramet.runtime.tokenizer import Tokenizer
@@ -40,7 +41,7 @@ class RunningServer:
         http_server: ends it.
     """
 
-    engine: Engine
+    engine: Engine | EngineProcess
     http: httpx.Client
     http_server: HttpServer
 
@@ -109,7 +110,7 @@ def scripted_server(
 
 
 @contextlib.contextmanager
-def running_server(engine: Engine, **config: Any) -> Iterator[RunningServer]:
+def running_server(engine: Engine | EngineProcess, **config: Any) -> Iterator[RunningServer]:
     """Serves an engine from a thread, as ``scripted_server`` does; at the end it is checked."""
     server = HttpServer(engine, ServerConfig(port=0, **config))
     thread = threading.Thread(target=server.run, name="ramet-test-server")
