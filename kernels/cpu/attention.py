@@ -105,7 +105,7 @@ def _fill_addresses(stage, step, row, head, first, count, last, keys, values):  
     keys_at, values_at = load_i64(stage, KEYS) + head_at, load_i64(stage, VALUES) + head_at
     page = load_i32(table, index) * page_size * head_dim * 2
     for v in range(count):
-        store_i64(keys, v, keys_at + page + inner * 32)
+        store_i64(keys, v, keys_at + page + inner * 64)
         store_i64(values, v, values_at + page + inner * 32 * head_dim)
         if first + v < last:
             inner += 1
@@ -133,7 +133,7 @@ def _fill_upcoming(stage, step, row, head, chunk, last, following, keys, values)
 
 
 @njit
-def _run_scores(keys, values, queries, scores, num_rows, num_vectors, key_stride, head_dim):  # type: ignore[no-untyped-def]
+def _run_scores(keys, values, queries, scores, num_rows, num_vectors, pair_stride, head_dim):  # type: ignore[no-untyped-def]
     for v in range(0, num_vectors, 4):
         now, out = keys + 8 * v, scores + 64 * v
         next_keys, next_values = now + 8 * _CHUNK_VECTORS, values + 8 * (v + _CHUNK_VECTORS)
@@ -141,15 +141,15 @@ def _run_scores(keys, values, queries, scores, num_rows, num_vectors, key_stride
         if _WIDE:
             while r + 6 <= num_rows:
                 q, s = queries + 4 * r * head_dim, out + 4 * r * CHUNK
-                tiles.scores6(q, now, next_keys, next_values, key_stride, head_dim, s)
+                tiles.scores6(q, now, next_keys, next_values, pair_stride, head_dim, s)
                 r += 6
             if r + 3 <= num_rows:
                 q, s = queries + 4 * r * head_dim, out + 4 * r * CHUNK
-                tiles.scores3(q, now, next_keys, next_values, key_stride, head_dim, s)
+                tiles.scores3(q, now, next_keys, next_values, pair_stride, head_dim, s)
                 r += 3
         while r < num_rows:
             q, s = queries + 4 * r * head_dim, out + 4 * r * CHUNK
-            tiles.scores1(q, now, next_keys, next_values, key_stride, head_dim, s)
+            tiles.scores1(q, now, next_keys, next_values, pair_stride, head_dim, s)
             r += 1
 
 
@@ -284,7 +284,7 @@ def attend_tiles(stage: int, step: int, counter: int, thread: int) -> None:
                 count = (stop - run) * group_size
                 run_scores = scores + 4 * r0 * CHUNK
                 _run_scores(keys, values, queries + 4 * r0 * head_dim, run_scores, count,
-                            num_vectors, page_size * 2, head_dim)  # fmt: skip
+                            num_vectors, page_size * 4, head_dim)  # fmt: skip
                 for r in range(r0, r0 + count):
                     row_scores = scores + 4 * r * CHUNK
                     if cap > 0:

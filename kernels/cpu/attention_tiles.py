@@ -15,7 +15,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ramet.kernels.cpu import ir as vec
-from ramet.kernels.cpu.ir import F32, I16, I64, VF32, Variable, i64
+from ramet.kernels.cpu.ir import F32, I16, I64, VF32, VI32, Variable, i64
 
 CHUNK = 128
 MASKED = -1e30
@@ -23,16 +23,16 @@ MASKED = -1e30
 
 def _scores(num_rows: int) -> Any:
     @intrinsic
-    def tile(typingctx, q, keys, next_keys, next_values, key_stride, head_dim, out):  # type: ignore[no-untyped-def]
+    def tile(typingctx, q, keys, next_keys, next_values, pair_stride, head_dim, out):  # type: ignore[no-untyped-def]
         """Scores of ``num_rows`` queries and four vectors of 16 keys.
 
-        ``keys``: address of four addresses; component d of a vector's keys is ``key_stride * d``
-        bytes on. ``next_keys``, ``next_values``: addresses of four addresses of what is needed a
-        chunk later, which is fetched meanwhile.
+        ``keys``: address of four addresses; components 2i and 2i + 1 of a vector's keys are 16
+        pairs of bfloat16, ``pair_stride * i`` bytes on. ``next_keys``, ``next_values``: addresses
+        of four addresses of what is needed a chunk later, which is fetched meanwhile.
         """
 
         def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
-            q, keys, next_keys, next_values, key_stride, head_dim, out = args
+            q, keys, next_keys, next_values, pair_stride, head_dim, out = args
             bases, next_bases, value_bases = (
                 [vec.load(b, table, I64, 8 * v) for v in range(4)]
                 for table in (keys, next_keys, next_values)
@@ -41,22 +41,22 @@ def _scores(num_rows: int) -> Any:
             rows = [vec.offset(b, q, i64(r), q_stride) for r in range(num_rows)]
             sums = [[Variable(b, vec.vf32(0.0)) for _ in bases] for _ in rows]
             with cgutils.for_range(b, b.udiv(head_dim, i64(4))) as loop:
-                for u in range(4):
-                    d = b.add(b.mul(loop.index, i64(4)), i64(u))
-                    at = b.mul(d, key_stride)
+                for u in range(2):
+                    pair = b.add(b.mul(loop.index, i64(2)), i64(u))
+                    at = b.mul(pair, pair_stride)
                     for base in next_bases:
                         vec.prefetch(b, b.add(base, at))
-                    if u % 2 == 0:  # 16 values are head_dim times 32 bytes
-                        for base in value_bases:
-                            vec.prefetch(b, vec.offset(b, base, d, 32))
-                    vectors = [
-                        vec.bf16_to_f32(b, vec.load(b, b.add(base, at), vec.vector(I16)))
-                        for base in bases
-                    ]
-                    for row, accumulators in zip(rows, sums, strict=True):
-                        scalar = vec.splat(b, vec.load(b, vec.offset(b, row, d, 4), F32))
-                        for accumulator, vector in zip(accumulators, vectors, strict=True):
-                            accumulator.set(vec.fma(b, scalar, vector, accumulator.get()))
+                    for base in value_bases:
+                        vec.prefetch(b, vec.offset(b, base, pair, 64))
+                    words = [vec.load(b, b.add(base, at), VI32) for base in bases]
+                    pairs = [vec.bf16_pairs(b, word) for word in words]
+                    for component in range(2):
+                        for row, accumulators in zip(rows, sums, strict=True):
+                            q_at = vec.offset(b, row, pair, 8)
+                            scalar = vec.splat(b, vec.load(b, q_at, F32, 4 * component))
+                            for accumulator, vectors in zip(accumulators, pairs, strict=True):
+                                value = vec.fma(b, scalar, vectors[component], accumulator.get())
+                                accumulator.set(value)
             for r, accumulators in enumerate(sums):
                 for v, accumulator in enumerate(accumulators):
                     vec.store(b, accumulator.get(), out, r * CHUNK * 4 + 64 * v)
@@ -87,11 +87,7 @@ def _weighted(num_rows: int, width: int) -> Any:
                 with cgutils.for_range(b, i64(4)) as quarter:
                     for u in range(4):
                         t = b.add(b.mul(quarter.index, i64(4)), i64(u))
-                        at = vec.offset(b, base, t, stride)
-                        vectors = [
-                            vec.bf16_to_f32(b, vec.load(b, at, vec.vector(I16), 32 * w))
-                            for w in range(width)
-                        ]
+                        vectors = _load_values(b, vec.offset(b, base, t, stride), width)
                         weight_at = vec.offset(b, weights, t, 4)
                         for r, accumulators in enumerate(sums):
                             weight = vec.splat(b, vec.load(b, weight_at, F32, r * CHUNK * 4))
@@ -101,13 +97,26 @@ def _weighted(num_rows: int, width: int) -> Any:
             row_bytes = b.mul(head_dim, i64(4))
             for r, accumulators in enumerate(sums):
                 row = vec.offset(b, target, i64(r), row_bytes)
-                for w, accumulator in enumerate(accumulators):
-                    vec.store(b, accumulator.get(), row, 64 * w)
+                results = [accumulator.get() for accumulator in accumulators]
+                if width > 1:
+                    pairs = zip(results[::2], results[1::2], strict=True)
+                    results = [part for pair in pairs for part in vec.interleave(b, *pair)]
+                for w, result in enumerate(results):
+                    vec.store(b, result, row, 64 * w)
             return context.get_dummy_value()
 
         return types.void(*([types.int64] * 6)), codegen
 
     return tile
+
+
+def _load_values(b: Any, at: Any, width: int) -> list[Any]:
+    """16 * ``width`` components as float32: one vector in order, or pairs of vectors with the even
+    and the odd components of 32."""
+    if width == 1:
+        return [vec.bf16_to_f32(b, vec.load(b, at, vec.vector(I16)))]
+    words = [vec.load(b, at, VI32, 64 * w) for w in range(width // 2)]
+    return [vector for word in words for vector in vec.bf16_pairs(b, word)]
 
 
 scores6, scores3, scores1 = (_scores(rows) for rows in (6, 3, 1))

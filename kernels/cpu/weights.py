@@ -9,6 +9,7 @@ words and changes no value.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -80,11 +81,21 @@ class PackedWeight:
 
 def aligned_empty(shape: tuple[int, ...], dtype: npt.DTypeLike = np.uint8) -> npt.NDArray[Any]:
     """An uninitialised array that begins on a cache line."""
-    kind = np.dtype(dtype)
-    size = int(np.prod(shape)) * kind.itemsize
-    raw = np.empty(size + _ALIGNMENT, np.uint8)
+    return _align(np.empty(_padded_size(shape, dtype), np.uint8), shape, dtype)
+
+
+def aligned_zeros(shape: tuple[int, ...], dtype: npt.DTypeLike = np.uint8) -> npt.NDArray[Any]:
+    """Zeros from a cache line on; a large array takes memory only where it is written."""
+    return _align(np.zeros(_padded_size(shape, dtype), np.uint8), shape, dtype)
+
+
+def _padded_size(shape: tuple[int, ...], dtype: npt.DTypeLike) -> int:
+    return math.prod(shape) * np.dtype(dtype).itemsize + _ALIGNMENT
+
+
+def _align(raw: UInt8Array, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     start = -raw.ctypes.data % _ALIGNMENT
-    return raw[start : start + size].view(kind).reshape(shape)
+    return raw[start : start + len(raw) - _ALIGNMENT].view(dtype).reshape(shape)
 
 
 def pack(

@@ -9,9 +9,10 @@ import numpy.typing as npt
 
 from ramet.kernels.cpu import attention, linear, linear_fused, quantise, rows
 from ramet.kernels.cpu import step as words
+from ramet.kernels.cpu.compiled import Op
 from ramet.kernels.cpu.features import DotPath
 from ramet.kernels.cpu.program import Program, Stage, float_operand
-from ramet.kernels.cpu.weights import GROUP, PackedWeight, aligned_empty
+from ramet.kernels.cpu.weights import GROUP, PackedWeight, aligned_empty, aligned_zeros
 from ramet.runtime.model.config import ModelConfig
 from ramet.runtime.model.cpu_weights import CpuLayer, CpuWeights, LinearWeight
 
@@ -23,8 +24,9 @@ _TASKS_A_THREAD = 8
 class KvPages:
     """Key and value storage: uint16 (bfloat16 bits), for each layer, kv head and page.
 
-    ``keys`` [layers, kv heads, pages, head_dim, page_size], ``values`` [layers, kv heads, pages,
-    page_size, head_dim]. A page's keys are transposed, so that 16 tokens' scores are one vector;
+    ``keys`` [layers, kv heads, pages, head_dim / 2, page_size, 2], ``values`` [layers, kv heads,
+    pages, page_size, head_dim]. A page's keys are transposed, two components together, so that 16
+    tokens' scores are one vector;
     neighbouring pages of one head are neighbours in memory, so that a sequence is read as a stream.
     """
 
@@ -36,17 +38,17 @@ class KvPages:
         """Pages of zeros; memory is taken from the system when a page is first written."""
         head = (config.num_layers, config.num_kv_heads, num_pages)
         return cls(
-            np.zeros((*head, config.head_dim, page_size), np.uint16),
-            np.zeros((*head, page_size, config.head_dim), np.uint16),
+            aligned_zeros((*head, config.head_dim // 2, page_size, 2), np.uint16),
+            aligned_zeros((*head, page_size, config.head_dim), np.uint16),
         )
 
     @property
     def page_size(self) -> int:
-        return self.keys.shape[-1]
+        return int(self.values.shape[-2])
 
     @property
     def num_pages(self) -> int:
-        return self.keys.shape[2]
+        return int(self.keys.shape[2])
 
     def page(self, page: int) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint16]]:
         """One page's keys and values of all layers and heads, as views."""
@@ -213,12 +215,12 @@ class _Emitter:
             count=words.NUM_LOGITS,
         )
 
-    def _emit(self, operation: rows.Op, operands: dict[int, int], *, wait: bool = True) -> None:
+    def _emit(self, operation: Op, operands: dict[int, int], *, wait: bool = True) -> None:
         self.stages.append(Stage(operation, operands, wait))
 
     def _rows(
         self,
-        operation: rows.Op,
+        operation: Op,
         x: AnyArray,
         width: int,
         quantised: Activations,

@@ -28,7 +28,8 @@ def attend(tree, q, k, v, *, window=0, soft_cap=0.0, grouping=True, num_threads=
     num_kv_heads = k.shape[1]
     group_size = num_heads // num_kv_heads
     k, v = (torch.nan_to_num(pages).transpose(0, 1) for pages in (k, v))
-    keys, values = bfloat16_bits(k.transpose(2, 3)), bfloat16_bits(v)
+    pairs = k.unflatten(-1, (head_dim // 2, 2)).transpose(2, 3)  # [..., pair, token, 2]
+    keys, values = bfloat16_bits(pairs), bfloat16_bits(v)
     queries = q.float().contiguous().numpy()
     out = np.full(queries.shape, np.nan, np.float32)
     positions = tree.positions
