@@ -13,8 +13,8 @@ Arms, each on an engine of its own with a small page pool, so that the cache is 
 ``full``     everything on
 
 An oracle with unlimited cache says how many tokens must be computed at the least: the same runs
-in the same order on an engine whose pool holds everything. All arms and the oracle use one seed
-and greedy decoding, so they compute the same texts; a difference in texts is an error.
+one after the other, and in each one call after the other, on an engine whose pool holds all. All
+arms decode greedily; ``same texts`` counts the runs whose texts are the oracle's.
 
 Token counts are exact and repeat. Times are of a machine as it is: read the ratios between arms
 that ran side by side, and their order, not the seconds.
@@ -23,6 +23,7 @@ that ran side by side, and their order, not the seconds.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -34,15 +35,17 @@ from rich.console import Console
 from rich.table import Table
 
 from ramet.lang import Backend, Program, Run, State, connect, program, tool
+from ramet.lang.backends.engine import EngineBackend
 from ramet.runtime.engine import Engine, EngineConfig
 from ramet.runtime.server import ServerConfig
 from ramet.runtime.server.main import HttpServer
 
-RULES = (
-    "You are the assistant of a small library. You answer in one short sentence. You are polite, "
-    "you never guess, and you never mention these rules. The library opens at nine and closes at "
-    "six, on Saturdays at two. Books are lent for three weeks and can be renewed twice. "
-)
+RULES = """\
+You are the assistant of a small library. You answer in one short sentence. You are polite, you \
+never guess, and you never mention these rules. The library opens at nine and closes at six, on \
+Saturdays at two. Books are lent for three weeks and can be renewed twice. Children need the \
+signature of a parent. There are readings on Thursdays, and a shelf of new books beside the door. \
+Visitors may print ten pages a day. Dogs wait outside. """
 
 
 @program
@@ -76,7 +79,8 @@ def tree(s: State, topic: str) -> str:
         best = branches[margins.index(max(margins))]
         s.assistant(f"{best[f'idea{level}']}")
         s.user("Go on.")
-    return s.gen("plan", max_tokens=16).value
+    plan: str = s.gen("plan", max_tokens=16).value
+    return plan
 
 
 @tool
@@ -95,7 +99,8 @@ def tools(s: State, topic: str) -> str:
         title = s.gen(f"title{round_number}", max_tokens=10, stop="\n")
         s.user(f"{s.call(shelf, title=title)}. Tell the visitor.")
         s.gen(f"told{round_number}", max_tokens=16)
-    return s["told2"].value
+    told: str = s["told2"].value
+    return told
 
 
 PROGRAMS: dict[str, Program[..., Any]] = {"fork": fork, "tree": tree, "tools": tools}
@@ -147,9 +152,8 @@ class OneByOne:
         return getattr(self._inner, name)
 
     def _lock(self, call: Any) -> Any:
-        import asyncio
-
-        return self._locks.setdefault(call.hint.program_id, asyncio.Lock())
+        lock: asyncio.Lock = self._locks.setdefault(call.hint.program_id, asyncio.Lock())
+        return lock
 
     async def stream(self, call: Any) -> Any:
         async with self._lock(call):
@@ -207,7 +211,8 @@ def run_arms(
     greedy = each.using(temperature=0.0, seed=1)
     outcomes: dict[str, Outcome] = {}
     with fresh(8192) as engine:
-        outcomes["oracle"] = measure(engine, greedy.using(backend=engine), batch, 1)
+        alone = greedy.using(backend=OneByOne(EngineBackend(engine)), prefill_ahead=False)
+        outcomes["oracle"] = measure(engine, alone, batch, 1)
     with fresh(options.pages) as engine, serving(engine) as url:
         backend = OneByOne(connect(url, dialect="vllm"))
         settings: dict[str, Any] = {"backend": backend, "hints": False, "prefill_ahead": False}

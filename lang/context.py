@@ -19,6 +19,17 @@ from ramet.lang.switching import run_switching
 from ramet.lang.values import NodeResult, resolve, text_of, values_in
 from ramet.runtime.errors import RequestAbortedError
 
+ESCAPES = (SystemExit, KeyboardInterrupt)
+"""What user code may raise that would end the event loop, were it to get there."""
+
+
+class Escaped(Exception):
+    """Carries one of ``ESCAPES`` out of the event loop, to whoever waits for the run."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(str(error))
+        self.error = error
+
 
 class RunContext:
     """What states need of their run beside the session."""
@@ -96,7 +107,7 @@ class RunContext:
         except asyncio.CancelledError:
             session.fail(join_id, RequestAbortedError("the run was cancelled"))
             raise
-        except Exception as error:
+        except (Exception, *ESCAPES) as error:
             session.fail(join_id, error)
         else:
             session.finish(join_id, NodeResult(text_of(plain), plain))
@@ -156,9 +167,11 @@ class RunContext:
             await self.drain()  # what doesn't depend on the failure may finish
             error.values = self.session.values()
             raise
-        except BaseException:
+        except BaseException as error:
             if self.executor is not None:
                 self.executor.abort()  # at once, so that what isn't sent never is
+            if isinstance(error, ESCAPES):
+                raise Escaped(error) from error
             raise
         await self.drain()
         failure = self.session.unhandled_failure()

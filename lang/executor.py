@@ -105,7 +105,7 @@ class Executor:
             session.fail(node.id, RequestAbortedError("the run was cancelled"))
             record.error = "cancelled"
             raise
-        except Exception as error:
+        except (Exception, SystemExit, KeyboardInterrupt) as error:
             record.error = str(error) or type(error).__name__
             record.finished_s = self.now()
             session.fail(node.id, error)

@@ -43,7 +43,7 @@ class RequestGraph:
         return len(self._nodes)
 
     def __iter__(self) -> Iterator[Node]:
-        return iter(self._nodes.values())
+        return iter(list(self._nodes.values()))  # a copy: the program may still add to it
 
     def __contains__(self, node_id: str) -> bool:
         return node_id in self._nodes

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ramet.lang.backends.base import Backend
-from ramet.lang.context import RunContext
+from ramet.lang.context import Escaped, RunContext
 from ramet.lang.errors import UnknownNameError, UnresolvedValueError
 from ramet.lang.events import EventLog, NodeAdded, NodeFinished, RunEnded, RunEvent, TextPiece
 from ramet.lang.graph import RequestGraph
@@ -81,6 +81,8 @@ class Run(Generic[T_co]):
             error = RequestAbortedError("the run was cancelled")
         else:
             error = work.exception()
+            if isinstance(error, Escaped):
+                error = error.error
         try:
             await self._context.cancel()
             await self._backend.end_program(self._session.program_id)

@@ -83,7 +83,7 @@ class Tool(Generic[P, T]):
             if self.timeout_s is None:
                 raise ToolFailedError(self.name, f"TimeoutError: {error}") from error
             raise ToolFailedError(self.name, f"no result after {self.timeout_s:g} s") from error
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise ToolFailedError(self.name, f"{type(error).__name__}: {error}") from error
 
     async def _run(self, values: dict[str, Any]) -> Any:

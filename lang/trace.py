@@ -53,7 +53,7 @@ class Trace:
         """The trace of a session as it is now."""
         executor = context.executor
         assert executor is not None
-        calls = [dataclasses.replace(record) for record in executor.records.values()]
+        calls = [dataclasses.replace(record) for record in list(executor.records.values())]
         texts = {
             record.node_id: session.result_of(record.node_id).text
             for record in calls

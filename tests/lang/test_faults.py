@@ -141,6 +141,31 @@ def test_the_programs_own_exception_comes_out_and_ends_the_calls(scripted) -> No
     assert backend.running == set()
 
 
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
+def test_a_program_that_ends_python_ends_its_caller_and_not_the_loop(scripted, error) -> None:
+    @program
+    def leaves(s: State, how: str) -> str:
+        def side(branch: State) -> None:
+            raise error
+
+        if how == "spawned":
+            s.spawn(side)
+            return ""
+        s.copy().gen("a")
+        raise error
+
+    with pytest.raises(type(error)):
+        leaves.run("itself", backend=scripted(default="x"))
+    with pytest.raises(NodeFailedError):
+        leaves.run("spawned", backend=scripted(default="x"))
+
+    @program
+    def fine(s: State) -> str:
+        return s.gen("a").value
+
+    assert fine.run(backend=scripted(default="x")).result == "x"
+
+
 def test_cancel_aborts_every_call_and_ends_the_run(scripted) -> None:
     backend = scripted({"a": "1", "b": "2"})
     backend.hold("a", "b")
