@@ -14,6 +14,9 @@ from ramet.grammars.constraints import (
     JsonObject,
     JsonSchema,
     Regex,
+    StructuralTag,
+    Tag,
+    TriggeredTags,
     Whitespace,
 )
 from ramet.runtime.errors import InvalidConstraintError, InvalidParameterError
@@ -35,13 +38,34 @@ class NamedSchema(ApiModel):
     strict: bool | None = None
 
 
-class ResponseFormat(ApiModel):
-    """OpenAI's ``response_format`` of chat and, as in vLLM, of completions."""
+class TagStructure(ApiModel):
+    """One structure of a structural tag: JSON that is valid for ``schema`` between two texts."""
 
-    type: Literal["text", "json_object", "json_schema"]
+    begin: str = Field(min_length=1)
+    schema_: dict[str, Any] | bool = Field(alias="schema")
+    end: str = Field(min_length=1)
+
+
+class ResponseFormat(ApiModel):
+    """OpenAI's ``response_format`` of chat and, as in vLLM, of completions.
+
+    ``structural_tag`` is vLLM's: free text in which every trigger begins one of the structures.
+    """
+
+    type: Literal["text", "json_object", "json_schema", "structural_tag"]
     json_schema: NamedSchema | None = None
+    structures: list[TagStructure] | None = None
+    triggers: list[str] | None = None
 
     def constraint(self) -> Constraint | None:
+        """The constraint; None for free text."""
+        if self.type == "structural_tag":
+            return self._structural_tag()
+        if self.structures is not None or self.triggers is not None:
+            raise InvalidParameterError(
+                "structures and triggers belong to the type structural_tag",
+                param="response_format",
+            )
         if self.type == "json_schema":
             if self.json_schema is None or self.json_schema.schema_ is None:
                 raise InvalidParameterError(
@@ -55,6 +79,17 @@ class ResponseFormat(ApiModel):
                 param="response_format",
             )
         return JsonObject() if self.type == "json_object" else None
+
+    def _structural_tag(self) -> Constraint:
+        if not self.structures or not self.triggers or self.json_schema is not None:
+            raise InvalidParameterError(
+                "response_format of type structural_tag needs structures and triggers",
+                param="response_format",
+            )
+        tags = tuple(
+            Tag(each.begin, JsonSchema(each.schema_), each.end) for each in self.structures
+        )
+        return StructuralTag(TriggeredTags(tags, tuple(self.triggers)))
 
 
 class StructuredOutputs(ApiModel):
