@@ -142,7 +142,13 @@ def attention_case(
     sizes = bench.sizes
     page_tables, context = tables(rows, shared, own, sizes.page_size)
     starts = (np.arange(rows + 1) * new_tokens).astype(np.int32)
-    shape = attention_shape(sizes.heads, sizes.kv_heads, sizes.head_dim, bench.dtype, bench.device)
+    shape = attention_shape(
+        sizes.heads,
+        sizes.kv_heads,
+        sizes.head_dim,
+        bench.dtype,
+        architecture(bench.device),
+    )
     plan = build_plan(
         page_tables,
         context,

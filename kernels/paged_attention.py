@@ -68,13 +68,13 @@ def attention_shape(
     num_kv_heads: int,
     head_dim: int,
     dtype: torch.dtype,
-    device: torch.device | str = "cpu",
+    arch: str,
 ) -> AttentionShape:
-    """The shape to plan with for a model's heads on a device: tiles as the kernel will use them."""
+    """The shape to plan with for a model's heads on an architecture (``dispatch.architecture``):
+    its tiles are those that the kernel will use there."""
     if num_heads % num_kv_heads:
         raise ValueError(f"{num_heads} heads can't share {num_kv_heads} key/value heads evenly")
     group = num_heads // num_kv_heads
-    arch = architecture(torch.device(device))
     narrow = _tile_config("narrow", group, head_dim, arch)
     wide = _tile_config("wide", group, head_dim, arch)
     return AttentionShape(

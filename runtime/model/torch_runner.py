@@ -194,7 +194,11 @@ class TorchRunner:
     def _plan_shape(self, dtype: torch.dtype) -> AttentionShape:
         config = self.config
         shape = attention_shape(
-            config.num_heads, config.num_kv_heads, config.head_dim, dtype, self._device
+            config.num_heads,
+            config.num_kv_heads,
+            config.head_dim,
+            dtype,
+            architecture(self._device),
         )
         if not uses_triton(self._decoder.pages):
             # The reference's tiles can have any size, and larger ones are fewer calls.

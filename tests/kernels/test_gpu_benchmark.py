@@ -1,4 +1,4 @@
-"""The GPU benchmark's own code runs, on small shapes and a CPU: only its timer needs the GPU."""
+"""The GPU benchmarks' own code runs, on small shapes and a CPU: only the timer needs a GPU."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ from pathlib import Path
 import pytest
 import torch
 
-PATH = Path(__file__).parents[2] / "benchmarks" / "gpu.py"
+FOLDER = Path(__file__).parents[2] / "benchmarks"
+
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(f"benchmark_{name}", FOLDER / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture(scope="module")
 def gpu():
-    spec = importlib.util.spec_from_file_location("gpu_benchmark", PATH)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[spec.name]
+    return load("gpu")
 
 
 def once(call):
@@ -69,6 +72,21 @@ def test_the_fit_gives_coefficients(gpu, bench):
 def test_without_a_gpu_it_says_so():
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
-    run = subprocess.run([sys.executable, str(PATH)], capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        [sys.executable, str(FOLDER / "gpu.py")], capture_output=True, text=True, check=False
+    )
     assert run.returncode == 1
     assert "needs a GPU" in run.stderr
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "gfx942"])
+def test_planned_steps_move_fewer_bytes_than_plain_ones(arch):
+    steps = load("attention_plan")
+    for name, levels in steps.STEPS.items():
+        planned, ideal = steps.savings(levels, arch)
+        assert 1 <= planned <= ideal
+        if "nothing" in name:
+            assert planned == ideal == 1
+        elif "a page" not in name:
+            assert planned > 0.3 * ideal
+            assert planned > 3

@@ -126,7 +126,7 @@ def run_step(decoder, tree, logit_tokens):
         tree.context_lens,
         tree.row_starts,
         page_size=16,
-        shape=paged_attention.attention_shape(6, 2, 64, torch.bfloat16),
+        shape=paged_attention.attention_shape(6, 2, 64, torch.bfloat16, "sm_90"),
         costs=attention_costs("sm_90"),
         grouping="always",
     )

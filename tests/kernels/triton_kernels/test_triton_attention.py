@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ramet.kernels.attention_plan import SLOT, build_plan
-from ramet.kernels.dispatch import attention_costs, interpreting
+from ramet.kernels.dispatch import architecture, attention_costs, interpreting
 from ramet.kernels.paged_attention import AttentionInputs, attention_shape, paged_attention
 
 # The interpreter's logarithm of an empty sum, which is meant to be -inf.
@@ -20,7 +20,9 @@ DEVICE = "cpu" if interpreting() else "cuda"
 
 def attend(tree, q, k, v, *, scale, soft_cap=0.0, window=0, **options):
     """Attention over a tree's rows, back on the CPU, and the plan that it followed."""
-    shape = attention_shape(q.shape[1], k.shape[1], q.shape[2], q.dtype, DEVICE)
+    shape = attention_shape(
+        q.shape[1], k.shape[1], q.shape[2], q.dtype, architecture(torch.device(DEVICE))
+    )
     plan = build_plan(
         tree.page_tables,
         tree.context_lens,
