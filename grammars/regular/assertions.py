@@ -11,6 +11,7 @@ third. The configurations are finitely many and form an ordinary nondeterministi
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -25,7 +26,8 @@ from .syntax import After, Alternatives, Before, Characters, Node, Repeat, Seque
 
 _Context = tuple[int, ...]
 _Obligations = frozenset[tuple[int, int]]
-_MAX_CONFIGURATIONS_FACTOR = 1
+_MAX_CONFIGURATIONS = 20_000
+"""They are made one by one, so there may be fewer of them than of an automaton's states."""
 
 
 def assertion_dfa(
@@ -139,6 +141,7 @@ class _Expansion:
         self.obliged: list[Dfa] = []
         self.rows: list[list[list[int]]] = []
         self.free: list[set[int]] = []
+        self.known_runs: dict[frozenset[int], list[tuple[int, int]]] = {}
         self.num_configurations = 0
 
     def language(self, node: Node, context: _Context) -> Dfa:
@@ -173,7 +176,7 @@ class _Expansion:
                 number = ids[key] = result.new_state()
                 queue.append(key)
                 self.num_configurations += 1
-                if self.num_configurations > self.limits.max_states:
+                if self.num_configurations > min(_MAX_CONFIGURATIONS, self.limits.max_states):
                     raise too_complex("a regex with assertions", self.limits)
             return number
 
@@ -189,18 +192,30 @@ class _Expansion:
                 after = self.passed(condition, context, obligations)
                 if after is not None:
                     result.empty_move(number, visit(target, context, after))
+            runs = self.runs(frozenset(d for d, _ in obligations))
             for low, high, target in edges.get(state, ()):
-                run, run_start = None, low
-                for byte in range(low, high + 2):
-                    moved = self.moved(context, obligations, byte) if byte <= high else None
-                    if moved != run or byte > high:
-                        if run is not None:
-                            place = visit(target, *run)
-                            result.edges.append((number, run_start, byte - 1, place))
-                        run, run_start = moved, byte
+                for first, last in runs[bisect_right(runs, (low, 256)) - 1 :]:
+                    if first > high:
+                        break
+                    moved = self.moved(context, obligations, first)
+                    if moved is not None:
+                        place = visit(target, *moved)
+                        result.edges.append((number, max(first, low), min(last, high), place))
         accepting = np.zeros(max(1, result.num_states), np.bool_)
         accepting[final] = True
         return result.build_for(accepting)
+
+    def runs(self, obliged: frozenset[int]) -> list[tuple[int, int]]:
+        """First and last byte of the runs of bytes that no automaton in play tells apart."""
+        known = self.known_runs.get(obliged)
+        if known is None:
+            borders = {0}
+            for dfa in (*self.behind.dfas, *(self.obliged[d] for d in obliged)):
+                borders.update(dfa.byte_runs[:, 0].tolist())
+            firsts = sorted(borders)
+            known = list(zip(firsts, [*(f - 1 for f in firsts[1:]), 255], strict=True))
+            self.known_runs[obliged] = known
+        return known
 
     def passed(
         self, condition: Before | After, context: _Context, obligations: _Obligations
