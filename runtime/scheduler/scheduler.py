@@ -35,10 +35,14 @@ from ramet.runtime.scheduler.policy import Ranking, TenantShares, make_policy
 from ramet.runtime.scheduler.sequence import Sequence, SequenceState
 from ramet.runtime.scheduler.slots import Slots
 from ramet.runtime.scheduler.stats import SchedulerStats
+from ramet.runtime.scheduler.waiting import Deadlines, WaitingQueue
 from ramet.runtime.tokenizer.tokenizer import Tokenizer
 
 SHORT_LEN = 16
 """Sequences with at most this many tokens to read go before longer ones: they are decoding."""
+
+_CANDIDATES_A_SLOT = 4
+"""Most waiting sequences that a step looks at, a slot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +105,8 @@ class Scheduler:
         )
         self._hints = HintKeeper(cache)
         self._pauses = Pauses(cache)
-        self._waiting: dict[Sequence, None] = {}
+        self._waiting = WaitingQueue(by_arrival=config.policy == "fcfs")
+        self._deadlines = Deadlines()
         self._running: dict[Sequence, None] = {}
         self._arrivals = itertools.count()
 
@@ -117,7 +122,7 @@ class Scheduler:
 
     @property
     def idle(self) -> bool:
-        return not self._waiting and not self._running
+        return not len(self._waiting) and not self._running
 
     def knows(self, sequence: Sequence) -> bool:
         """Whether the sequence waits or runs here."""
@@ -133,7 +138,8 @@ class Scheduler:
             )
         sequence.arrival = next(self._arrivals)
         self._ranking.shares.arrive(sequence.request.tenant)
-        self._waiting[sequence] = None
+        self._waiting.add(sequence)
+        self._deadlines.add(sequence)
         self._hints.arrive(sequence)
         self._pauses.arrive(sequence, self.clock())
         if sequence.params.prompt_logprobs is not None and not sequence.scoring:
@@ -161,7 +167,7 @@ class Scheduler:
             handle = self._pages.give_back(sequence)
             del self._running[sequence]
         else:
-            del self._waiting[sequence]
+            self._waiting.remove(sequence)
         sequence.state = SequenceState.FINISHED
         sequence.matcher = None
         self._ranking.finish(sequence)
@@ -249,12 +255,7 @@ class Scheduler:
 
     def _expire(self, now: float) -> None:
         self._pauses.expire(now)
-        late = [
-            sequence
-            for sequence in itertools.chain(self._running, self._waiting)
-            if sequence.deadline is not None and now >= sequence.deadline
-        ]
-        for sequence in late:
+        for sequence in self._deadlines.late(now):
             self.release(sequence, DeadlineExceededError("the request's deadline has passed"))
 
     def _continue(
@@ -332,23 +333,26 @@ class Scheduler:
         del self._running[victim]
         victim.state = SequenceState.WAITING
         victim.num_preemptions += 1
-        self._waiting[victim] = None
+        self._waiting.add(victim)
         self.stats.num_preemptions += 1
 
     def _admit(self, rows: list[Row], budget: _Budget, now: float) -> None:
         """Starts waiting sequences while slots, budget and pages last."""
         self._ranking.recall()
-        if not self._waiting or not self._slots.num_free or budget.tokens < 1:
+        if not len(self._waiting) or not self._slots.num_free or budget.tokens < 1:
             return
-        ranks = {sequence: self._ranking.rank(sequence, now) for sequence in self._waiting}
-        for sequence in sorted(self._waiting, key=ranks.__getitem__):
+        candidates = self._waiting.first(
+            _CANDIDATES_A_SLOT * self.config.max_num_seqs,
+            lambda sequence: self._ranking.rank(sequence, now),
+        )
+        for rank, sequence in candidates:
             if not self._slots.num_free or budget.tokens < 1 or budget.logits < 1:
                 return
             blocked = self._still_blocked(sequence)
             start = blocked or self._pages.find_start(sequence, self._running)
             if isinstance(start, Blocked):
                 sequence.blocked_on = start
-                self._ranking.lend(ranks[sequence], start.by)
+                self._ranking.lend(rank, start.by)
                 continue
             sequence.blocked_on = None
             if not self._take_pages(sequence, start):
@@ -377,7 +381,7 @@ class Scheduler:
         return blocked if blocked.by.num_computed < blocked.until_len else None
 
     def _start(self, sequence: Sequence, now: float) -> None:
-        del self._waiting[sequence]
+        self._waiting.remove(sequence)
         self._running[sequence] = None
         sequence.state = SequenceState.RUNNING
         self.stats.num_cached_tokens += sequence.num_computed
