@@ -76,6 +76,11 @@ class Writer:
             self.text(item)
         elif isinstance(item, Value):
             self.session.ref_to(item)
+            if item.node_id == self.tail:
+                raise UsageError(
+                    "this value is what the state ends with already: calling s.gen(...) or "
+                    's.select(...) appends it. To repeat its text, append f"{value}"'
+                )
             self.text(f"{item}")
         elif isinstance(item, GenExpr):
             self.gen(item)

@@ -377,6 +377,8 @@ def test_a_joined_branch_has_ended(scripted) -> None:
         (lambda s: s.append(user(gen("a"))), RoleError),
         (lambda s: s.append(user(user("a"))), RoleError),
         (lambda s: s.append(3), TypeError),
+        (lambda s: s.append(s.gen("a")), UsageError),
+        (lambda s: s.append(user("x")).assistant(s.gen("a")), UsageError),
         (lambda s: s.select("a", []), UsageError),
         (lambda s: s.select("a", ["x", ""]), UsageError),
         (lambda s: s.fork(0), UsageError),
