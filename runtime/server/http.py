@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import uuid
 from collections.abc import Mapping
@@ -23,6 +24,8 @@ from ramet.runtime.errors import (
     RequestTooLargeError,
 )
 from ramet.runtime.server.protocol.base import THREAD_UNSUPPORTED, invalid_body
+
+logger = logging.getLogger("ramet.server")
 
 Body = TypeVar("Body", bound=BaseModel)
 
@@ -89,6 +92,7 @@ def as_ramet_error(error: Exception) -> RametError:
         case HTTPException(status_code=status) if 400 <= status < 500:
             return InvalidRequestError(str(error.detail), code=f"http_{status}")
         case _:
+            logger.error("an unexpected error", exc_info=error)
             return RametError("an unexpected error; the server's log has it", code="internal_error")
 
 
