@@ -1,6 +1,7 @@
 """Constraints on a text, compiled to token masks: ``ramet.grammars``."""
 
 from .compile import GrammarCompiler, compile_constraint
+from .constraint_json import constraint_from_json, constraint_to_json
 from .constraints import (
     AnyOf,
     Choice,
@@ -51,5 +52,7 @@ __all__ = [
     "TriggeredTags",
     "Vocabulary",
     "compile_constraint",
+    "constraint_from_json",
+    "constraint_to_json",
     "json_schema_of",
 ]

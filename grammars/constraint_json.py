@@ -1,0 +1,105 @@
+"""Constraints as JSON and back: objects told apart by their ``kind``, fields by their names."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from functools import cache
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from ramet.grammars.constraints import Constraint, JsonValue
+from ramet.grammars.errors import ConstraintError
+
+T = TypeVar("T")
+
+
+def constraint_to_json(constraint: Constraint) -> dict[str, JsonValue]:
+    """A constraint as plain JSON: every field, ``kind`` among them."""
+    value = _plain(constraint)
+    assert isinstance(value, dict)
+    return value
+
+
+def constraint_from_json(value: JsonValue) -> Constraint:
+    """The constraint that ``constraint_to_json`` wrote. Fields with defaults may be left out.
+
+    Raises:
+        ConstraintError: with ``path`` a JSON pointer to what is wrong: an unknown kind or field,
+            one that is missing, or a value of the wrong type.
+    """
+    try:
+        found = _read(value, Constraint, "")
+    except RecursionError:
+        raise ConstraintError("", "kind", "the constraint nests too deep") from None
+    return cast(Constraint, found)
+
+
+def _plain(value: object) -> JsonValue:
+    if dataclasses.is_dataclass(value):
+        names = [field.name for field in dataclasses.fields(value)]
+        return {name: _plain(getattr(value, name)) for name in names}
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+@cache
+def _hints(cls: type) -> dict[str, Any]:
+    return get_type_hints(cls)
+
+
+def _read(value: JsonValue, hint: Any, path: str) -> object:
+    """``value`` as what the annotation ``hint`` says."""
+    if hint is Any:
+        return value
+    if dataclasses.is_dataclass(hint):
+        assert isinstance(hint, type)
+        return _object(value, [hint], path)
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (types.UnionType, Union):
+        classes = [a for a in arguments if dataclasses.is_dataclass(a)]
+        if classes:
+            return _object(value, classes, path)
+        if value is None and types.NoneType in arguments:
+            return None
+        (hint,) = (a for a in arguments if a is not types.NoneType)
+        return _read(value, hint, path)
+    if origin is Literal:
+        if value not in arguments:
+            raise _wrong(path, f"{value!r} is none of {', '.join(map(repr, arguments))}")
+        return value
+    if origin is tuple:
+        items = _typed(value, list, path)
+        return tuple(_read(item, arguments[0], f"{path}/{i}") for i, item in enumerate(items))
+    if origin is dict:
+        return _typed(value, dict, path)
+    return _typed(value, hint, path)
+
+
+def _typed(value: JsonValue, wanted: type[T], path: str) -> T:
+    if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
+        raise _wrong(path, f"expected {wanted.__name__}, found {type(value).__name__}")
+    return value
+
+
+def _object(value: JsonValue, classes: list[Any], path: str) -> object:
+    fields = _typed(value, dict, path)
+    kind = fields.get("kind", classes[0].kind if len(classes) == 1 else None)
+    cls = next((c for c in classes if c.kind == kind), None)
+    if cls is None:
+        known = ", ".join(repr(c.kind) for c in classes)
+        raise ConstraintError(path, "kind", f"{kind!r} is none of {known}")
+    hints = _hints(cls)
+    for name in fields:
+        if name not in hints:
+            raise ConstraintError(f"{path}/{name}", name, f"a {kind} has no field {name!r}")
+    given = {name: _read(fields[name], hints[name], f"{path}/{name}") for name in fields}
+    for field in dataclasses.fields(cls):
+        is_required = (
+            field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        )
+        if is_required and field.name not in given:
+            raise ConstraintError(path, field.name, f"a {kind} needs {field.name!r}")
+    return cls(**given)
+
+
+def _wrong(path: str, reason: str) -> ConstraintError:
+    return ConstraintError(path, path.rpartition("/")[2], reason)
