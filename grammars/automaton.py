@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,8 +125,11 @@ class Context(ABC):
         return None
 
     @abstractmethod
-    def after(self, machine: Machine, label: int, text: bytes | None) -> Context | None:
-        """The context after the lexeme ended with ``label``; None if it may not.
+    def after(self, machine: Machine, label: int, text: bytes | None) -> After:
+        """What comes after the lexeme ended with ``label``; None if it may not.
+
+        An inner text that doesn't depend on what is around it (a JSON value) is best pushed: its
+        contexts are then the same wherever it stands.
 
         ``text`` is the lexeme's text, given if ``captures`` is set and the text is known. While a
         mask is computed it is None: the answer then must allow what any text of this label would
@@ -137,6 +140,23 @@ class Context(ABC):
     def special(self, machine: Machine) -> Mapping[int, Context]:
         """Special tokens that may stand at this context's beginning, and what follows each."""
         return {}
+
+
+class Push(NamedTuple):
+    """An inner text comes next, from ``inner`` on. When that is popped with a label,
+    ``outer.after`` says what comes after it; ``outer`` has no lexeme of its own."""
+
+    inner: Context
+    outer: Context
+
+
+class Pop(NamedTuple):
+    """The inner text ends, with 0 or 1 as its label."""
+
+    label: int
+
+
+After = Context | Push | Pop | None
 
 
 class End(Context):
@@ -152,7 +172,7 @@ class End(Context):
     def lexeme(self, machine: Machine) -> Lexeme | None:
         return NOTHING
 
-    def after(self, machine: Machine, label: int, text: bytes | None) -> Context | None:
+    def after(self, machine: Machine, label: int, text: bytes | None) -> After:
         return None
 
 
@@ -205,5 +225,5 @@ class Whole(Context):
     def lexeme(self, machine: Machine) -> Lexeme | None:
         return self._lexeme
 
-    def after(self, machine: Machine, label: int, text: bytes | None) -> Context | None:
+    def after(self, machine: Machine, label: int, text: bytes | None) -> After:
         return machine.intern(End())

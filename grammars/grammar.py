@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from .automaton import Context
 from .cover import DEPTHS, GROUPS, MAX_EXCEPTIONS, cover
 from .limits import CompileLimits
-from .machine import LIVE, PENDING, READY, ROOM, ROOM_LABEL, SLICE, Machine
+from .machine import LIVE, PENDING, READY, ROOM, Machine
 from .matcher import Matcher, Position
 from .vocabulary import Mask, Vocabulary
-from .walk import DONE, MANY_UNCERTAIN, NEED_EDGE, NEED_ROW, NEED_TRANSITION, walk
+from .walk import DONE, MANY_STACKS, NEED_EDGE, NEED_ROW, NEED_TRANSITION, walk
 
 _NUM_UNCERTAIN = 4096
 _WIDE = 40
@@ -57,10 +57,10 @@ class Grammar:
         self._limits = limits
         self._machine = Machine(limits, prototype)
         context = self._machine.intern(start(self._machine))
-        self._start = Position(self._machine.enter(context), context.id, 0)
+        self._start = Position(*self._machine.first_place(context), 0)
         self._masks: dict[tuple[int, ...], Mask] = {}
         self._max_masks = max(16, limits.max_mask_bytes // max(4, 4 * vocab.num_words))
-        self._work = np.zeros((2, vocab.max_token_len + 3), np.int32)
+        self._work = np.zeros((3, vocab.max_token_len + 3), np.int32)
         self._uncertain = np.zeros(_NUM_UNCERTAIN, np.int32)
 
     def matcher(self) -> Matcher:
@@ -96,32 +96,31 @@ class Grammar:
     def _compute(self, position: Position, text: bytearray) -> tuple[Mask, bool]:
         """The mask, and whether it depends on state and context alone."""
         machine, vocab = self._machine, self.vocab
-        state, context, _ = position
+        state, place, begin = position
         if not machine.states[state, READY]:
             machine.fill(state)
-        room = int(machine.states[state, ROOM])
-        if room >= 0:
-            label = int(machine.states[state, ROOM_LABEL])
-            if label >= 0 and not machine.is_live(context, label):
-                room = -1
+        context, stack = machine.context_and_stack(place)
+        _, _, _, room, label, slice_ = machine.states[state].tolist()
+        if room >= 0 and label >= 0 and not machine.is_live(context, label):
+            room = -1
         nodes: list[tuple[NDArray[np.int32], int]] = []
         if room >= 0:
-            inside = vocab.slices[machine.states[state, SLICE]]
+            inside = vocab.slices[slice_]
             mask = inside.masks[min(room, len(inside.masks) - 1)].copy()
-            self._walk(inside.closing, 0, len(inside.closing), state, context, mask, nodes)
+            self._walk(inside.closing, 0, len(inside.closing), state, context, stack, mask, nodes)
         else:
-            mask = self._by_group(state, context, nodes)
+            mask = self._by_group(state, context, stack, nodes)
         for trie, node in nodes:
             self._decide(trie, node, position, text, mask)
         if len(vocab.aliases):
             _copy_aliases(mask, vocab.aliases)
-        if machine.is_accepting(state, context, text, position.begin):
+        if machine.is_accepting(state, place, text, begin):
             for token_id in vocab.eos_ids:
                 mask[token_id >> 5] |= _bit(token_id)
         return mask, not nodes
 
     def _by_group(
-        self, state: int, context: int, nodes: list[tuple[NDArray[np.int32], int]]
+        self, state: int, context: int, stack: int, nodes: list[tuple[NDArray[np.int32], int]]
     ) -> Mask:
         """The mask where no slice answers: by the largest group that does, or by a full walk."""
         machine, vocab = self._machine, self.vocab
@@ -142,13 +141,13 @@ class Grammar:
                 group = vocab.group(index, depth)
                 except_ = frozenset(exceptions[1 : exceptions[0] + 1].tolist())
                 mask = group.mask_without(except_, vocab).copy()
-                self._walk(group.rest, 0, len(group.rest), state, context, mask, nodes)
+                self._walk(group.rest, 0, len(group.rest), state, context, stack, mask, nodes)
                 for byte in except_:
                     begin, end = vocab.first_byte_range(byte)
-                    self._walk(vocab.trie, begin, end, state, context, mask, nodes)
+                    self._walk(vocab.trie, begin, end, state, context, stack, mask, nodes)
                 return mask
         mask = vocab.empty_mask()
-        self._walk(vocab.trie, 0, len(vocab.trie), state, context, mask, nodes)
+        self._walk(vocab.trie, 0, len(vocab.trie), state, context, stack, mask, nodes)
         return mask
 
     def _walk(
@@ -158,6 +157,7 @@ class Grammar:
         end: int,
         state: int,
         context: int,
+        stack: int,
         mask: Mask,
         nodes: list[tuple[NDArray[np.int32], int]],
     ) -> None:
@@ -168,10 +168,12 @@ class Grammar:
         work[1, -1] = end
         work[0, 1] = state
         work[1, 1] = context
+        work[2, 1] = stack
+        work[2, 0] = machine.num_stacks
         while True:
             status = walk(
                 trie, machine.rows, machine.states, machine.contexts, machine.transitions,
-                machine.words, mask, work, uncertain,
+                machine.words, machine.pushes, machine.stacks, mask, work, uncertain,
             )  # fmt: skip
             if status == NEED_ROW:
                 machine.fill(int(work[1, 0]))
@@ -179,9 +181,12 @@ class Grammar:
                 machine.transition(int(work[1, 0]), int(work[0, -1]))
             elif status == NEED_EDGE:
                 machine.edge(int(work[1, 0]), int(work[0, -1]))
-            if status in (DONE, MANY_UNCERTAIN):
-                nodes.extend((trie, node) for node in uncertain[1 : uncertain[0] + 1].tolist())
-                uncertain[0] = 0
+            elif status == MANY_STACKS:
+                machine.reserve_stacks(len(machine.stacks))
+            else:
+                if uncertain[0]:
+                    nodes.extend((trie, node) for node in uncertain[1 : uncertain[0] + 1].tolist())
+                    uncertain[0] = 0
                 if status == DONE:
                     return
 
@@ -202,15 +207,15 @@ class Grammar:
         length = len(text)
         text += token
         try:
-            state, context, begin = position
+            state, place, begin = position
             for at in range(length, len(text)):
-                moved = machine.step(state, context, text, begin, at)
+                moved = machine.step(state, place, text, begin, at)
                 if moved is None:
                     return None
-                state, context, begin = moved
+                state, place, begin = moved
             if state == PENDING:
                 return None
-            return Position(state, context, begin)
+            return Position(state, place, begin)
         finally:
             del text[length:]
 

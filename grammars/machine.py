@@ -13,7 +13,7 @@ from collections.abc import Hashable
 import numpy as np
 from numpy.typing import NDArray
 
-from .automaton import DEAD, LAZY, Context, Lexeme, Row
+from .automaton import DEAD, LAZY, After, Context, Lexeme, Pop, Push, Row
 from .errors import GrammarTooComplexError
 from .limits import CompileLimits
 
@@ -24,6 +24,9 @@ START, TRANSITIONS, LIVE, _IS_END = range(4)
 
 UNKNOWN = -2
 """A transition that has not been asked for."""
+
+POPPED, PUSHED = -3, -5
+"""Transitions: ``POPPED - label`` pops, ``PUSHED - i`` pushes the i-th of ``Machine.pushes``."""
 
 PENDING = 0
 """The lexeme state that stands for "depends on a text that the walk does not know"."""
@@ -43,8 +46,12 @@ class Machine:
             that this label is live; -1: always), SLICE (by the vocabulary's slice of this index).
         contexts: int32[capacity, 4]: START (the lexeme's start state), TRANSITIONS (offset into
             ``transitions``), LIVE (offset into ``words`` of the live labels, or -1), IS_END.
-        transitions: int32[...]: by context offset + label, the next context, -1 or ``UNKNOWN``.
+        transitions: int32[...]: by context offset + label, the next context, -1, ``UNKNOWN``, or a
+            push or pop.
         words: uint64[...]: bit sets; each is its number of words, then the words.
+        pushes: int32[...]: an inner context and the outer one, at 2 * i and 2 * i + 1.
+        stacks: int32[...]: the stacks of outer contexts, as a tree; node i's parent is at 2 * i,
+            its outer context at 2 * i + 1. Node 0 is the empty stack.
     """
 
     def __init__(self, limits: CompileLimits, prototype: Machine | None = None) -> None:
@@ -57,6 +64,14 @@ class Machine:
         self.num_transitions = 0
         self._numbers: dict[Hashable, int] = {}
         self._starts: list[int] = []
+        self.pushes: NDArray[np.int32] = np.zeros(64, np.int32)
+        self._push_ids: dict[tuple[int, int], int] = {}
+        self._push_list: list[tuple[int, int]] = []
+        self.stacks: NDArray[np.int32] = np.full(1024, -1, np.int32)
+        self._stack_ids: dict[tuple[int, int], int] = {(-1, -1): 0}
+        self._stack_list: list[tuple[int, int]] = [(-1, -1)]
+        self._places: dict[tuple[int, int], int] = {}
+        self._place_list: list[tuple[int, int]] = []
         self._after: dict[tuple[int, int], int] = {}
         self._context_ids: dict[Hashable, Context] = {}
         self.context_list: list[Context] = []
@@ -238,21 +253,76 @@ class Machine:
         return start
 
     def transition(self, context: int, label: int) -> int:
-        """The context after ``label``, with any captured text unknown; -1 if there is none."""
+        """What comes after ``label``, with any captured text unknown, as ``transitions`` has it."""
         known = self._after.get((context, label))
         if known is not None:
             return known
-        after = self.context_list[context].after(self, label, None)
-        target = -1
-        if after is not None:
-            target = after.id
-            self.enter(after)
+        target = self._encoded(self.context_list[context].after(self, label, None))
         self._after[context, label] = target
         offset = int(self.contexts[context, TRANSITIONS])
         if offset < 0 or label >= self.transitions[offset]:
             offset = self._make_room(context, label + 1, offset)
         self.transitions[offset + 1 + label] = target
         return target
+
+    def _encoded(self, after: After) -> int:
+        if after is None:
+            return -1
+        if isinstance(after, Pop):
+            return POPPED - after.label
+        if not isinstance(after, Push):
+            self.enter(after)
+            return after.id
+        self.enter(after.inner)
+        self.enter(after.outer)
+        pair = after.inner.id, after.outer.id
+        number = self._push_ids.get(pair)
+        if number is None:
+            number = self._push_ids[pair] = len(self._push_list)
+            self._push_list.append(pair)
+            if 2 * number == len(self.pushes):
+                self.pushes = _grown(self.pushes, 2 * number, 4 * number)
+            self.pushes[2 * number : 2 * number + 2] = pair
+        return PUSHED - number
+
+    def stack(self, parent: int, outer: int) -> int:
+        """The stack with one more outer context on it."""
+        pair = parent, outer
+        number = self._stack_ids.get(pair)
+        if number is None:
+            number = self._stack_ids[pair] = len(self._stack_list)
+            self._stack_list.append(pair)
+            self.reserve_stacks(1)
+            self.stacks[2 * number : 2 * number + 2] = pair
+        return number
+
+    @property
+    def num_stacks(self) -> int:
+        """The number of stacks; the walk uses ``stacks`` past them for its own."""
+        return len(self._stack_list)
+
+    def reserve_stacks(self, count: int) -> None:
+        """Make room for more stacks."""
+        needed = 2 * (len(self._stack_list) + count)
+        if needed > len(self.stacks):
+            self.stacks = _grown(self.stacks, len(self.stacks), 2 * needed)
+
+    def place(self, context: int, stack: int) -> int:
+        """The number of a context with a stack."""
+        pair = context, stack
+        number = self._places.get(pair)
+        if number is None:
+            number = self._places[pair] = len(self._place_list)
+            self._place_list.append(pair)
+        return number
+
+    def context_and_stack(self, place: int) -> tuple[int, int]:
+        """What ``place`` numbered."""
+        return self._place_list[place]
+
+    def context_at(self, place: int) -> Context:
+        """The context of a place."""
+        return self.context_list[self._place_list[place][0]]
 
     def _make_room(self, context: int, num_labels: int, old: int) -> int:
         """Space for a context's transitions: their number, then one for each label."""
@@ -296,15 +366,20 @@ class Machine:
             (int(self.words[live + 1 + word]) >> (label & 63)) & 1
         )
 
+    def first_place(self, context: Context) -> tuple[int, int]:
+        """The state and place at the beginning of an interned context, with nothing around it."""
+        return self.enter(context), self.place(context.id, 0)
+
     def step(
-        self, state: int, context: int, text: bytes | bytearray, begin: int, at: int
+        self, state: int, place: int, text: bytes | bytearray, begin: int, at: int
     ) -> tuple[int, int, int] | None:
         """The position after byte ``text[at]``, or None if it is not allowed.
 
-        The current lexeme began at ``text[begin]``; the result names state, context and the
-        current lexeme's beginning then.
+        The current lexeme began at ``text[begin]``; the result names state, place and the current
+        lexeme's beginning then.
         """
         byte = text[at]
+        context = self._place_list[place][0]
         while True:
             if not self.states[state, READY]:
                 self.fill(state)
@@ -313,41 +388,50 @@ class Machine:
                 self.edge(state, byte)
                 continue
             if target >= 0:
-                return (target, context, begin) if self.viable(target, context) else None
+                return (target, place, begin) if self.viable(target, context) else None
             if target != DEAD:
                 label = -2 - target
                 if not self.is_live(context, label):
                     return None
-                context = self.follow(context, label, text, begin, at + 1)
-                return None if context < 0 else (self.start_of(context), context, at + 1)
+                place = self.follow(place, label, text, begin, at + 1)
+                return None if place < 0 else (self.start_of(place), place, at + 1)
             label = int(self.states[state, END_LABEL])
             if label < 0 or not self.is_live(context, label):
                 return None
-            context = self.follow(context, label, text, begin, at)
-            if context < 0:
+            place = self.follow(place, label, text, begin, at)
+            if place < 0:
                 return None
-            state, begin = self.start_of(context), at
+            context = self._place_list[place][0]
+            state, begin = self._starts[context], at
 
-    def start_of(self, context: int) -> int:
-        """The lexeme state in which an entered context starts."""
-        return self._starts[context]
+    def start_of(self, place: int) -> int:
+        """The lexeme state in which an entered place's context starts."""
+        return self._starts[self._place_list[place][0]]
 
-    def follow(
-        self, context: int, label: int, text: bytes | bytearray, begin: int, end: int
-    ) -> int:
-        """The context after ``label`` ended the lexeme ``text[begin:end]``; -1 if there is none."""
+    def follow(self, place: int, label: int, text: bytes | bytearray, begin: int, end: int) -> int:
+        """The place after ``label`` ended the lexeme ``text[begin:end]``; -1 if there is none."""
+        context, stack = self._place_list[place]
         source = self.context_list[context]
-        if not source.captures:
-            return self.transition(context, label)
-        after = source.after(self, label, bytes(text[begin:end]))
-        if after is None:
+        if source.captures:
+            code = self._encoded(source.after(self, label, bytes(text[begin:end])))
+        else:
+            code = self.transition(context, label)
+        while POPPED >= code > PUSHED:
+            if stack == 0:
+                return -1
+            stack, outer = self._stack_list[stack]
+            code = self.transition(outer, POPPED - code)
+        if code >= 0:
+            return self.place(code, stack)
+        if code == -1:
             return -1
-        self.enter(after)
-        return after.id
+        inner, outer = self._push_list[PUSHED - code]
+        return self.place(inner, self.stack(stack, outer))
 
-    def is_accepting(self, state: int, context: int, text: bytes | bytearray, begin: int) -> bool:
+    def is_accepting(self, state: int, place: int, text: bytes | bytearray, begin: int) -> bool:
         """Whether the text may end here; the current lexeme is ``text[begin:]``."""
         while True:
+            context = self._place_list[place][0]
             if self.context_list[context].is_end:
                 return True
             if not self.states[state, READY]:
@@ -355,10 +439,10 @@ class Machine:
             label = int(self.states[state, END_LABEL])
             if label < 0 or not self.is_live(context, label):
                 return False
-            context = self.follow(context, label, text, begin, len(text))
-            if context < 0:
+            place = self.follow(place, label, text, begin, len(text))
+            if place < 0:
                 return False
-            state, begin = self.start_of(context), len(text)
+            state, begin = self.start_of(place), len(text)
 
 
 def _grown(array: NDArray, used: int, capacity: int) -> NDArray:  # type: ignore[type-arg]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from .automaton import DEAD, Context
-from .machine import END_LABEL, READY, START, Machine
+from .machine import END_LABEL, READY, Machine
 from .vocabulary import Mask
 
 if TYPE_CHECKING:
@@ -17,10 +17,10 @@ _MAX_FORCED = 4096
 
 
 class Position(NamedTuple):
-    """A lexeme state, a context, and the offset at which the lexeme began."""
+    """A lexeme state, a place (see ``Machine.place``), and the offset at which the lexeme began."""
 
     state: int
-    context: int
+    place: int
     begin: int
 
 
@@ -132,7 +132,7 @@ class Matcher:
             return True
         with self._machine.lock:
             return self._machine.is_accepting(
-                self._position.state, self._position.context, self._text, self._position.begin
+                self._position.state, self._position.place, self._text, self._position.begin
             )
 
     def fork(self) -> Matcher:
@@ -155,19 +155,19 @@ class Matcher:
     def _next_bytes(self, position: Position, text: bytearray, limit: int) -> list[int]:
         """The bytes that may come next, at most ``limit`` of them."""
         machine = self._machine
-        state, context, begin = position
+        state, place, begin = position
         candidates: set[int] = set()
         while True:
             if not machine.states[state, READY]:
                 machine.fill(state)
             candidates.update(np.flatnonzero(machine.rows[state] != DEAD).tolist())
             label = int(machine.states[state, END_LABEL])
-            if label < 0 or not machine.is_live(context, label):
+            if label < 0 or not machine.is_live(machine.context_at(place).id, label):
                 break
-            context = machine.follow(context, label, text, begin, len(text))
-            if context < 0:
+            place = machine.follow(place, label, text, begin, len(text))
+            if place < 0:
                 break
-            state, begin = int(machine.contexts[context, START]), len(text)
+            state, begin = machine.start_of(place), len(text)
         found: list[int] = []
         for byte in sorted(candidates):
             if self._grammar.advance(position, text, bytes((byte,))) is not None:
@@ -176,43 +176,49 @@ class Matcher:
                     break
         return found
 
-    def _border_contexts(self, position: Position, text: bytearray) -> list[Context]:
-        """The contexts at whose beginning a position after ``text`` is."""
+    def _border_places(self, position: Position, text: bytearray) -> list[int]:
+        """The places at whose contexts' beginning a position after ``text`` is."""
         machine = self._machine
-        state, context, begin = position
+        state, place, begin = position
         found = []
         if begin == len(text):
-            found.append(machine.context_list[context])
+            found.append(place)
         while True:
             if not machine.states[state, READY]:
                 machine.fill(state)
             label = int(machine.states[state, END_LABEL])
-            if label < 0 or not machine.is_live(context, label):
+            if label < 0 or not machine.is_live(machine.context_at(place).id, label):
                 return found
-            context = machine.follow(context, label, text, begin, len(text))
-            if context < 0:
+            place = machine.follow(place, label, text, begin, len(text))
+            if place < 0:
                 return found
-            found.append(machine.context_list[context])
-            state, begin = int(machine.contexts[context, START]), len(text)
+            found.append(place)
+            state, begin = machine.start_of(place), len(text)
 
-    def _special(self) -> dict[int, Context]:
+    def _special(self) -> dict[int, tuple[Context, int]]:
+        """The special tokens that may come next: what follows each, and its stack."""
         with self._machine.lock:
             return self._special_at(self._position, self._text)
 
-    def _special_at(self, position: Position, text: bytearray) -> dict[int, Context]:
-        offered: dict[int, Context] = {}
-        for context in self._border_contexts(position, text):
+    def _special_at(self, position: Position, text: bytearray) -> dict[int, tuple[Context, int]]:
+        machine = self._machine
+        offered: dict[int, tuple[Context, int]] = {}
+        for place in self._border_places(position, text):
+            context = machine.context_at(place)
             if context.offers_special:
-                offered.update(context.special(self._machine))
+                stack = machine.context_and_stack(place)[1]
+                for token_id, after in context.special(machine).items():
+                    offered[token_id] = after, stack
         return offered
 
     def _accept_special(self, token_id: int) -> bool:
         after = self._special().get(token_id) if self._machine.has_special else None
         if after is not None:
-            after = self._machine.intern(after)
-            state = self._machine.enter(after)
+            context = self._machine.intern(after[0])
+            state = self._machine.enter(context)
             self._history.append((self._position, len(self._text)))
-            self._position = Position(state, after.id, len(self._text))
+            place = self._machine.place(context.id, after[1])
+            self._position = Position(state, place, len(self._text))
             return True
         if token_id not in self._grammar.vocab.eos_ids or not self.is_accepting:
             return False

@@ -7,15 +7,15 @@ from numba import njit
 
 from .automaton import LAZY
 
-DONE, NEED_ROW, NEED_TRANSITION, NEED_EDGE, MANY_UNCERTAIN = range(5)
+DONE, NEED_ROW, NEED_TRANSITION, NEED_EDGE, MANY_UNCERTAIN, MANY_STACKS = range(6)
 """What ``walk`` ended with: the mask; a state whose row is missing (``work[1, 0]``); a transition
 that is missing (of context ``work[1, 0]`` by label ``work[0, -1]``); a row's entry that is missing
-(of state ``work[1, 0]`` by byte ``work[0, -1]``); no more room for uncertain nodes. After the
-latter ones, fill in what is missing and call it again: it goes on where it stopped."""
+(of state ``work[1, 0]`` by byte ``work[0, -1]``); no more room for uncertain nodes, or for stacks.
+After the latter ones, fill in what is missing and call it again: it goes on where it stopped."""
 
 _SIGNATURE = (
     "int64(int32[:,::1], int32[:,::1], int32[:,::1], int32[:,::1], int32[::1], uint64[::1],"
-    " int32[::1], int32[:,::1], int32[::1])"
+    " int32[::1], int32[::1], int32[::1], int32[:,::1], int32[::1])"
 )
 
 
@@ -36,32 +36,41 @@ def _has(words, a, label):  # type: ignore[no-untyped-def]
 
 
 @njit(_SIGNATURE, cache=True, nogil=True)
-def walk(trie, rows, states, contexts, transitions, words, mask, work, uncertain):  # type: ignore[no-untyped-def]
+def walk(  # type: ignore[no-untyped-def]
+    trie, rows, states, contexts, transitions, words, pushes, stacks, mask, work, uncertain
+):
     """Set the bits of all tokens that a position allows.
 
     Args:
         trie: see ``trie.py``.
-        rows, states, contexts, transitions, words: the machine's arrays.
+        rows, states, contexts, transitions, words, pushes, stacks: the machine's arrays.
         mask: int32[num_words], or-ed into.
-        work: int32[2, max_token_len + 3]. ``work[:, d + 1]`` is the state and context at which
-            depth d begins, so column 1 is the position that is asked about; ``work[0, 0]`` is the
-            node to go on with and ``work[1, last]`` the node to stop at; ``work[1, 0]`` and
-            ``work[0, last]`` say what is missing.
+        work: int32[3, max_token_len + 3]. ``work[:, d + 1]`` is the state, context and stack at
+            which depth d begins, so column 1 is the position that is asked about. ``work[0, 0]``
+            is the node to go on with, ``work[1, last]`` the node to stop at, ``work[2, 0]`` the
+            next free node of ``stacks``; ``work[1, 0]`` and ``work[0, last]`` say what is missing.
         uncertain: the nodes whose tokens depend on a text that is not known; entry 0 counts them.
     """
-    node = work[0, 0]
     last = work.shape[1] - 1
+    node = work[0, 0]
     num_nodes = work[1, last]
+    free = work[2, 0]
+    num_stacks = stacks.shape[0] // 2
     while node < num_nodes:
         depth = trie[node, 3]
         byte = trie[node, 0]
         state = work[0, depth + 1]
         context = work[1, depth + 1]
-        target = -1
+        stack = work[2, depth + 1]
+        if free + 64 >= num_stacks:
+            work[0, 0] = node
+            work[2, 0] = free
+            return 5
         while True:
             if states[state, 0] == 0:
                 work[0, 0] = node
                 work[1, 0] = state
+                work[2, 0] = free
                 return 1
             target = rows[state, byte]
             if target >= 0:
@@ -75,6 +84,7 @@ def walk(trie, rows, states, contexts, transitions, words, mask, work, uncertain
                 work[0, 0] = node
                 work[1, 0] = state
                 work[0, last] = byte
+                work[2, 0] = free
                 return 3
             label = -1
             if target == -1:
@@ -87,18 +97,35 @@ def walk(trie, rows, states, contexts, transitions, words, mask, work, uncertain
             if live >= 0 and not _has(words, live, label):
                 target = -1
                 break
-            offset = contexts[context, 1]
-            after = -2
-            if offset >= 0 and label < transitions[offset]:
-                after = transitions[offset + 1 + label]
-            if after == -2:
-                work[0, 0] = node
-                work[1, 0] = context
-                work[0, last] = label
-                return 2
-            if after < 0:
+            while True:
+                offset = contexts[context, 1]
+                after = -2
+                if offset >= 0 and label < transitions[offset]:
+                    after = transitions[offset + 1 + label]
+                if after == -2:
+                    work[0, 0] = node
+                    work[1, 0] = context
+                    work[0, last] = label
+                    work[2, 0] = free
+                    return 2
+                if after > -3 or after <= -5:
+                    break
+                if stack == 0:
+                    after = -1
+                    break
+                label = -3 - after
+                context = stacks[2 * stack + 1]
+                stack = stacks[2 * stack]
+            if after == -1:
                 target = -1
                 break
+            if after <= -5:
+                push = -5 - after
+                stacks[2 * free] = stack
+                stacks[2 * free + 1] = pushes[2 * push + 1]
+                stack = free
+                free += 1
+                after = pushes[2 * push]
             context = after
             state = contexts[context, 0]
             if target != -1:
@@ -111,6 +138,7 @@ def walk(trie, rows, states, contexts, transitions, words, mask, work, uncertain
             count = uncertain[0] + 1
             if count == uncertain.shape[0]:
                 work[0, 0] = node
+                work[2, 0] = free
                 return 4
             uncertain[0] = count
             uncertain[count] = node
@@ -125,5 +153,6 @@ def walk(trie, rows, states, contexts, transitions, words, mask, work, uncertain
             if node < num_nodes and trie[node, 3] == depth + 1:
                 work[0, depth + 2] = target
                 work[1, depth + 2] = context
+                work[2, depth + 2] = stack
     work[0, 0] = node
     return 0

@@ -15,7 +15,7 @@ import json
 from collections.abc import Hashable
 from functools import lru_cache
 
-from ramet.grammars.automaton import Context, Lexeme
+from ramet.grammars.automaton import NOTHING, After, Context, Lexeme, Pop, Push
 from ramet.grammars.machine import Machine
 
 from .arrays import ArrayPlan, State
@@ -67,7 +67,7 @@ class ValueContext(Context):
         close = self.frame.layout.empty_close() if self.may_close else None
         return self.plan.lexeme(self.prefixes, close)
 
-    def after(self, machine: Machine, label: int, text: bytes | None) -> Context | None:
+    def after(self, machine: Machine, label: int, text: bytes | None) -> After:
         frame = self.frame
         if not self._is_known:
             return machine.intern(UndecidedContext())
@@ -76,12 +76,67 @@ class ValueContext(Context):
         if label == ARRAY:
             return ArrayFrame.opened(machine, self.plan, frame)
         if label == CLOSE_ARRAY:
-            assert isinstance(frame, ArrayFrame)
-            return frame.close(machine)
+            if isinstance(frame, ArrayFrame):
+                return frame.close(machine)
+            return Pop(ReturnContext.CLOSED)
         value: Hashable = None
         if frame.records:
             value = UNKNOWN if text is None else parse_scalar(text)
         return frame.child_done(machine, self.plan.verdict_of(label), value)
+
+
+class ReturnContext(Context):
+    """What a value was pushed upon: by ``DONE`` it has ended; by ``CLOSED`` the array's closing
+    bracket came in place of its first item."""
+
+    __slots__ = ("frame",)
+    DONE, CLOSED = range(2)
+
+    def __init__(self, frame: ObjectFrame | ArrayFrame) -> None:
+        self.frame = frame
+
+    @property
+    def key(self) -> Hashable:
+        return ("return", self.frame.id)
+
+    def lexeme(self, machine: Machine) -> Lexeme | None:
+        return NOTHING
+
+    def after(self, machine: Machine, label: int, text: bytes | None) -> After:
+        if label == self.DONE:
+            return self.frame.child_done(machine, (), None)
+        return self.frame.close(machine)
+
+
+class LocalFrame(Frame):
+    """Stands for whatever a value was pushed upon, where that makes no difference to the value."""
+
+    __slots__ = ()
+
+    def __init__(self, machine: Machine, layout: Layout) -> None:
+        self.id = machine.number(("local", layout))
+        self.layout = layout
+        self.records = False
+
+    def accepts(self, verdict: Verdict) -> bool:
+        return True
+
+    def child_done(self, machine: Machine, verdict: Verdict, value: Hashable) -> After:
+        return Pop(ReturnContext.DONE)
+
+
+def _pushed(
+    machine: Machine,
+    plan: ValuePlan,
+    frame: ObjectFrame | ArrayFrame,
+    prefixes: tuple[bytes, ...],
+    *,
+    may_close: bool = False,
+) -> Push:
+    """A value of which the frame around it needs to know nothing but that it has ended."""
+    local = LocalFrame(machine, frame.layout)
+    inner = machine.intern(ValueContext(plan, local, prefixes, may_close=may_close))
+    return Push(inner, machine.intern(ReturnContext(frame)))
 
 
 class AfterContext(Context):
@@ -103,7 +158,7 @@ class AfterContext(Context):
         may_go_on, may_close = self.frame.choices()
         return may_go_on << COMMA | may_close << CLOSE
 
-    def after(self, machine: Machine, label: int, text: bytes | None) -> Context | None:
+    def after(self, machine: Machine, label: int, text: bytes | None) -> After:
         return self.frame.go_on(machine) if label == COMMA else self.frame.close(machine)
 
 
@@ -124,7 +179,7 @@ class UndecidedContext(Context):
     def lexeme(self, machine: Machine) -> Lexeme | None:
         return None
 
-    def after(self, machine: Machine, label: int, text: bytes | None) -> Context | None:
+    def after(self, machine: Machine, label: int, text: bytes | None) -> After:
         raise AssertionError("nothing is read in an undecided context")
 
 
@@ -157,7 +212,7 @@ class KeyContext(Context):
         live = self.frame.live()
         return live if self.first else live & ~(1 << CLOSE_OBJECT)
 
-    def after(self, machine: Machine, label: int, text: bytes | None) -> Context | None:
+    def after(self, machine: Machine, label: int, text: bytes | None) -> After:
         if label == CLOSE_OBJECT:
             return self.frame.close(machine)
         if self.frame.is_undecided and label < self.frame.plan.first_name:
@@ -278,7 +333,7 @@ class ObjectFrame(Frame):
 
     # -- moving -----------------------------------------------------------------------------
 
-    def property(self, machine: Machine, label: int, name: str | None) -> Context:
+    def property(self, machine: Machine, label: int, name: str | None) -> After:
         """The context of the value of a property with this label."""
         plan = self.plan
         child = plan.child(self.residual, label)
@@ -303,9 +358,12 @@ class ObjectFrame(Frame):
             is_undecided,
         )  # fmt: skip
         value_plan = self.values.plan(child.nodes, frame.accepts)
-        return machine.intern(ValueContext(value_plan, frame, self.layout.after_colon()))
+        prefixes = self.layout.after_colon()
+        if len(child.nodes) == 1 and not self.records:
+            return _pushed(machine, value_plan, frame, prefixes)
+        return machine.intern(ValueContext(value_plan, frame, prefixes))
 
-    def child_done(self, machine: Machine, verdict: Verdict, value: Hashable) -> Context | None:
+    def child_done(self, machine: Machine, verdict: Verdict, value: Hashable) -> After:
         plan = self.plan
         assert self.child is not None
         seen, residual = self.seen, self.residual
@@ -338,7 +396,7 @@ class ObjectFrame(Frame):
             return machine.intern(UndecidedContext())
         return machine.intern(KeyContext(self, first=False))
 
-    def close(self, machine: Machine) -> Context | None:
+    def close(self, machine: Machine) -> After:
         """The context after the closing brace."""
         verdict = self.verdict()
         if verdict not in self.goals:
@@ -406,7 +464,7 @@ class ArrayFrame(Frame):
         self.id = machine.number(("array", plan.number, goals, state, content, nodes, parent.id))
 
     @classmethod
-    def opened(cls, machine: Machine, value_plan: ValuePlan, parent: Frame) -> Context | None:
+    def opened(cls, machine: Machine, value_plan: ValuePlan, parent: Frame) -> After:
         """The context after an opening bracket."""
         values = value_plan.values
         plan = values.solver.array_plan(value_plan.formulas("array"))
@@ -474,20 +532,22 @@ class ArrayFrame(Frame):
         assert self.child is not None
         return self.plan.is_simple or self._reaches(self.child, verdict)
 
-    def _item(self, machine: Machine, *, may_close: bool) -> Context:
+    def _item(self, machine: Machine, *, may_close: bool) -> After:
         is_known = UNKNOWN not in self.state[3]
         child = self.next_child() if is_known else self.plan.child(self.state)
         if not is_known and not self.values.never_runs_out(child.nodes):
             return machine.intern(UndecidedContext())
         frame = self._with(machine, self.state, self.content, child)
         plan = self.values.plan(child.nodes, frame.accepts)
+        if len(child.nodes) == 1 and not self.records:
+            return _pushed(machine, plan, frame, self.layout.before_item(), may_close=may_close)
         return machine.intern(
             ValueContext(
                 plan, frame, self.layout.before_item(), may_close=may_close, is_known=is_known
             )
         )
 
-    def child_done(self, machine: Machine, verdict: Verdict, value: Hashable) -> Context | None:
+    def child_done(self, machine: Machine, verdict: Verdict, value: Hashable) -> After:
         assert self.child is not None
         state = self.plan.after_child(self.state, self.child, verdict, value)
         if state[0][0].op == "false":
@@ -499,11 +559,11 @@ class ArrayFrame(Frame):
             content = (*content, value) if known else UNKNOWN
         return machine.intern(AfterContext(self._with(machine, state, content, None)))
 
-    def go_on(self, machine: Machine) -> Context:
+    def go_on(self, machine: Machine) -> After:
         """The context after a comma."""
         return self._item(machine, may_close=False)
 
-    def close(self, machine: Machine) -> Context | None:
+    def close(self, machine: Machine) -> After:
         """The context after the closing bracket."""
         verdict = self.verdict()
         if verdict not in self.goals:

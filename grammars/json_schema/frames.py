@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
 
-from ramet.grammars.automaton import Context, End
+from ramet.grammars.automaton import After, End
 from ramet.grammars.machine import Machine
 
 from .layout import Layout
@@ -36,9 +36,7 @@ class Frame(ABC):
         """Whether the whole text can still be completed if the value came out like this."""
 
     @abstractmethod
-    def child_done(
-        self, machine: Machine, verdict: tuple[bool, ...], value: Hashable
-    ) -> Context | None:
+    def child_done(self, machine: Machine, verdict: tuple[bool, ...], value: Hashable) -> After:
         """What follows the value. ``value`` is in canonical form if ``records`` is set."""
 
 
@@ -55,7 +53,5 @@ class Top(Frame):
     def accepts(self, verdict: tuple[bool, ...]) -> bool:
         return True
 
-    def child_done(
-        self, machine: Machine, verdict: tuple[bool, ...], value: Hashable
-    ) -> Context | None:
+    def child_done(self, machine: Machine, verdict: tuple[bool, ...], value: Hashable) -> After:
         return machine.intern(End())

@@ -196,7 +196,7 @@ class TagAutomaton(GrammarAutomaton):
             moved = machine.step(position.state, position.context, text, 0, len(position.text))
             if moved is not None:
                 state, context, begin = moved
-                captures = machine.context_list[context].captures
+                captures = machine.context_at(context).captures
                 after = _Position(position.index, state, context, text[begin:] if captures else b"")
                 target = self._position_node(after)
                 moves[target] = moves.get(target, 0) | 1 << byte
@@ -228,4 +228,4 @@ class TagAutomaton(GrammarAutomaton):
         assert isinstance(thing, JsonValue)
         machine = self._machine(index)
         context = machine.intern(thing.schema.value(Top(thing.layout), (b"",)))
-        return _Position(index, machine.enter(context), context.id, b"")
+        return _Position(index, *machine.first_place(context), b"")
