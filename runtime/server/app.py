@@ -17,7 +17,7 @@ from ramet.runtime.server.prompts import PromptEncoder
 from ramet.runtime.server.protocol.anthropic import CountTokensRequest, MessagesRequest
 from ramet.runtime.server.protocol.chat import ChatCompletionRequest
 from ramet.runtime.server.protocol.completions import CompletionRequest
-from ramet.runtime.server.protocol.responses import ResponsesRequest
+from ramet.runtime.server.protocol.responses import InputTokensRequest, ResponsesRequest
 from ramet.runtime.server.protocol.tokenize import DetokenizeRequest, TokenizeRequest
 from ramet.runtime.server.routes.anthropic import anthropic_router
 from ramet.runtime.server.routes.chat import chat_router
@@ -40,6 +40,7 @@ _BODIES = (
     MessagesRequest,
     CountTokensRequest,
     ResponsesRequest,
+    InputTokensRequest,
 )
 
 

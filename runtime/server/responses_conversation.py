@@ -9,7 +9,7 @@ from ramet.runtime.errors import InvalidParameterError
 from ramet.runtime.server.conversation import Conversation
 from ramet.runtime.server.messages import CollectedMessage
 from ramet.runtime.server.openai_shapes import whole_message
-from ramet.runtime.server.protocol.responses import ResponsesRequest
+from ramet.runtime.server.protocol.responses import InputTokensRequest
 from ramet.runtime.server.protocol.responses_items import (
     FunctionCallItem,
     FunctionCallOutputItem,
@@ -90,7 +90,9 @@ def answer_message(message: CollectedMessage) -> ChatMessage:
     return {key: value for key, value in whole_message(message).items() if value is not None}
 
 
-def responses_conversation(body: ResponsesRequest, messages: Sequence[ChatMessage]) -> Conversation:
+def responses_conversation(
+    body: InputTokensRequest, messages: Sequence[ChatMessage]
+) -> Conversation:
     """What a body asks for about ``messages``, which begin with its instructions."""
     return Conversation(
         messages=_instructed(messages, body.instructions),
@@ -114,7 +116,7 @@ def _instructed(messages: Sequence[ChatMessage], instructions: str | None) -> li
 
 
 def _tool_choice(
-    body: ResponsesRequest,
+    body: InputTokensRequest,
 ) -> Literal["none", "auto", "required"] | tuple[Literal["tool"], str]:
     choice = body.tool_choice or "auto"
     return choice if isinstance(choice, str) else ("tool", choice.name)

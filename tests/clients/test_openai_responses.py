@@ -82,6 +82,18 @@ def test_an_agent_loop_with_a_tool(serve, openai_client):
     assert answer.output_text == "It is sunny."
 
 
+def test_count_the_input(serve, openai_client):
+    client = openai_client(serve(["Hello"]))
+    fields = {"model": "m", "input": "hi", "instructions": "Be brief."}
+    counted = client.responses.input_tokens.count(**fields)
+    response = client.responses.create(**fields)
+    assert counted.input_tokens == response.usage.input_tokens
+    more = {"model": "m", "input": "and?", "previous_response_id": response.id}
+    assert client.responses.input_tokens.count(**more).input_tokens == (
+        client.responses.create(**more).usage.input_tokens
+    )
+
+
 def test_errors(serve, openai_client):
     client = openai_client(serve(["ok"]))
     with pytest.raises(openai.BadRequestError) as error:

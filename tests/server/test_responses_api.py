@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 
@@ -489,3 +490,31 @@ def test_events_join_to_the_whole_answer_however_the_text_is_cut(cuts):
     assert message["content"][0]["text"] == "Let me look."
     assert [json.loads(call["arguments"]) for call in calls] == [{"city": "Oslo", "days": 2}] * 2
     assert {item["status"] for item in items} == {"completed"}
+
+
+def test_many_at_once_are_all_answered(serve):
+    server = serve(["Hello", " world"])
+
+    async def ask_all():
+        async with httpx.AsyncClient(base_url=server.url, timeout=60) as client:
+            messages = {
+                "model": "m",
+                "max_tokens": 9,
+                "messages": [{"role": "user", "content": "hi"}],
+            }
+            bodies = [("/v1/responses", {"model": "m", "input": "hi"}), ("/v1/messages", messages)]
+            return await asyncio.gather(
+                *(
+                    client.post(path, json=body | {"stream": bool(i % 2)})
+                    for i in range(40)
+                    for path, body in bodies
+                )
+            )
+
+    answers = asyncio.run(ask_all())
+    assert {answer.status_code for answer in answers} == {200}
+    assert all("Hello" in answer.text for answer in answers)
+    ended = [a.text for a in answers if a.headers["content-type"].startswith("text/event-stream")]
+    assert len(ended) == 40
+    assert all("response.completed" in text or "message_stop" in text for text in ended)
+    assert server.num_live() == 0

@@ -107,40 +107,53 @@ class StreamOptions(ApiModel):
     UNSUPPORTED: ClassVar = {"include_obfuscation": (False,)}
 
 
-class ResponsesRequest(OneAnswerRequest):
-    """The body. ``input`` is text or items; the rest of the conversation may be stored."""
+class InputTokensRequest(ApiModel):
+    """What makes a prompt: ``input`` is text or items; the rest of it may be stored.
 
+    The body of ``POST /v1/responses/input_tokens``, and a part of that of a response.
+    """
+
+    model: str | None = None
     input: Input
-    include: list[str] | None = None
     instructions: str | None = None
+    parallel_tool_calls: bool = True
+    previous_response_id: str | None = None
+    reasoning: Reasoning | None = None
+    text: TextConfig = TextConfig()
+    tool_choice: ToolChoice | None = None
+    tools: list[Annotated[FunctionTool, supported_types("tools", ("function",))]] | None = None
+
+    UNSUPPORTED: ClassVar = {
+        "conversation": (),
+        "personality": (),
+        "truncation": ("disabled",),
+    }
+
+
+class ResponsesRequest(InputTokensRequest, OneAnswerRequest):
+    """The body of a response."""
+
+    include: list[str] | None = None
     max_output_tokens: Int | None = Field(default=None, ge=1)
     metadata: (
         dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]] | None
     ) = Field(default=None, max_length=16)
-    parallel_tool_calls: bool = True
-    previous_response_id: str | None = None
-    reasoning: Reasoning | None = None
     seed: Int | None = None
     store: bool = True
     stream_options: StreamOptions | None = None
-    text: TextConfig = TextConfig()
-    tool_choice: ToolChoice | None = None
-    tools: list[Annotated[FunctionTool, supported_types("tools", ("function",))]] | None = None
     top_logprobs: Int | None = Field(default=None, ge=0, le=20)
 
     # max_tool_calls counts calls of built-in tools, of which there are none.
     NO_EFFECT: ClassVar = NO_EFFECT - {"metadata", "store"} | {"max_tool_calls"}
-    UNSUPPORTED: ClassVar = {
+    UNSUPPORTED: ClassVar = InputTokensRequest.UNSUPPORTED | {
         "access_programs": (),
         "background": (False,),
         "background_options": (),
         "context_management": ([],),
-        "conversation": (),
         "image": (),
         "moderation": (),
         "prompt": (),
         "service_tier": ("auto", "default"),
-        "truncation": ("disabled",),
     }
 
     @property

@@ -17,7 +17,7 @@ from ramet.runtime.server.context import ServerContext, abort_on_disconnect, ten
 from ramet.runtime.server.generation import Generation
 from ramet.runtime.server.http import OrjsonResponse, as_ramet_error, new_id
 from ramet.runtime.server.openapi import json_body
-from ramet.runtime.server.protocol.responses import ResponsesRequest
+from ramet.runtime.server.protocol.responses import InputTokensRequest, ResponsesRequest
 from ramet.runtime.server.requests import enforced_headers
 from ramet.runtime.server.response_output import Event, OutputItems
 from ramet.runtime.server.response_shapes import failed_fields, finished_fields, new_response
@@ -58,6 +58,15 @@ def responses_router(context: ServerContext) -> APIRouter:
             )
         async with abort_on_disconnect(http_request, generation):
             return OrjsonResponse(await _whole(answer, generation), headers=headers)
+
+    @router.post("/v1/responses/input_tokens", openapi_extra=json_body(InputTokensRequest))
+    async def input_tokens(http_request: HttpRequest) -> Response:
+        """The number of tokens of the prompt that a response would have."""
+        body = await context.body(http_request, InputTokensRequest)
+        context.check_model(body.model)
+        messages = _messages(body, store_of(http_request))
+        prompt = await context.planner.prompt(responses_conversation(body, messages))
+        return OrjsonResponse({"object": "response.input_tokens", "input_tokens": len(prompt)})
 
     @router.get(_ONE)
     async def retrieve(response_id: str, http_request: HttpRequest) -> Response:
@@ -111,13 +120,18 @@ class _Answer:
         return events
 
 
-async def _prepare(
-    context: ServerContext, body: ResponsesRequest, http_request: HttpRequest, store: ResponseStore
-) -> _Answer:
+def _messages(body: InputTokensRequest, store: ResponseStore) -> list[ChatMessage]:
+    """The whole conversation, with what is stored of it."""
     earlier: Sequence[ChatMessage] = ()
     if body.previous_response_id is not None:
         earlier = store.get(body.previous_response_id, param="previous_response_id").messages
-    messages = add_input(earlier, body.input)
+    return add_input(earlier, body.input)
+
+
+async def _prepare(
+    context: ServerContext, body: ResponsesRequest, http_request: HttpRequest, store: ResponseStore
+) -> _Answer:
+    messages = _messages(body, store)
     call = await prepare_chat_call(
         context, http_request, new_id("resp", "_"), body, responses_conversation(body, messages)
     )
