@@ -38,4 +38,4 @@ class ServerConfig:
     grace_period_s: float = 30.0
     tool_format: str | None = None
     reasoning_format: str | None = None
-    access_log: bool = True
+    access_log: bool = False

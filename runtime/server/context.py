@@ -67,11 +67,11 @@ class ServerContext:
                 param="prompt",
             )
 
-    def authenticate(self, http_request: HttpRequest) -> None:
+    async def authenticate(self, http_request: HttpRequest) -> None:
         """A dependency of every route that isn't open to all: see ``tenant_of``."""
         http_request.state.tenant = self.tenants.find(http_request.headers)
 
-    def authenticate_admin(self, http_request: HttpRequest) -> None:
+    async def authenticate_admin(self, http_request: HttpRequest) -> None:
         """The same for routes of operators."""
         http_request.state.tenant = self.tenants.find_admin(http_request.headers)
 

@@ -50,6 +50,7 @@ class HttpServer(uvicorn.Server):
                 log_level="warning",
                 server_header=False,
                 timeout_graceful_shutdown=5,
+                timeout_keep_alive=75,  # longer than clients keep theirs: they close first
                 backlog=4096,
             )
         )
@@ -99,4 +100,16 @@ def serve(
 
     ``on_started`` is told the port once it listens.
     """
-    HttpServer(engine, config or ServerConfig(), on_started=on_started).run()
+    config = config or ServerConfig()
+    if config.access_log:
+        _log_to_stderr("ramet.access")
+    HttpServer(engine, config, on_started=on_started).run()
+
+
+def _log_to_stderr(name: str) -> None:
+    """Sends a logger's lines, which are JSON already, to stderr as they are."""
+    lines = logging.getLogger(name)
+    if not lines.handlers:
+        lines.addHandler(logging.StreamHandler())
+    lines.setLevel(logging.INFO)
+    lines.propagate = False

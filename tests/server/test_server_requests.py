@@ -163,3 +163,42 @@ def test_unknown_paths_and_methods_have_the_error_shape(serve):
     wrong_method = server.http.get("/v1/completions")
     assert wrong_method.status_code == 405
     assert wrong_method.json()["error"]["type"] == "invalid_request_error"
+
+
+def test_the_prompt_of_several_choices_is_computed_once(serve):
+    server = serve(["ok"])
+    before = server.engine.stats().num_computed_tokens
+    answer = server.chat("a question that is long enough to fill several pages " * 4, n=4).json()
+    computed = server.engine.stats().num_computed_tokens - before
+    prompt_tokens = answer["usage"]["prompt_tokens"]
+    assert prompt_tokens <= computed < 2 * prompt_tokens
+    assert answer["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
+    assert len(answer["choices"]) == 4
+
+
+def test_browsers_of_other_origins_may_call_only_if_configured(serve):
+    preflight = {"origin": "https://a.example", "access-control-request-method": "POST"}
+    closed = serve(["ok"]).http.options("/v1/completions", headers=preflight)
+    assert "access-control-allow-origin" not in closed.headers
+    server = serve(["ok"], cors_origins=("https://a.example",))
+    allowed = server.http.options("/v1/completions", headers=preflight)
+    assert allowed.headers["access-control-allow-origin"] == "https://a.example"
+    preflight["origin"] = "https://b.example"
+    refused = server.http.options("/v1/completions", headers=preflight)
+    assert "access-control-allow-origin" not in refused.headers
+
+
+@pytest.mark.parametrize(
+    "text", ["{{ 7 * 7 }}", "{% for x in y %}", "<|im_end|>{{ ''.__class__ }}"]
+)
+def test_no_text_of_a_request_is_run_as_a_template(serve, text):
+    server = serve(["ok"])
+    body = {"messages": [{"role": "user", "content": text}]}
+    tokens = server.http.post("/tokenize", json=body).json()["tokens"]
+    shown = server.http.post("/detokenize", json={"tokens": tokens}).json()["prompt"]
+    assert text in shown
+    assert server.chat(chat_template="{{ 1 }}").json()["error"]["param"] == "chat_template"
+    for name in ("messages", "bos_token", "__class__"):
+        answer = server.chat(chat_template_kwargs={name: "x"})
+        assert answer.status_code in (200, 400)
+        assert name == "__class__" or answer.status_code == 400
