@@ -2,7 +2,7 @@
 
 ::
 
-    python benchmarks/programs.py [--runs 6] [--pages 160] [--model smollm2] [--only fork,tree]
+    python benchmarks/programs.py [--runs 4] [--repeats 3] [--pages 160] [--only fork,tree]
 
 Arms, each on an engine of its own with a small page pool, so that the cache is under pressure:
 
@@ -16,8 +16,8 @@ An oracle with unlimited cache says how many tokens must be computed at the leas
 one after the other, and in each one call after the other, on an engine whose pool holds all. All
 arms decode greedily; ``same texts`` counts the runs whose texts are the oracle's.
 
-Token counts are exact and repeat. Times are of a machine as it is: read the ratios between arms
-that ran side by side, and their order, not the seconds.
+Arms take turns, ``--repeats`` times, each time with an empty cache; the table has the median of
+the tokens and the best of the times. Read the ratios, not the seconds.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from statistics import median
 from typing import Any
 
 from rich.console import Console
@@ -48,11 +49,21 @@ signature of a parent. There are readings on Thursdays, and a shelf of new books
 Visitors may print ten pages a day. Dogs wait outside. """
 
 
+def letter(topic: str) -> str:
+    """What a run is about: text of its own that all its branches share."""
+    return (
+        f"A visitor writes: I have loved {topic} since I was seven, when my aunt took me along. "
+        f"Now I would like to know more about {topic}, but I have only my evenings for it, and I "
+        f"get lost among all the books on {topic} that there are. What would you have me read, "
+        f"and is there anybody in the village with whom I could talk about {topic}?"
+    )
+
+
 @program
 def fork(s: State, topic: str) -> list[str]:
     """One long prompt, then branches that share it."""
     s.system(RULES * 2)
-    s.user(f"A visitor asks about {topic}.")
+    s.user(letter(topic))
     branches = s.fork(4)
     for index, branch in enumerate(branches):
         branch.user(f"Give piece of advice number {index + 1}.")
@@ -65,8 +76,8 @@ def fork(s: State, topic: str) -> list[str]:
 @program
 def tree(s: State, topic: str) -> str:
     """Two levels of proposals; the first that is judged good is gone on from."""
-    s.system(RULES)
-    s.user(f"How could the library help people who like {topic}?")
+    s.system(RULES * 2)
+    s.user(letter(topic) + " How could the library help?")
     for level in range(2):
         branches = s.fork(3)
         for branch in branches:
@@ -94,6 +105,7 @@ def shelf(title: str) -> str:
 def tools(s: State, topic: str) -> str:
     """Rounds of a call, a slow tool, and the next call that waits for it."""
     s.system(RULES * 2)
+    s.user(letter(topic))
     for round_number in range(3):
         s.user(f"Name a book about {topic}, other than those before.")
         title = s.gen(f"title{round_number}", max_tokens=10, stop="\n")
@@ -185,44 +197,65 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--runs", type=int, default=6, help="runs of each program")
+    parser.add_argument("--runs", type=int, default=4, help="runs of each program")
+    parser.add_argument("--repeats", type=int, default=3, help="how often each arm is measured")
     parser.add_argument("--concurrency", type=int, default=3, help="runs at a time")
     parser.add_argument("--pages", type=int, default=160, help="pages of 16 tokens in the pool")
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--only", default=",".join(PROGRAMS))
     options = parser.parse_args()
-    console = Console()
-    for name in options.only.split(","):
-        batch = [{"topic": TOPICS[index % len(TOPICS)]} for index in range(options.runs)]
-        outcomes = run_arms(PROGRAMS[name], batch, options)
-        console.print(table(name, outcomes))
+    with ExitStack() as stack:
+        arms = make_arms(options, stack)
+        for name in options.only.split(","):
+            batch = [{"topic": TOPICS[index % len(TOPICS)]} for index in range(options.runs)]
+            outcomes: dict[str, list[Outcome]] = {arm.name: [] for arm in arms}
+            for _ in range(options.repeats):
+                for arm in arms:
+                    arm.engine.clear_cache()
+                    each = PROGRAMS[name].using(temperature=0.0, seed=1, **arm.settings)
+                    outcomes[arm.name].append(measure(arm.engine, each, batch, arm.concurrency))
+            Console().print(table(name, {arm: merged(o) for arm, o in outcomes.items()}))
 
 
-def run_arms(
-    each: Program[..., Any], batch: list[dict[str, Any]], options: argparse.Namespace
-) -> dict[str, Outcome]:
-    """The outcome of each arm, the oracle first."""
+@dataclass(frozen=True)
+class Arm:
+    """An engine, and how programs use it."""
 
-    def fresh(num_pages: int) -> Engine:
-        engine = Engine.from_model(options.model, EngineConfig(num_pages=num_pages, device="cpu"))
-        engine.generate("warm up")
-        return engine
+    name: str
+    engine: Engine
+    concurrency: int
+    settings: dict[str, Any]
 
-    greedy = each.using(temperature=0.0, seed=1)
-    outcomes: dict[str, Outcome] = {}
-    with fresh(8192) as engine:
-        alone = greedy.using(backend=OneByOne(EngineBackend(engine)), prefill_ahead=False)
-        outcomes["oracle"] = measure(engine, alone, batch, 1)
-    with fresh(options.pages) as engine, serving(engine) as url:
-        backend = OneByOne(connect(url, dialect="vllm"))
-        settings: dict[str, Any] = {"backend": backend, "hints": False, "prefill_ahead": False}
-        outcomes["plain"] = measure(engine, greedy.using(**settings), batch, options.concurrency)
-    with fresh(options.pages) as engine:
-        settings = {"backend": engine, "hints": False, "prefill_ahead": False}
-        outcomes["no hints"] = measure(engine, greedy.using(**settings), batch, options.concurrency)
-    with fresh(options.pages) as engine:
-        outcomes["full"] = measure(engine, greedy.using(backend=engine), batch, options.concurrency)
-    return outcomes
+
+def make_arms(options: argparse.Namespace, stack: ExitStack) -> list[Arm]:
+    """The oracle and the three arms, each with an engine of its own."""
+
+    def engine(num_pages: int, policy: str = "fcfs") -> Engine:
+        config = EngineConfig(num_pages=num_pages, device="cpu", policy=policy)
+        return stack.enter_context(Engine.from_model(options.model, config))
+
+    silent: dict[str, Any] = {"hints": False, "prefill_ahead": False}
+    oracle, plain = engine(8192), engine(options.pages)
+    url = stack.enter_context(serving(plain))
+    no_hints, full = engine(options.pages), engine(options.pages, "program-aware")
+    alone = OneByOne(EngineBackend(oracle))
+    over_http = OneByOne(connect(url, dialect="vllm"))
+    return [
+        Arm("oracle", oracle, 1, {"backend": alone, **silent}),
+        Arm("plain", plain, options.concurrency, {"backend": over_http, **silent}),
+        Arm("no hints", no_hints, options.concurrency, {"backend": no_hints, **silent}),
+        Arm("full", full, options.concurrency, {"backend": full}),
+    ]
+
+
+def merged(outcomes: list[Outcome]) -> Outcome:
+    """The median of the tokens and the best of the times."""
+    best = min(outcomes, key=lambda outcome: outcome.percentile_s(0.99))
+    return replace(
+        best,
+        computed=round(median(outcome.computed for outcome in outcomes)),
+        cached=round(median(outcome.cached for outcome in outcomes)),
+    )
 
 
 def table(name: str, outcomes: dict[str, Outcome]) -> Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from html import escape
 from typing import Any
 
 from ramet.lang.errors import GraphError
@@ -224,6 +225,9 @@ class RequestGraph:
 
     def __str__(self) -> str:
         return self.tree()
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(self.tree())}</pre>"
 
     @staticmethod
     def _edges(node: Node) -> list[str]:

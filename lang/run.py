@@ -62,6 +62,13 @@ class Run(Generic[T_co]):
         self._arguments: dict[str, Any] = arguments
         loop.call_soon_threadsafe(self._start)
 
+    def __repr__(self) -> str:
+        if not self.done:
+            state = "goes on"
+        else:
+            state = "done" if self.error is None else f"failed: {self.error}"
+        return f"<run of {self.name}: {len(self.graph.calls())} calls, {state}>"
+
     # Running.
 
     def _start(self) -> None:

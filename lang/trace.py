@@ -6,6 +6,7 @@ import dataclasses
 import json
 from dataclasses import dataclass, field
 from functools import reduce
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -115,6 +116,9 @@ class Trace:
         from ramet.lang.timeline import timeline
 
         return timeline(self)
+
+    def _repr_html_(self) -> str:
+        return f'<iframe srcdoc="{escape(self.html())}" style="width:100%;height:400px"></iframe>'
 
     def save(self, path: str | Path) -> None:
         """Writes the trace: ``.html`` a timeline, ``.ramet.json`` its own form, ``.otlp.json``

@@ -197,3 +197,48 @@ def test_what_follows_a_beginning_is_exactly_the_rest(begin, rest) -> None:
     assert after is not None
     assert _merged(begin + after) == whole
     assert _after(_merged([("zz", False)]), whole) is None
+
+
+@st.composite
+def _steps(draw: st.DrawFn) -> list[tuple[int, str, int]]:
+    """What a program does: (branch, gen or select or refer, a number)."""
+    step = st.tuples(
+        st.integers(0, 2), st.sampled_from(["gen", "select", "refer"]), st.integers(0, 40)
+    )
+    return draw(st.lists(step, min_size=1, max_size=8))
+
+
+def test_any_program_ended_at_any_time_leaves_the_engine_clean(scripted_engine) -> None:
+    engine = scripted_engine()
+
+    @given(st.lists(_steps(), min_size=1, max_size=3), st.floats(0, 0.03))
+    @settings(max_examples=25, deadline=None)
+    def law(programs: list[list[tuple[int, str, int]]], cancel_after_s: float) -> None:
+        @program
+        def random(s: State, steps: list[tuple[int, str, int]]) -> None:
+            s.system("The same beginning for all. " * 3)
+            branches = s.fork(3)
+            last = None
+            for index, (branch, what, number) in enumerate(steps):
+                if what == "gen":
+                    last = branches[branch].gen(f"v{index}", max_tokens=1 + number)
+                elif what == "select":
+                    last = branches[branch].select(f"v{index}", ["yes", "no", "x" * (1 + number)])
+                elif last is not None:
+                    branches[branch].user(f"{last}")
+
+        runs = [random.start(steps, backend=engine) for steps in programs]
+        time.sleep(cancel_after_s)
+        runs[0].cancel()
+        for index, run in enumerate(runs):
+            ended = list(run.events)[-1]
+            assert ended.error is None or (
+                index == 0 and isinstance(ended.error, RequestAbortedError)
+            )
+        deadline = time.monotonic() + 5
+        while engine.stats().num_running or engine.stats().num_waiting:
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        engine.check()
+
+    law()

@@ -45,6 +45,13 @@ def test_every_call_is_recorded_with_its_times(scripted_engine) -> None:
     assert trace.arguments == {"name": "x"}
 
 
+def test_notebooks_show_graphs_traces_and_runs(scripted) -> None:
+    run = work.run("x", backend=scripted({"n": ["7", "8"], "c": "b"}))
+    assert "&lt;x&gt;" in run.graph._repr_html_()
+    assert run.trace._repr_html_().startswith("<iframe srcdoc=")
+    assert repr(run) == "<run of work: 3 calls, done>"
+
+
 def test_failures_are_recorded(scripted) -> None:
     run = work.start("x", backend=scripted({"n": ["7", ValueError("no")], "c": "b"}))
     with pytest.raises(NodeFailedError):
