@@ -157,18 +157,19 @@ def _cost(p, num_tokens, num_keys):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _grouping_pays(p, common, row_starts, first, end, depth, num_keys):  # type: ignore[no-untyped-def]
+def _grouping_pays(p, common, row_starts, first, end, depth, num_keys, merged):  # type: ignore[no-untyped-def]
     """Whether reading ``num_keys`` keys once for rows ``first:end`` beats once for each child.
 
     Children are the ranges between the rows where no more than ``depth`` pages are common. Their
     own items are there either way and only grow, so new items and new partial results are the
-    price of reading once.
+    price of reading once: one a token, and the token's own one too if it was not ``merged`` with
+    an outer node's anyway.
     """
     num_tokens = row_starts[end] - row_starts[first]
     once = (
         _cost(p, num_tokens, num_keys)
         + (num_tokens + p.wide_tokens - 1) // p.wide_tokens * p.per_item
-        + num_tokens * p.partial_bytes * p.per_byte
+        + num_tokens * (1 if merged else 2) * p.partial_bytes * p.per_byte
     )
     apart = 0.0
     start = first
@@ -260,6 +261,7 @@ def _walk(p, common, row_starts, context_lens, positions, items):  # type: ignor
                     end,
                     depth,
                     (depth - pending) * p.page_size,
+                    pending > 0,
                 )
             )
         ):

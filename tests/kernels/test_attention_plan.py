@@ -170,6 +170,30 @@ def test_long_shared_prefixes_are_grouped_and_short_ones_are_not(row_tree, arch)
     assert plan_of(short, **options).num_keys_read == plain.num_keys_read
 
 
+@given(st.data(), st.sampled_from([1e-3, 1.0, 30.0]))
+@settings(max_examples=150, deadline=None)
+def test_choosing_by_cost_never_moves_more_than_plain_attention(row_trees, data, scale):
+    """Where bytes alone count; partial results are dear or cheap, as the heads are few or many."""
+    tree = data.draw(row_trees(max_rows=12, max_new=2))
+    shape = AttentionShape(
+        num_kv_heads=2,
+        group_size=max(1, int(scale)),
+        head_dim=16,
+        element_bytes=2 if scale >= 1 else 1000,
+        narrow_tokens=2,
+        wide_tokens=7,
+        block_keys=4,
+    )
+    costs = AttentionCosts(per_byte=1.0, per_flop=0.0, per_item=0.0, num_programs=1)
+    moved = {}
+    for grouping in ("never", "auto"):
+        plan = plan_of(tree, shape=shape, costs=costs, grouping=grouping)
+        keys = plan.num_keys_read * 2 * shape.num_kv_heads * 16 * shape.element_bytes
+        partials = plan.num_slots * 2 * shape.num_kv_heads * shape.group_size * 17 * 4
+        moved[grouping] = keys + partials
+    assert moved["auto"] <= moved["never"]
+
+
 def test_a_long_row_is_split_until_the_device_is_full(row_tree):
     tree = row_tree(16, [(0, 0, 20000, 1)])
     few = AttentionCosts(per_byte=1e-9, per_flop=1e-11, per_item=1e-8, num_programs=1)
