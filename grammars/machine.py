@@ -34,6 +34,10 @@ PENDING = 0
 UNBOUNDED_ROOM = 1 << 20
 
 
+_FIRST_CAPACITY = 4096
+"""Rows that are set aside at first. What isn't written takes no memory."""
+
+
 class Machine:
     """The states and contexts of one grammar.
 
@@ -77,8 +81,8 @@ class Machine:
         self.context_list: list[Context] = []
         self.has_special = False
         if prototype is None:
-            self.rows: NDArray[np.int32] = np.empty((128, 256), np.int32)
-            self.states: NDArray[np.int32] = np.zeros((128, 6), np.int32)
+            self.rows: NDArray[np.int32] = np.empty((_FIRST_CAPACITY, 256), np.int32)
+            self.states: NDArray[np.int32] = np.empty((_FIRST_CAPACITY, 6), np.int32)
             self.words: NDArray[np.uint64] = np.zeros(256, np.uint64)
             self.num_states = 0
             self.num_words = 0
@@ -91,8 +95,10 @@ class Machine:
             self._bit_sets: dict[int, int] = {}
             self.rows[self.new_states(1)] = DEAD
         else:
-            capacity = prototype.num_states + 128
-            self.rows = _grown(prototype.rows, prototype.num_states, capacity)
+            capacity = prototype.num_states + _FIRST_CAPACITY
+            ready = np.flatnonzero(prototype.states[: prototype.num_states, READY])
+            self.rows = np.empty((capacity, 256), np.int32)
+            self.rows[ready] = prototype.rows[ready]
             self.states = _grown(prototype.states, prototype.num_states, capacity)
             self.words = prototype.words.copy()
             self.num_states = prototype.num_states

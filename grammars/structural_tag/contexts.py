@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 
-from ramet.grammars.automaton import NOTHING, Context, Lexeme, Row
+from ramet.grammars.automaton import NOTHING, After, Context, Lexeme, Row
 from ramet.grammars.ebnf.automaton import Configuration
 from ramet.grammars.json_schema.frames import Frame
 from ramet.grammars.machine import Machine
@@ -123,7 +123,7 @@ class BorderContext(Context):
     def live(self) -> int | None:
         return None if self.value is None else self.value.live()
 
-    def after(self, machine: Machine, label: int, text: bytes | None) -> Context | None:
+    def after(self, machine: Machine, label: int, text: bytes | None) -> After:
         return None if self.value is None else self.value.after(machine, label, text)
 
     def special(self, machine: Machine) -> Mapping[int, Context]:
