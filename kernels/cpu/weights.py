@@ -9,19 +9,19 @@ words and changes no value.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from ramet.kernels.cpu.buffers import CACHE_LINE, aligned_empty
+
 UInt8Array = npt.NDArray[np.uint8]
 Float32Array = npt.NDArray[np.float32]
 
 GROUP: Final = 32
 BLOCK_ROWS: Final = 16
-_ALIGNMENT: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class WeightFormat:
         return self.group_bytes + 2 * BLOCK_ROWS * num_sides
 
     def block_bytes(self, num_groups: int) -> int:
-        return -(-num_groups * self.stride // _ALIGNMENT) * _ALIGNMENT
+        return -(-num_groups * self.stride // CACHE_LINE) * CACHE_LINE
 
 
 FORMATS: Final = {
@@ -77,25 +77,6 @@ class PackedWeight:
     @property
     def num_groups(self) -> int:
         return self.num_columns // GROUP
-
-
-def aligned_empty(shape: tuple[int, ...], dtype: npt.DTypeLike = np.uint8) -> npt.NDArray[Any]:
-    """An uninitialised array that begins on a cache line."""
-    return _align(np.empty(_padded_size(shape, dtype), np.uint8), shape, dtype)
-
-
-def aligned_zeros(shape: tuple[int, ...], dtype: npt.DTypeLike = np.uint8) -> npt.NDArray[Any]:
-    """Zeros from a cache line on; a large array takes memory only where it is written."""
-    return _align(np.zeros(_padded_size(shape, dtype), np.uint8), shape, dtype)
-
-
-def _padded_size(shape: tuple[int, ...], dtype: npt.DTypeLike) -> int:
-    return math.prod(shape) * np.dtype(dtype).itemsize + _ALIGNMENT
-
-
-def _align(raw: UInt8Array, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    start = -raw.ctypes.data % _ALIGNMENT
-    return raw[start : start + len(raw) - _ALIGNMENT].view(dtype).reshape(shape)
 
 
 def pack(

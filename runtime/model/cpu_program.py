@@ -9,10 +9,11 @@ import numpy.typing as npt
 
 from ramet.kernels.cpu import attention, linear, linear_fused, quantise, rows
 from ramet.kernels.cpu import step as words
+from ramet.kernels.cpu.buffers import aligned_empty, lazy_zeros
 from ramet.kernels.cpu.compiled import Op
 from ramet.kernels.cpu.features import DotPath
 from ramet.kernels.cpu.program import Program, Stage, float_operand
-from ramet.kernels.cpu.weights import GROUP, PackedWeight, aligned_empty, aligned_zeros
+from ramet.kernels.cpu.weights import GROUP, PackedWeight
 from ramet.runtime.model.config import ModelConfig
 from ramet.runtime.model.cpu_weights import CpuLayer, CpuWeights, LinearWeight
 
@@ -38,8 +39,8 @@ class KvPages:
         """Pages of zeros; memory is taken from the system when a page is first written."""
         head = (config.num_layers, config.num_kv_heads, num_pages)
         return cls(
-            aligned_zeros((*head, config.head_dim // 2, page_size, 2), np.uint16),
-            aligned_zeros((*head, page_size, config.head_dim), np.uint16),
+            lazy_zeros((*head, config.head_dim // 2, page_size, 2), np.uint16),
+            lazy_zeros((*head, page_size, config.head_dim), np.uint16),
         )
 
     @property
