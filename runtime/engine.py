@@ -195,6 +195,7 @@ class Engine:
         if future is None:
             self._thread.post(lambda: self._start(sequence))
         else:
+            self._thread.wake()  # there may be a deadline to watch
             future.add_done_callback(
                 lambda done: self._thread.post(lambda: self._start(sequence, done))
             )

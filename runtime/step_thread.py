@@ -52,6 +52,10 @@ class StepThread:
         self._commands.append(command)
         self._wake.set()
 
+    def wake(self) -> None:
+        """Ends the thread's sleep, if it sleeps."""
+        self._wake.set()
+
     def ask(self, question: Callable[[], T]) -> T:
         """Runs ``question`` between two steps, and returns its answer or raises its error."""
         answer: Future[T] = Future()

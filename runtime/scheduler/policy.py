@@ -14,6 +14,8 @@ from ramet.runtime.cache import RadixCache
 from ramet.runtime.errors import InvalidParameterError
 from ramet.runtime.scheduler.sequence import Sequence
 
+_MAX_PROGRAMS = 8192
+
 Rank = tuple[int, int, float, float, int]
 """(not overdue, -priority, tenant's counter, the policy's key, arrival)"""
 
@@ -106,6 +108,14 @@ class ProgramAware:
                 self._known.add(sequence)
                 self._live[hint.program_id] += 1
             self._service[hint.program_id] += num_tokens
+            if len(self._service) > _MAX_PROGRAMS:
+                self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        """Forgets half of the programs that have no call here, those known longest first."""
+        idle = [program for program in self._service if not self._live[program]]
+        for program in idle[: _MAX_PROGRAMS // 2]:
+            del self._service[program], self._live[program]
 
     def finish(self, sequence: Sequence) -> None:
         hint = sequence.request.hint
