@@ -11,6 +11,7 @@ not by sorting. Each row's arithmetic is its own, so a draw never depends on the
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numba import njit, types
@@ -20,6 +21,7 @@ from numba.extending import intrinsic
 from ramet.kernels.cpu import ir as vec
 from ramet.kernels.cpu.compiled import jit
 from ramet.kernels.cpu.ir import VF32, Variable, i64
+from ramet.kernels.cpu.memory import next_task
 from ramet.kernels.sampling import (
     Float32Array,
     Int32Array,
@@ -300,15 +302,18 @@ def _top(x, size, shift, out_ids, out_logprobs, wanted):  # type: ignore[no-unty
 def _sample(logits, temperature, top_p, top_k, min_p, presence_penalty, frequency_penalty,  # type: ignore[no-untyped-def]
             repetition_penalty, seeds, positions, mask_rows, masks, num_logprobs, targets,
             bias_starts, bias_token_ids, bias_values, seen_starts, seen_token_ids,
-            seen_output_counts, first_row, end_row, work, token_ids, logprobs, top_token_ids,
+            seen_output_counts, counter, work, token_ids, logprobs, top_token_ids,
             top_logprobs):  # fmt: skip
-    """Rows ``first_row:end_row``; ``work`` float32[5, V rounded up to 16]."""
+    """Takes rows from ``counter`` [1] until none are left; ``work`` float32[5, V, up to 16]."""
     size = logits.shape[1]
     padded = work.shape[1]
     x, p, some_x, some_p = work[0], work[1], work[2], work[3]
     ids = work[4].view(np.int32)
     none = np.empty(0, np.int32)
-    for row in range(first_row, end_row):
+    while True:
+        row = next_task(counter.ctypes.data)
+        if row >= len(logits):
+            break
         bias_first, bias_end = bias_starts[row], bias_starts[row + 1]
         seen_first, seen_end = seen_starts[row], seen_starts[row + 1]
         target = targets[row]
@@ -371,54 +376,62 @@ def _sample(logits, temperature, top_p, top_k, min_p, presence_penalty, frequenc
                 _top(x, size, shift, top_token_ids[row], top_logprobs[row], wants)
 
 
-def sample(
-    logits: Float32Array,
-    *,
-    temperature: Float32Array,
-    top_p: Float32Array,
-    top_k: Int32Array,
-    min_p: Float32Array,
-    presence_penalty: Float32Array,
-    frequency_penalty: Float32Array,
-    repetition_penalty: Float32Array,
-    seeds: UInt64Array,
-    positions: Int64Array,
-    mask_rows: Int32Array,
-    masks: Int32Array,
-    num_logprobs: Int32Array,
-    bias_starts: Int32Array,
-    bias_token_ids: Int32Array,
-    bias_values: Float32Array,
-    seen_starts: Int32Array,
-    seen_token_ids: Int32Array,
-    seen_output_counts: Int32Array,
-    targets: Int32Array | None = None,
-    work: Float32Array | None = None,
-) -> SampleResult:
+class SampleTask:
     """``sampling.sample_reference`` in float32, on float32 ``logits`` [S, V] whose rows are
-    contiguous.
+    contiguous. Any number of threads may ``run`` it together, each with its own scratch."""
 
-    ``work``: scratch from ``work_space``, to keep between calls.
-    """
-    num_rows, vocab_size = logits.shape
-    num_top = max(0, int(num_logprobs.max(initial=0)))
-    result = SampleResult(
-        np.full(num_rows, -1, np.int32),
-        np.full(num_rows, np.nan, np.float32),
-        np.full((num_rows, num_top), -1, np.int32),
-        np.full((num_rows, num_top), -np.inf, np.float32),
-    )
-    if targets is None:
-        targets = np.full(num_rows, -1, np.int32)
-    if work is None:
-        work = work_space(vocab_size)
-    _sample(logits, temperature, top_p, top_k, min_p, presence_penalty, frequency_penalty,
-            repetition_penalty, seeds, positions, mask_rows, masks, num_logprobs, targets,
-            bias_starts, bias_token_ids, bias_values, seen_starts, seen_token_ids,
-            seen_output_counts, 0, num_rows, work, *result)  # fmt: skip
-    return result
+    def __init__(
+        self,
+        logits: Float32Array,
+        *,
+        temperature: Float32Array,
+        top_p: Float32Array,
+        top_k: Int32Array,
+        min_p: Float32Array,
+        presence_penalty: Float32Array,
+        frequency_penalty: Float32Array,
+        repetition_penalty: Float32Array,
+        seeds: UInt64Array,
+        positions: Int64Array,
+        mask_rows: Int32Array,
+        masks: Int32Array,
+        num_logprobs: Int32Array,
+        bias_starts: Int32Array,
+        bias_token_ids: Int32Array,
+        bias_values: Float32Array,
+        seen_starts: Int32Array,
+        seen_token_ids: Int32Array,
+        seen_output_counts: Int32Array,
+        targets: Int32Array | None = None,
+    ) -> None:
+        num_rows = len(logits)
+        num_top = max(0, int(num_logprobs.max(initial=0)))
+        if targets is None:
+            targets = np.full(num_rows, -1, np.int32)
+        self.result = SampleResult(
+            np.full(num_rows, -1, np.int32),
+            np.full(num_rows, np.nan, np.float32),
+            np.full((num_rows, num_top), -1, np.int32),
+            np.full((num_rows, num_top), -np.inf, np.float32),
+        )
+        self._arguments = (logits, temperature, top_p, top_k, min_p, presence_penalty,
+                           frequency_penalty, repetition_penalty, seeds, positions, mask_rows,
+                           masks, num_logprobs, targets, bias_starts, bias_token_ids, bias_values,
+                           seen_starts, seen_token_ids, seen_output_counts,
+                           np.zeros(1, np.int64))  # fmt: skip
+
+    def run(self, work: Float32Array) -> None:
+        """Works on rows until none are left; ``work`` is from ``work_space``."""
+        _sample(*self._arguments, work, *self.result)
+
+
+def sample(logits: Float32Array, **rows: Any) -> SampleResult:
+    """Chooses a token for each row of ``logits`` on this thread; ``rows`` as ``SampleTask``'s."""
+    task = SampleTask(logits, **rows)
+    task.run(work_space(logits.shape[1]))
+    return task.result
 
 
 def work_space(vocab_size: int) -> Float32Array:
-    """Scratch for ``sample``."""
+    """One thread's scratch."""
     return np.empty((5, -(-vocab_size // 16) * 16), np.float32)

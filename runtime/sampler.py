@@ -3,27 +3,59 @@
 from __future__ import annotations
 
 import dataclasses
+from concurrent.futures import ThreadPoolExecutor
 
-from ramet.kernels import sampling_cpu
+from ramet.kernels.cpu.features import usable_cores
+from ramet.kernels.sampling_cpu import SampleTask, work_space
 from ramet.runtime.batch import Float32Array, SamplingRows, StepResult
 
 _FIELDS = tuple(field.name for field in dataclasses.fields(SamplingRows))
+_MIN_SHARED_ROWS = 8
 
 
 class Sampler:
     """Chooses a token for each row of logits, as ``kernels.sampling`` defines.
 
-    Keeps scratch between steps, so one sampler serves one engine's steps, one at a time.
+    Keeps scratch between steps, so one sampler serves one engine's steps, one at a time. Greedy
+    rows are done on the calling thread; where many rows are drawn from, or want log-probabilities,
+    other threads help if they are awake in time. That changes no result.
+
+    Args:
+        num_threads: threads of a step, the caller included; None: one a usable core.
     """
 
-    def __init__(self) -> None:
-        self._work: Float32Array | None = None
+    def __init__(self, *, num_threads: int | None = None) -> None:
+        self._num_helpers = (num_threads or usable_cores()) - 1
+        self._helpers: ThreadPoolExecutor | None = None
+        self._work: list[Float32Array] = []
 
     def sample(self, logits: Float32Array, rows: SamplingRows) -> StepResult:
         """Picks from ``logits`` [L, vocab_size], which stay as they are; ``rows`` has L rows."""
         if rows.num_rows != len(logits):
             raise ValueError(f"{len(logits)} rows of logits and {rows.num_rows} of parameters")
-        if self._work is None or self._work.shape[1] < logits.shape[1]:
-            self._work = sampling_cpu.work_space(logits.shape[1])
-        arrays = {name: getattr(rows, name) for name in _FIELDS}
-        return StepResult(*sampling_cpu.sample(logits, **arrays, work=self._work))
+        task = SampleTask(logits, **{name: getattr(rows, name) for name in _FIELDS})
+        costly = int(((rows.temperature > 0) | (rows.num_logprobs >= 0)).sum())
+        num_helpers = self._num_helpers if costly >= _MIN_SHARED_ROWS else 0
+        work = self._work_spaces(1 + num_helpers, logits.shape[1])
+        if num_helpers and self._helpers is None:
+            self._helpers = ThreadPoolExecutor(self._num_helpers, "ramet-sampler")
+        calls = []
+        if self._helpers is not None:
+            calls = [self._helpers.submit(task.run, space) for space in work[1:]]
+        task.run(work[0])
+        for call in calls:
+            if not call.cancel():  # it has begun, and may still be at a row
+                call.result()
+        return StepResult(*task.result)
+
+    def close(self) -> None:
+        """Ends the helping threads."""
+        if self._helpers is not None:
+            self._helpers.shutdown()
+            self._helpers = None
+
+    def _work_spaces(self, count: int, vocab_size: int) -> list[Float32Array]:
+        if self._work and self._work[0].shape[1] < vocab_size:
+            self._work = []
+        self._work += [work_space(vocab_size) for _ in range(count - len(self._work))]
+        return self._work[:count]

@@ -64,3 +64,24 @@ def test_logits_may_be_columns_of_a_wider_array():
 def test_rows_must_match_the_logits():
     with pytest.raises(ValueError, match="2 rows of logits and 3"):
         Sampler().sample(np.zeros((2, 5), np.float32), rows(3))
+
+
+def test_helping_threads_change_no_result():
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(40, 3000)).astype(np.float32)
+    drawn = rows(
+        40,
+        temperature=np.ones(40, np.float32),
+        top_p=np.full(40, 0.9, np.float32),
+        seeds=np.arange(40, dtype=np.uint64),
+        num_logprobs=rng.integers(-1, 4, 40).astype(np.int32),
+    )
+    alone, helped = Sampler(num_threads=1), Sampler(num_threads=3)
+    expected = alone.sample(logits, drawn)
+    for _ in range(5):
+        result = helped.sample(logits, drawn)
+        for name in ("token_ids", "logprobs", "top_token_ids", "top_logprobs"):
+            np.testing.assert_array_equal(getattr(result, name), getattr(expected, name))
+    assert len(set(expected.token_ids.tolist())) > 20
+    helped.close()
+    helped.close()
