@@ -177,7 +177,11 @@ def _xml_value(schema: Mapping[str, Any], key: str, value: Any) -> Part:
 
 
 def arguments_schema(parameters: Mapping[str, Any] | None) -> dict[str, Any]:
-    """A tool's parameters as the schema of an object; without any, of the empty one."""
+    """A tool's parameters as the schema of an object; without any, of the empty one.
+
+    Objects whose schema lists properties and says nothing of others are written without others:
+    functions seldom take arguments that they don't name, and the arguments stay valid.
+    """
     if parameters is None:
         return {"type": "object", "additionalProperties": False}
     kind = parameters.get("type", "object")
@@ -185,7 +189,31 @@ def arguments_schema(parameters: Mapping[str, Any] | None) -> dict[str, Any]:
         raise InvalidConstraintError(
             f"a tool's parameters are an object, not {json.dumps(kind)}", param="tools"
         )
-    return {**parameters, "type": "object"}
+    closed: dict[str, Any] = _without_others({**parameters, "type": "object"})
+    return closed
+
+
+_SAY_OF_OTHERS = frozenset(
+    {
+        *("additionalProperties", "unevaluatedProperties", "patternProperties"),
+        *("$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "not", "if", "dependentSchemas"),
+    }
+)
+
+
+def _without_others(schema: Any) -> Any:
+    """Closes plain object schemas, down through properties, items and definitions."""
+    if not isinstance(schema, Mapping):
+        return schema
+    closed = dict(schema)
+    for key in ("properties", "$defs", "definitions"):
+        if isinstance(closed.get(key), Mapping):
+            closed[key] = {name: _without_others(value) for name, value in closed[key].items()}
+    if "items" in closed:
+        closed["items"] = _without_others(closed["items"])
+    if "properties" in closed and not _SAY_OF_OTHERS & closed.keys():
+        closed["additionalProperties"] = False
+    return closed
 
 
 def tool_schemas(tools: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:

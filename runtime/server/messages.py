@@ -6,6 +6,7 @@ writes both in its own shape.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 
@@ -19,7 +20,6 @@ from ramet.runtime.events import (
     Usage,
 )
 from ramet.runtime.params import SamplingParams
-from ramet.runtime.server.http import new_id
 from ramet.runtime.streams import (
     ChatDelta,
     ChatParser,
@@ -112,7 +112,7 @@ class ChatChoice:
             case ReasoningDelta(text):
                 message.reasoning += text
             case ToolCallStart(_, name):
-                message.calls.append(CollectedCall(new_id("call"), name))
+                message.calls.append(CollectedCall(f"call_{uuid.uuid4().hex[:24]}", name))
             case ToolArgumentsDelta(index, text):
                 message.calls[index].arguments += text
             case ToolCallEnd(index, complete):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ramet.runtime.engine_config import EngineConfig
 from ramet.runtime.model.scripted import Script
+from ramet.runtime.server.chat_grammar import arguments_schema
 from ramet.runtime.streams import TOOL_FORMATS
 
 CITY = {
@@ -324,3 +325,24 @@ def test_every_format_is_read(serve, name, said, content, parallel):
     (made,) = answer["message"]["tool_calls"]
     assert made["function"]["name"] == "weather"
     assert json.loads(made["function"]["arguments"]) == {"city": "Rome", "days": 2}
+
+
+def test_arguments_have_no_keys_that_a_plain_schema_does_not_name(serve):
+    place = {"type": "object", "properties": {"zip": {"enum": [1, 2]}}, "required": ["zip"]}
+    open_place = {**place, "additionalProperties": True}
+    schema = {
+        "type": "object",
+        "properties": {"a": place, "b": {"type": "array", "items": place, "minItems": 1}},
+        "required": ["a", "b"],
+    }
+    assert arguments_schema(schema)["properties"]["a"]["additionalProperties"] is False
+    assert arguments_schema(open_place) == open_place
+    either = {"type": "object", "properties": {"x": {}}, "anyOf": [{"required": ["x"]}, {}]}
+    assert arguments_schema(either) == either
+    tool = {"type": "function", "function": {"name": "f", "parameters": schema}}
+    server = serve(RAMBLE)
+    answer = server.chat(tools=[tool], tool_choice="required", max_tokens=400, temperature=0).json()
+    made = json.loads(answer["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"])
+    assert set(made) == {"a", "b"}
+    assert set(made["a"]) == {"zip"}
+    assert set(made["b"][0]) == {"zip"}
