@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import NoReturn
 
 from ramet.grammars.errors import ConstraintError
@@ -199,7 +200,7 @@ class _Parser:
         aliases = {name: name for name in names}
         if self.eat("->"):
             aliases[names[0]] = self.name()
-        library = _Parser(COMMON).parse().definitions
+        library = _library()
         for name, alias in aliases.items():
             if name not in library:
                 self.fail(f"there is no common terminal {name!r}", "%import", token)
@@ -330,6 +331,12 @@ def _regex_node(token: Token) -> syntax.Node:
         raise ConstraintError(
             f"offset {token.offset}", error.keyword, f"in a regex, at {error.path}: {error.reason}"
         ) from None
+
+
+@cache
+def _library() -> dict[str, _Definition]:
+    """The common terminals. Not to be changed."""
+    return _Parser(COMMON).parse().definitions
 
 
 def _hidden(library: dict[str, _Definition]) -> dict[str, _Definition]:

@@ -14,7 +14,7 @@ Three things are arranged so that a walk of the network terminates and never run
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -322,19 +322,23 @@ class _Builder:
             for byte, c in enumerate(symbol_class[:256].tolist()):
                 bytes_of_class[c] = bytes_of_class.get(c, 0) | 1 << byte
             byte_moves: list[dict[int, int]] = [{} for _ in range(len(table))]
-            for state, c in zip(*(found.tolist() for found in np.nonzero(table >= 0)), strict=True):
+            for state, c, target in _entries(table):
                 if c in bytes_of_class:
-                    moves, target = byte_moves[state], int(table[state, c]) + offset
-                    moves[target] = moves.get(target, 0) | bytes_of_class[c]
+                    moves = byte_moves[state]
+                    moves[target + offset] = moves.get(target + offset, 0) | bytes_of_class[c]
             network.byte_moves.extend([(m, t) for t, m in moves.items()] for moves in byte_moves)
             call_moves: list[list[tuple[int, int]]] = [[] for _ in range(len(table))]
-            columns = table[:, symbol_class[256:]]
-            sources, called = np.nonzero(columns >= 0)
-            for state, n in zip(sources.tolist(), called.tolist(), strict=True):
-                call_moves[state].append((entries[n], int(columns[state, n]) + offset))
+            for state, called, target in _entries(table[:, symbol_class[256:]]):
+                call_moves[state].append((entries[called], target + offset))
             network.call_moves.extend(call_moves)
             network.is_final.extend(accepting.tolist())
         return network
+
+
+def _entries(table: NDArray[np.int32]) -> Iterator[tuple[int, int, int]]:
+    """The row, column and value of each entry that is not dead."""
+    rows, columns = np.nonzero(table >= 0)
+    return zip(rows.tolist(), columns.tolist(), table[rows, columns].tolist(), strict=True)
 
 
 def _has_foreign(expression: Expression) -> bool:

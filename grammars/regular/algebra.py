@@ -54,6 +54,7 @@ def characters(ranges: Ranges) -> Dfa:
     return builder.build(builder.characters(ranges, builder.start))
 
 
+@lru_cache(maxsize=1024)
 def literal(text: bytes | str) -> Dfa:
     """The language of one text."""
     return literals([text])

@@ -83,6 +83,20 @@ class Dfa:
         return np.stack((firsts, lasts, self.class_of[firsts]), axis=1).astype(np.int32)
 
     @cached_property
+    def edges(self) -> NDArray[np.int32]:
+        """int32[num_edges, 4]: source, first byte, last byte, target."""
+        byte_runs = self.byte_runs
+        targets = self.table[:, byte_runs[:, 2]]
+        states, runs = np.nonzero(targets >= 0)
+        moves = (states, byte_runs[runs, 0], byte_runs[runs, 1], targets[states, runs])
+        return np.stack(moves, axis=1).astype(np.int32)
+
+    @cached_property
+    def finals(self) -> list[int]:
+        """The accepting states."""
+        return np.flatnonzero(self.accepting).tolist()
+
+    @cached_property
     def digest(self) -> bytes:
         """A 16-byte hash of the language: equal languages, and only those, have equal ones."""
         return hashlib.blake2b(

@@ -81,13 +81,8 @@ class NfaBuilder:
         if part.is_empty:
             return end
         self.empty_moves.append((source, offset))
-        byte_runs = part.byte_runs
-        targets = part.table[:, byte_runs[:, 2]]
-        states, runs = np.nonzero(targets >= 0)
-        first, last = byte_runs[runs, 0], byte_runs[runs, 1]
-        moves = (states + offset, first, last, targets[states, runs] + offset)
-        self.edge_blocks.append(np.stack(moves, axis=1).astype(np.int32))
-        self.empty_moves += [(offset + s, end) for s in np.flatnonzero(part.accepting).tolist()]
+        self.edge_blocks.append(part.edges + np.array([offset, 0, 0, offset], np.int32))
+        self.empty_moves += [(offset + s, end) for s in part.finals]
         return end
 
     def repeat(
