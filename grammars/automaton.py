@@ -71,6 +71,10 @@ class Lexeme(ABC):
     key: Hashable
     """Equal keys mean equal automata with equal labels."""
 
+    installed_in: Machine | None = None
+    installed_at: int = -1
+    """The machine that last installed it, and the start state there: the machine's to use."""
+
     has_edges: ClassVar[bool] = False
     """Whether ``fill`` leaves ``LAZY`` entries to ``edge``."""
 

@@ -14,7 +14,7 @@ from .limits import CompileLimits
 from .machine import LIVE, PENDING, READY, ROOM, Machine
 from .matcher import Matcher, Position
 from .vocabulary import Mask, Vocabulary
-from .walk import DONE, MANY_STACKS, NEED_EDGE, NEED_ROW, NEED_TRANSITION, walk
+from .walk import DONE, MANY_STACKS, NEED_EDGE, NEED_ROW, NEED_TRANSITION, UNDECIDED, walk
 
 _NUM_UNCERTAIN = 4096
 _WIDE = 40
@@ -163,31 +163,28 @@ class Grammar:
     ) -> None:
         """Set a position's bits of the tokens in a range of a trie; collect undecided nodes."""
         machine, work, uncertain = self._machine, self._work, self._uncertain
-        uncertain[0] = 0
-        work[0, 0] = begin
-        work[1, -1] = end
-        work[0, 1] = state
-        work[1, 1] = context
-        work[2, 1] = stack
-        work[2, 0] = machine.num_stacks
+        free = machine.num_stacks
         while True:
             status = walk(
-                trie, machine.rows, machine.states, machine.contexts, machine.transitions,
-                machine.words, machine.pushes, machine.stacks, mask, work, uncertain,
+                trie, begin, end, state, context, stack, free, machine.rows, machine.states,
+                machine.contexts, machine.transitions, machine.words, machine.pushes,
+                machine.stacks, mask, work, uncertain,
             )  # fmt: skip
-            if status == NEED_ROW:
-                machine.fill(int(work[1, 0]))
-            elif status == NEED_TRANSITION:
+            if status == DONE:
+                return
+            begin = -1
+            if status == NEED_TRANSITION:
                 machine.transition(int(work[1, 0]), int(work[0, -1]))
+            elif status == NEED_ROW:
+                machine.fill(int(work[1, 0]))
             elif status == NEED_EDGE:
                 machine.edge(int(work[1, 0]), int(work[0, -1]))
             elif status == MANY_STACKS:
                 machine.reserve_stacks(len(machine.stacks))
             else:
-                if uncertain[0]:
-                    nodes.extend((trie, node) for node in uncertain[1 : uncertain[0] + 1].tolist())
-                    uncertain[0] = 0
-                if status == DONE:
+                nodes.extend((trie, node) for node in uncertain[1 : uncertain[0] + 1].tolist())
+                uncertain[0] = 0
+                if status == UNDECIDED:
                     return
 
     def _decide(

@@ -115,10 +115,14 @@ class Machine:
 
     def install(self, lexeme: Lexeme) -> int:
         """The start state of a lexeme; equal lexemes share their states."""
-        start = self._installed.get(lexeme.key)
+        if lexeme.installed_in is self:
+            return lexeme.installed_at
+        key = lexeme.key
+        start = self._installed.get(key)
         if start is None:
-            start = lexeme.install(self)
-            self._installed[lexeme.key] = start
+            start = self._installed[key] = lexeme.install(self)
+        lexeme.installed_in = self
+        lexeme.installed_at = start
         return start
 
     def new_states(self, count: int, *, ready: bool = True) -> int:
@@ -243,6 +247,7 @@ class Machine:
         if number == len(self.contexts):
             self.contexts = _grown(self.contexts, number, 2 * number)
         self.num_contexts = number + 1
+        self.contexts[number] = (PENDING, -1, -1, context.is_end)
         return context
 
     def enter(self, context: Context) -> int:
@@ -254,8 +259,9 @@ class Machine:
             start = PENDING if lexeme is None else self.install(lexeme)
             live = context.live()
             self._starts[number] = start
-            offset = -1 if live is None else self.bit_set(live)
-            self.contexts[number] = (start, -1, offset, context.is_end)
+            self.contexts[number, START] = start
+            if live is not None:
+                self.contexts[number, LIVE] = self.bit_set(live)
         return start
 
     def transition(self, context: int, label: int) -> int:
@@ -280,7 +286,6 @@ class Machine:
             self.enter(after)
             return after.id
         self.enter(after.inner)
-        self.enter(after.outer)
         pair = after.inner.id, after.outer.id
         number = self._push_ids.get(pair)
         if number is None:

@@ -7,15 +7,22 @@ from numba import njit
 
 from .automaton import LAZY
 
-DONE, NEED_ROW, NEED_TRANSITION, NEED_EDGE, MANY_UNCERTAIN, MANY_STACKS = range(6)
-"""What ``walk`` ended with: the mask; a state whose row is missing (``work[1, 0]``); a transition
-that is missing (of context ``work[1, 0]`` by label ``work[0, -1]``); a row's entry that is missing
-(of state ``work[1, 0]`` by byte ``work[0, -1]``); no more room for uncertain nodes, or for stacks.
-After the latter ones, fill in what is missing and call it again: it goes on where it stopped."""
+DONE, NEED_ROW, NEED_TRANSITION, NEED_EDGE, MANY_UNCERTAIN, MANY_STACKS, UNDECIDED = range(7)
+"""What ``walk`` ended with.
+
+- ``DONE``: the mask is complete; ``UNDECIDED``: but for the uncertain nodes.
+- ``NEED_ROW``: the row of state ``work[1, 0]`` is missing.
+- ``NEED_TRANSITION``: context ``work[1, 0]``'s transition by label ``work[0, -1]`` is missing.
+- ``NEED_EDGE``: the entry of state ``work[1, 0]``'s row for byte ``work[0, -1]`` is missing.
+- ``MANY_UNCERTAIN``, ``MANY_STACKS``: no more room for uncertain nodes, or for stacks.
+
+After the middle ones, fill in what is missing and call it again: it goes on where it stopped.
+"""
 
 _SIGNATURE = (
-    "int64(int32[:,::1], int32[:,::1], int32[:,::1], int32[:,::1], int32[::1], uint64[::1],"
-    " int32[::1], int32[::1], int32[::1], int32[:,::1], int32[::1])"
+    "int64(int32[:,::1], int64, int64, int64, int64, int64, int64, int32[:,::1], int32[:,::1],"
+    " int32[:,::1], int32[::1], uint64[::1], int32[::1], int32[::1], int32[::1], int32[:,::1],"
+    " int32[::1])"
 )
 
 
@@ -37,24 +44,34 @@ def _has(words, a, label):  # type: ignore[no-untyped-def]
 
 @njit(_SIGNATURE, cache=True, nogil=True)
 def walk(  # type: ignore[no-untyped-def]
-    trie, rows, states, contexts, transitions, words, pushes, stacks, mask, work, uncertain
-):
+    trie, begin, end, state, context, stack, free,
+    rows, states, contexts, transitions, words, pushes, stacks, mask, work, uncertain,
+):  # fmt: skip
     """Set the bits of all tokens that a position allows.
 
     Args:
         trie: see ``trie.py``.
+        begin, end: the nodes to walk; ``begin`` is -1 to go on where the last call stopped.
+        state, context, stack: the position that is asked about (not read when going on).
+        free: the first free node of ``stacks`` (not read when going on).
         rows, states, contexts, transitions, words, pushes, stacks: the machine's arrays.
         mask: int32[num_words], or-ed into.
         work: int32[3, max_token_len + 3]. ``work[:, d + 1]`` is the state, context and stack at
-            which depth d begins, so column 1 is the position that is asked about. ``work[0, 0]``
-            is the node to go on with, ``work[1, last]`` the node to stop at, ``work[2, 0]`` the
+            which depth d begins. ``work[0, 0]`` is the node to go on with, ``work[2, 0]`` the
             next free node of ``stacks``; ``work[1, 0]`` and ``work[0, last]`` say what is missing.
         uncertain: the nodes whose tokens depend on a text that is not known; entry 0 counts them.
     """
     last = work.shape[1] - 1
-    node = work[0, 0]
-    num_nodes = work[1, last]
-    free = work[2, 0]
+    if begin < 0:
+        node = np.int64(work[0, 0])
+        free = np.int64(work[2, 0])
+    else:
+        node = begin
+        work[0, 1] = state
+        work[1, 1] = context
+        work[2, 1] = stack
+        uncertain[0] = 0
+    num_nodes = end
     num_stacks = stacks.shape[0] // 2
     while node < num_nodes:
         depth = trie[node, 3]
@@ -154,5 +171,4 @@ def walk(  # type: ignore[no-untyped-def]
                 work[0, depth + 2] = target
                 work[1, depth + 2] = context
                 work[2, depth + 2] = stack
-    work[0, 0] = node
-    return 0
+    return 0 if uncertain[0] == 0 else 6

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Hashable
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,9 @@ _MAX_CONFIGURATIONS = 20_000
 
 Configuration = tuple[int, int]
 
+_Part = tuple[int, tuple[tuple[int, int], ...]]
+"""A set of bytes, 256 bits, and the targets that they lead to, each with its source's index."""
+
 
 class GrammarAutomaton:
     """The lazily determinised automaton of a network.
@@ -47,6 +51,7 @@ class GrammarAutomaton:
         self._cell_ids: dict[tuple[int, int], int] = {}
         self._states: list[frozenset[Configuration]] = []
         self._state_ids: dict[frozenset[Configuration], int] = {}
+        self._partitions: dict[tuple[int, ...], list[_Part]] = {}
         self._closures: dict[Configuration, frozenset[Configuration]] = {}
         first = self._closure((network.start, _EMPTY)) if network.is_final else frozenset()
         self._start = self._intern(first | {ACCEPT} if network.is_nullable else first)
@@ -82,8 +87,25 @@ class GrammarAutomaton:
         self, configurations: frozenset[Configuration]
     ) -> list[tuple[int, frozenset[Configuration]]]:
         """Disjoint sets of bytes (256 bits) and the configurations after any of them."""
-        parts: list[tuple[int, list[Configuration]]] = []
-        for node, stack in configurations:
+        ordered = sorted(configurations)
+        nodes = tuple(node for node, _ in ordered)
+        parts = self._partitions.get(nodes)
+        if parts is None:
+            parts = self._partitions[nodes] = self._partition(nodes)
+        moves = []
+        for found, after in parts:
+            merged = frozenset[Configuration]().union(
+                *(self._closure((target, ordered[i][1])) for target, i in after)
+            )
+            if len(merged) > _MAX_CONFIGURATIONS:
+                raise GrammarTooComplexError("", "ebnf", "the text has too many readings")
+            moves.append((found, merged))
+        return moves
+
+    def _partition(self, nodes: tuple[int, ...]) -> list[_Part]:
+        """Sets of bytes that lead all nodes to the same targets, whatever the stacks are."""
+        parts: list[_Part] = []
+        for i, node in enumerate(nodes):
             for found, target in self._byte_moves(node):
                 rest, split = found, []
                 for known, after in parts:
@@ -91,20 +113,14 @@ class GrammarAutomaton:
                     if not both:
                         split.append((known, after))
                         continue
-                    split.append((both, [*after, (target, stack)]))
+                    split.append((both, (*after, (target, i))))
                     if known != both:
                         split.append((known & ~both, after))
                     rest &= ~both
                 if rest:
-                    split.append((rest, [(target, stack)]))
+                    split.append((rest, ((target, i),)))
                 parts = split
-        moves = []
-        for found, after in parts:
-            merged = frozenset[Configuration]().union(*map(self._closure, after))
-            if len(merged) > _MAX_CONFIGURATIONS:
-                raise GrammarTooComplexError("", "ebnf", "the text has too many readings")
-            moves.append((found, merged))
-        return moves
+        return parts
 
     def _byte_moves(self, node: int) -> list[tuple[int, int]]:
         """A node's (set of bytes, next node) pairs."""
@@ -170,6 +186,7 @@ class GrammarAutomaton:
         return False
 
 
+@lru_cache(maxsize=4096)
 def byte_mask(found: int) -> NDArray[np.bool_]:
     """A set of bytes, 256 bits, as bool[256]."""
     bits = np.frombuffer(found.to_bytes(32, "little"), np.uint8)

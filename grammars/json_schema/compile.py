@@ -30,7 +30,7 @@ from .text_lexemes import QUOTE, AnyText, Closing, KeyClosing
 from .typed import Typer
 from .values_plan import Values
 
-_NUM_PREPARED = 40
+_NUM_PREPARED = 24
 """Nodes, the outer ones, whose plans are worked out when compiling and not on the way."""
 
 

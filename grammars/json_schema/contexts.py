@@ -313,9 +313,10 @@ class ObjectFrame(Frame):
     def _find_live(self) -> int:
         plan = self.plan
         spent = 0
-        for i, texts in enumerate(plan.classes):
-            if texts.size is not None and self.used[i] >= texts.size:
-                spent |= 2 << i
+        if plan.has_finite_classes:
+            for i, texts in enumerate(plan.classes):
+                if texts.size is not None and self.used[i] >= texts.size:
+                    spent |= 2 << i
         if plan.is_simple and self.values.any_order:
             return plan.live_labels(self.seen, self.count, spent)
         return self.values.object_live(self, spent)

@@ -113,6 +113,7 @@ class ObjectPlan:
         self._has = sum(1 << self.label_of[a.name] for a in has if a.name in self.label_of)
         self._settled: dict[Hashable, tuple[Formula, ...]] = {}
         self._endings: dict[Hashable, bool] = {}
+        self.has_finite_classes = any(t.size is not None for t in self.classes)
         self.never_runs_out = all(t.never_runs_out for t in self.classes)
         self._children: dict[tuple[tuple[Formula, ...], int], Child] = {}
         self._splits: dict[tuple[Formula, ...], tuple[list[Properties], list[Properties]]] = {}
