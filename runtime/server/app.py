@@ -28,7 +28,7 @@ from ramet.runtime.server.routes.operations import operations_router
 from ramet.runtime.server.routes.responses import responses_router
 from ramet.runtime.server.routes.tokenize import tokenize_router
 from ramet.runtime.server.telemetry import Telemetry
-from ramet.runtime.server.tenants import Tenants
+from ramet.runtime.server.tenants import Tenants, read_keys_file
 
 _BODIES = (
     ChatCompletionRequest,
@@ -61,7 +61,7 @@ def create_app(
         planner=ChatPlanner(engine.tokenizer, engine.chat_template, config),
         telemetry=telemetry,
         lifecycle=lifecycle or Lifecycle(),
-        tenants=Tenants.from_file(config.api_keys_file),
+        tenants=Tenants(read_keys_file(config.api_keys_file)),
         model_names=config.served_model_names or (engine.model_name,),
     )
     app = FastAPI(title="Ramet", version="1", redirect_slashes=False)

@@ -20,13 +20,19 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.datastructures import Headers
 
-from ramet.runtime.errors import AuthenticationError, PermissionDeniedError, QueueFullError
+from ramet.runtime.errors import (
+    AuthenticationError,
+    InvalidParameterError,
+    PermissionDeniedError,
+    QueueFullError,
+)
 
 _HASH = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 class TenantEntry(BaseModel):
-    """A tenant in the keys file; limits left out are none."""
+    """A tenant in the keys file; limits left out are none. ``weight`` is its share of the engine
+    when others want it too, and goes to ``SchedulerConfig.tenant_weights``."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -57,7 +63,6 @@ class Tenant:
         self, entry: TenantEntry | None = None, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.name = entry.name if entry else ""
-        self.weight = entry.weight if entry else 1.0
         self.admin = entry.admin if entry else True
         self._max_concurrent = entry.max_concurrent if entry else None
         self._per_minute = entry.tokens_per_minute if entry else None
@@ -104,32 +109,34 @@ class Tenant:
         return 0.0 if self._budget > 0 else -self._budget / rate + 0.001
 
 
+def read_keys_file(path: Path | None) -> tuple[TenantEntry, ...]:
+    """The tenants of a keys file; none without a file.
+
+    Raises:
+        InvalidParameterError: the file can't be read, or is not a keys file.
+    """
+    if path is None:
+        return ()
+    try:
+        return KeysFile.model_validate_json(path.read_bytes()).tenants
+    except OSError as error:
+        raise InvalidParameterError(
+            f"the API keys file {path} can't be read: {error}", param="api_keys_file"
+        ) from None
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        where = ".".join(map(str, first["loc"])) or "the top"
+        raise InvalidParameterError(
+            f"the API keys file {path} is wrong at {where}: {first['msg']}", param="api_keys_file"
+        ) from None
+
+
 class Tenants:
     """Finds the tenant of a request by its key. With no entries, everyone is one tenant."""
 
     def __init__(self, entries: Sequence[TenantEntry] = ()) -> None:
         self._anonymous = None if entries else Tenant()
         self._by_hash = [(_hash(key), tenant) for tenant, key in _keys(entries)]
-
-    @classmethod
-    def from_file(cls, path: Path | None) -> Tenants:
-        """The tenants of a keys file.
-
-        Raises:
-            ValueError: the file can't be read, or is not a keys file.
-        """
-        if path is None:
-            return cls()
-        try:
-            return cls(KeysFile.model_validate_json(path.read_bytes()).tenants)
-        except OSError as error:
-            raise ValueError(f"the API keys file {path} can't be read: {error}") from None
-        except ValidationError as error:
-            first = error.errors(include_input=False, include_url=False)[0]
-            where = ".".join(map(str, first["loc"]))
-            raise ValueError(
-                f"the API keys file {path} is wrong at {where}: {first['msg']}"
-            ) from None
 
     def find(self, headers: Headers) -> Tenant:
         """The tenant whose key is in ``Authorization: Bearer`` or ``x-api-key``.

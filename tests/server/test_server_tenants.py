@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from ramet.runtime.errors import QueueFullError
+from ramet.runtime.errors import InvalidParameterError, QueueFullError
 from ramet.runtime.model.scripted import Script
-from ramet.runtime.server.tenants import Tenant, TenantEntry, Tenants
+from ramet.runtime.server.tenants import Tenant, TenantEntry, read_keys_file
 
 ENDLESS = Script(["word "], repeat=True)
 
@@ -148,7 +148,7 @@ def test_the_minutes_budget_refills():
 def test_a_wrong_keys_file_is_refused(tmp_path, content):
     path = tmp_path / "keys.json"
     path.write_text(content)
-    with pytest.raises(ValueError, match=r"keys\.json"):
-        Tenants.from_file(path)
-    with pytest.raises(ValueError, match="can't be read"):
-        Tenants.from_file(tmp_path / "absent.json")
+    with pytest.raises(InvalidParameterError, match=r"keys\.json"):
+        read_keys_file(path)
+    with pytest.raises(InvalidParameterError, match="can't be read"):
+        read_keys_file(tmp_path / "absent.json")

@@ -10,7 +10,8 @@ import typer
 from ramet.cli.options import Model, Threads
 
 _CAPACITY = "Capacity"
-_ACCESS = "Access"
+_ACCESS = "Access and operation"
+_CHAT = "Chat"
 
 
 def register(app: typer.Typer) -> None:
@@ -55,12 +56,27 @@ def serve(
     access_log: Annotated[
         bool, typer.Option(rich_help_panel=_ACCESS, help="Log a line a request, without prompts.")
     ] = False,
+    tool_format: Annotated[
+        str | None,
+        typer.Option(rich_help_panel=_CHAT, help="How the model writes tool calls."),
+    ] = None,
+    reasoning_format: Annotated[
+        str | None,
+        typer.Option(rich_help_panel=_CHAT, help="How the model marks its reasoning."),
+    ] = None,
+    grace: Annotated[
+        float,
+        typer.Option(
+            rich_help_panel=_ACCESS, help="Seconds that running requests get to finish at the end."
+        ),
+    ] = 30.0,
 ) -> None:
     """Serve a model over the OpenAI API."""
     from ramet.runtime.engine import EngineConfig
     from ramet.runtime.process import EngineProcess
     from ramet.runtime.server.config import ServerConfig
     from ramet.runtime.server.main import serve as serve_engine
+    from ramet.runtime.server.tenants import read_keys_file
 
     engine_options: dict[str, Any] = {
         "num_threads": threads,
@@ -70,6 +86,7 @@ def serve(
         "max_context_len": max_context_len,
         "cache_bytes": None if cache_mib is None else cache_mib << 20,
         "policy": policy,
+        "tenant_weights": {tenant.name: tenant.weight for tenant in read_keys_file(api_keys)},
     }
     given = {name: value for name, value in engine_options.items() if value is not None}
     server_config = ServerConfig(
@@ -79,7 +96,13 @@ def serve(
         api_keys_file=api_keys,
         cors_origins=tuple(cors_origin or ()),
         access_log=access_log,
+        tool_format=tool_format,
+        reasoning_format=reasoning_format,
+        grace_period_s=grace,
     )
-    with EngineProcess.from_model(model, EngineConfig(**given)) as engine:
+
+    def announce(port: int) -> None:
         typer.echo(f"Serving {model} on http://{host}:{port} (Ctrl-C ends it)", err=True)
-        serve_engine(engine, server_config)
+
+    with EngineProcess.from_model(model, EngineConfig(**given)) as engine:
+        serve_engine(engine, server_config, on_started=announce)
