@@ -3,6 +3,7 @@
 from ramet.lang.agent import AgentLimits, describe_tools
 from ramet.lang.backends.base import Backend
 from ramet.lang.backends.choose import set_default_backend
+from ramet.lang.backends.engine import EngineBackend
 from ramet.lang.backends.http import HttpBackend, connect
 from ramet.lang.backends.scripted import ScriptedBackend
 from ramet.lang.branches import Branches
@@ -42,6 +43,7 @@ from ramet.lang.expressions import (
     user_end,
 )
 from ramet.lang.graph import RequestGraph
+from ramet.lang.graph_run import run_graph
 from ramet.lang.patterns import Pattern, choice, ebnf, json, regex, text
 from ramet.lang.program import Program, program
 from ramet.lang.replay import replay
@@ -60,6 +62,7 @@ __all__ = [
     "DamagedReferenceError",
     "DependencyFailedError",
     "DuplicateNameError",
+    "EngineBackend",
     "Explanation",
     "ForeignValueError",
     "GraphError",
@@ -98,6 +101,7 @@ __all__ = [
     "program",
     "regex",
     "replay",
+    "run_graph",
     "select",
     "set_default_backend",
     "system",

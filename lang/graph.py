@@ -66,7 +66,7 @@ class RequestGraph:
             raise GraphError(f"the program has made {MAX_NODES} nodes; does its loop end?")
         if node.id in self._nodes:
             raise GraphError(f"two nodes have the id {node.id!r}")
-        for needed in self._edges(node):
+        for needed in self.edges(node):
             if needed not in self._nodes:
                 raise GraphError(f"node {node.id!r} needs {needed!r}, which doesn't exist")
         self._nodes[node.id] = node
@@ -150,7 +150,7 @@ class RequestGraph:
                     raise GraphError(f"node {node_id!r} is part of a cycle")
                 visiting.add(node_id)
                 stack.append((node_id, True))
-                for needed in self._edges(self[node_id]):
+                for needed in self.edges(self[node_id]):
                     if needed in visiting:
                         raise GraphError(f"nodes {node_id!r} and {needed!r} are part of a cycle")
                     if needed not in done:
@@ -230,7 +230,8 @@ class RequestGraph:
         return f"<pre>{escape(self.tree())}</pre>"
 
     @staticmethod
-    def _edges(node: Node) -> list[str]:
+    def edges(node: Node) -> list[str]:
+        """The nodes that a node follows or refers to."""
         edges = [ref.node_id for ref in node.refs()]
         if node.parent is not None:
             edges.append(node.parent)

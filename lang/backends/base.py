@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from ramet.grammars.constraints import Constraint
-from ramet.lang.errors import UnsupportedError
 from ramet.lang.nodes import Gen, Role, Select
 from ramet.runtime.events import Finished, TextDelta, Usage
 from ramet.runtime.params import SamplingParams
@@ -157,11 +156,6 @@ class Backend(Protocol):
     async def aclose(self) -> None:
         """Frees what the backend holds."""
         ...
-
-
-def refuse(backend: str, feature: str, node: Gen | Select) -> UnsupportedError:
-    """The error for a node that asks for something a backend lacks."""
-    return UnsupportedError(backend, feature, node.id)
 
 
 def shared_len(sequences: Sequence[Sequence[int]]) -> int:

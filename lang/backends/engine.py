@@ -18,10 +18,9 @@ from ramet.lang.backends.base import (
     ScoreCall,
     Scores,
     WarmCall,
-    refuse,
     shared_len,
 )
-from ramet.lang.errors import BackendError
+from ramet.lang.errors import BackendError, UnsupportedError
 from ramet.lang.nodes import Gen, Select
 from ramet.lang.values import add_usage
 from ramet.runtime.errors import EmptyPromptError
@@ -42,7 +41,9 @@ if TYPE_CHECKING:
 Pieces = list[tuple[str, bool]]
 """A prompt's text in pieces; the flag marks control tokens. No two texts are neighbours."""
 
-MAX_REMEMBERED = 8192
+MAX_REMEMBERED = 4096
+"""Runs whose tokens are kept, should their ends not be told."""
+
 MIN_WARM_LEN = 32
 """Tokens below which computing a beginning ahead isn't worth a request."""
 
@@ -66,7 +67,7 @@ class EngineBackend:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._told: OrderedDict[tuple[str, str], _Told] = OrderedDict()
+        self._told: OrderedDict[str, dict[str, _Told]] = OrderedDict()  # by run, by node
 
     @property
     def name(self) -> str:
@@ -76,7 +77,7 @@ class EngineBackend:
     def check(self, node: Gen | Select, place: CallPlace) -> None:
         """Refuses chat where the model has no chat template."""
         if place.is_chat and self._engine.chat_template is None:
-            raise refuse(self.name, "chat template", node)
+            raise UnsupportedError(self.name, "chat template", node.id)
 
     async def stream(self, call: GenerateCall) -> AsyncIterator[TextDelta | Finished]:
         """The call's text as the engine's steps make it."""
@@ -146,8 +147,7 @@ class EngineBackend:
 
     async def end_program(self, program_id: str) -> None:
         """Forgets the run's tokens."""
-        for key in [key for key in self._told if key[0] == program_id]:
-            del self._told[key]
+        self._told.pop(program_id, None)
 
     async def aclose(self) -> None:
         """The engine is the caller's."""
@@ -229,11 +229,8 @@ class EngineBackend:
         previous = call.prompt.previous_call
         if previous is None:
             return None
-        program_id = call.hint.program_id
-        told = self._told.get((program_id, previous))
-        if told is None and call.prompt.previous_text is not None:
-            told = self._told.get((program_id, f"{previous}={call.prompt.previous_text}"))
-        return told
+        told = self._told.get(call.hint.program_id, {})
+        return told.get(previous) or told.get(f"{previous}={call.prompt.previous_text}")
 
     def _remember(
         self,
@@ -252,9 +249,9 @@ class EngineBackend:
     def _note(
         self, call: Call, key: str, pieces: Pieces, text: str, token_ids: tuple[int, ...]
     ) -> None:
-        told = _Told(_merged([*pieces, (text, False)]), token_ids)
-        self._told[call.hint.program_id, key] = told
-        while len(self._told) > MAX_REMEMBERED:
+        told = self._told.setdefault(call.hint.program_id, {})
+        told[key] = _Told(_merged([*pieces, (text, False)]), token_ids)
+        if len(self._told) > MAX_REMEMBERED:
             self._told.popitem(last=False)
 
 

@@ -54,7 +54,7 @@ def served(scripted_engine: Callable[..., Engine]) -> Iterator[Callable[..., str
         thread = threading.Thread(target=server.run)
         thread.start()
         running.append((server, thread))
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not server.started:
             assert time.monotonic() < deadline
             time.sleep(0.005)

@@ -1,0 +1,85 @@
+"""Running a RequestGraph that came as data, without the program that made it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from ramet.lang.backends.choose import BackendLike, as_backend
+from ramet.lang.errors import GraphError
+from ramet.lang.graph import RequestGraph
+from ramet.lang.loop import shared_loop
+from ramet.lang.nodes import Join, Node, ToolCall
+from ramet.lang.run import Run
+from ramet.lang.session import RunOptions
+from ramet.lang.state import State
+from ramet.lang.tools import Tool, as_tool
+from ramet.lang.values import Value
+
+
+def run_graph(
+    graph: RequestGraph,
+    *,
+    backend: BackendLike,
+    tools: Mapping[str, Tool[..., Any] | Callable[..., Any]] | None = None,
+    seed: int = 0,
+    cache_salt: str = "",
+    priority: int = 0,
+) -> Run[dict[str, Any]]:
+    """Starts a graph's run and returns it at once; its ``result`` has the values by variable.
+
+    A Gen's value is its text. ``tools`` are the functions that the graph's ToolCalls name.
+
+    Raises:
+        GraphError: the graph is incomplete, needs a tool that isn't given, or holds a value that
+            only the program's own code can make.
+    """
+    known = {name: as_tool(function) for name, function in (tools or {}).items()}
+    _check(graph, known)
+    nodes = list(_in_order(graph))
+
+    def bind(state: State) -> Callable[[], dict[str, Value[Any]]]:
+        session = state._writer.session
+
+        def body() -> dict[str, Value[Any]]:
+            values: dict[str, Value[Any]] = {}
+            for node in nodes:
+                if isinstance(node, ToolCall):
+                    session.tools[node.id] = known[node.tool]
+                value = session.add(node)
+                name = getattr(node, "name", "")
+                if name and (name not in values or not graph.branch_of(node.id)):
+                    values[name] = value
+            return values
+
+        return body
+
+    options = RunOptions(seed=seed, cache_salt=cache_salt, priority=priority)
+    return Run(graph.name, bind, as_backend(backend), options, shared_loop(), {})
+
+
+def _check(graph: RequestGraph, tools: Mapping[str, Tool[..., Any]]) -> None:
+    for end in graph.open_ends:
+        raise GraphError(f"the graph ends where its program looks at {end.node_id!r}")
+    for node in graph:
+        if isinstance(node, ToolCall) and node.tool not in tools:
+            raise GraphError(f"node {node.id!r} needs the tool {node.tool!r}, which isn't given")
+        if isinstance(node, Join) and node.of in ("branch", "agent"):
+            raise GraphError(f"only the program's own code can make node {node.id!r} ({node.of})")
+
+
+def _in_order(graph: RequestGraph) -> Iterator[Node]:
+    """The nodes, each after all that it follows and refers to."""
+    done: set[str] = set()
+    for first in graph:
+        stack = [first]
+        while stack:
+            node = stack[-1]
+            missing = [needed for needed in graph.edges(node) if needed not in done]
+            if missing:
+                stack.extend(graph[needed] for needed in missing)
+                continue
+            stack.pop()
+            if node.id not in done:
+                done.add(node.id)
+                yield node
