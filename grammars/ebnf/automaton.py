@@ -190,7 +190,9 @@ class GrammarAutomaton:
 def byte_mask(found: int) -> NDArray[np.bool_]:
     """A set of bytes, 256 bits, as bool[256]."""
     bits = np.frombuffer(found.to_bytes(32, "little"), np.uint8)
-    return np.unpackbits(bits, bitorder="little").astype(np.bool_)
+    mask = np.unpackbits(bits, bitorder="little").astype(np.bool_)
+    mask.setflags(write=False)
+    return mask
 
 
 def _loop_nodes(network: Network) -> frozenset[int]:
