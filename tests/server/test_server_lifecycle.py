@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import httpx
 import pytest
@@ -213,3 +215,19 @@ def test_after_the_grace_period_what_still_runs_gets_an_error(serve_process):
     last = [event for event in text.split("\n\n") if event][-1]
     assert json.loads(last.removeprefix("data: "))["error"]["code"] == "shutting_down"
     assert process.wait(20) == 0
+
+
+def test_the_dashboard_asks_only_for_series_that_exist(serve):
+    dashboard = Path(__file__).parents[2] / "docs" / "grafana-dashboard.json"
+    panels = json.loads(dashboard.read_text())["panels"]
+    asked = {
+        name
+        for panel in panels
+        for target in panel["targets"]
+        for name in re.findall(r"(?:vllm|ramet):\w+", target["expr"])
+    }
+    lines = serve(["ok"]).http.get("/metrics").text.splitlines()
+    kinds = dict(line.split(" ")[2:4] for line in lines if line.startswith("# TYPE"))
+    offered = {name + "_bucket" if kind == "histogram" else name for name, kind in kinds.items()}
+    assert asked
+    assert asked <= offered
