@@ -55,6 +55,7 @@ def anthropic_conversation(body: CountTokensRequest) -> Conversation:
         constraint=constraint,
         reasoning_effort=body.output_config.effort if body.output_config else None,
         thinking=_thinking(body),
+        thinking_budget=body.thinking.budget_tokens if body.thinking else None,
         add_generation_prompt=not continues,
         continue_final_message=continues,
     )
@@ -83,16 +84,7 @@ def _tool_choice(
 
 
 def _thinking(body: CountTokensRequest) -> bool | None:
-    if body.thinking is None:
-        return None
-    if body.thinking.budget_tokens is not None:
-        raise InvalidParameterError(
-            "thinking.budget_tokens is not supported by this server; "
-            "use thinking: {'type': 'adaptive'}, and max_tokens for the whole answer",
-            param="thinking.budget_tokens",
-            code="unsupported_parameter",
-        )
-    return body.thinking.type != "disabled"
+    return None if body.thinking is None else body.thinking.type != "disabled"
 
 
 class _Turns:

@@ -11,8 +11,11 @@ from ramet.runtime.request import Request
 from ramet.runtime.server.chat_plan import ChatPlan
 from ramet.runtime.server.context import ServerContext, tenant_of
 from ramet.runtime.server.conversation import Conversation
+from ramet.runtime.server.engine_api import EngineApi
+from ramet.runtime.server.generation import Generation
 from ramet.runtime.server.messages import ChatChoice, ShownTokens
 from ramet.runtime.server.protocol.common import OneAnswerRequest
+from ramet.runtime.server.reasoning_budget import BudgetedStream, Submit
 from ramet.runtime.server.requests import build_requests, sampling_params
 
 
@@ -25,6 +28,21 @@ class ChatCall:
     plan: ChatPlan
     request: Request
     choice: ChatChoice
+
+    async def begin(self, context: ServerContext, http_request: HttpRequest) -> Generation:
+        """Submits the request and waits until it has something to say."""
+        submit = submitter(self.plan, context.engine)
+        return await context.begin(self.id, [self.request], http_request, submit)
+
+
+def submitter(plan: ChatPlan, engine: EngineApi) -> Submit:
+    """What sends a plan's requests to the engine: as they are, or with bounded reasoning."""
+    budget = plan.budget
+    if budget is None:
+        return engine.submit
+    return lambda request: BudgetedStream(
+        request, budget, engine.tokenizer, engine.submit, engine.max_context_len
+    )
 
 
 async def prepare_chat_call(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from ramet.grammars.constraints import Constraint
@@ -13,6 +14,7 @@ from ramet.runtime.params import SamplingParams
 from ramet.runtime.server.chat_grammar import chat_constraint, tool_calls, tool_schemas
 from ramet.runtime.server.config import ServerConfig
 from ramet.runtime.server.conversation import Conversation
+from ramet.runtime.server.reasoning_budget import ReasoningBudget
 from ramet.runtime.streams import (
     REASONING_FORMATS,
     TOOL_FORMATS,
@@ -30,6 +32,9 @@ _TAIL_TOKENS = 32
 """Enough of a prompt's end to see whether its template has opened or closed the reasoning."""
 
 
+_NEVER_REASONS = "doesn't reason before it answers"
+
+
 @dataclass(frozen=True, slots=True)
 class ChatPlan:
     """How a conversation is continued.
@@ -42,6 +47,7 @@ class ChatPlan:
         tool_format: how tool calls are written; None where none may be made.
         schemas: each tool's parameters' schema.
         shows_special: tags are control tokens here, so these must reach the parser as text.
+        budget: bounds the reasoning, for a conversation that has a budget.
     """
 
     prompt: tuple[int, ...]
@@ -51,6 +57,7 @@ class ChatPlan:
     tool_format: ToolFormat | None = None
     schemas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     shows_special: bool = False
+    budget: ReasoningBudget | None = None
 
     def adapt(self, params: SamplingParams) -> SamplingParams:
         """``params`` as the parser needs them."""
@@ -143,13 +150,21 @@ class ChatPlanner:
                 parallel=conversation.parallel_tool_calls,
                 has_answer=conversation.constraint is not None,
             )
-        constraint = chat_constraint(
+        held_to = partial(
+            chat_constraint,
             conversation.constraint,
-            reasoning,
-            is_reasoning_open=is_open,
             calls=calls,
             must_call=choice not in ("none", "auto"),
         )
+        budget = None
+        if conversation.thinking_budget is not None:
+            if reasoning is None:
+                raise _cannot_think(
+                    "has ended its reasoning in the prompt" if self._reasoning else _NEVER_REASONS
+                )
+            answer = held_to(None, is_reasoning_open=False)
+            budget = ReasoningBudget(conversation.thinking_budget, reasoning, is_open, answer)
+        constraint = held_to(reasoning, is_reasoning_open=is_open)
         tags = [each.begin for each in (reasoning, tool_format) if each is not None]
         return ChatPlan(
             prompt,
@@ -159,6 +174,7 @@ class ChatPlanner:
             tool_format=tool_format,
             schemas=schemas,
             shows_special=any(tag in self._tokenizer.control_texts for tag in tags),
+            budget=budget,
         )
 
     def _callable(self, conversation: Conversation) -> dict[str, dict[str, Any]]:
@@ -217,17 +233,18 @@ class ChatPlanner:
             return {"enable_thinking": thinking}
         if thinking == (self._reasoning is not None):
             return {}
-        wrong = "doesn't reason before it answers" if thinking else "always reasons"
-        raise InvalidParameterError(
-            f"this model {wrong}; leave thinking out",
-            param="thinking",
-            code="unsupported_parameter",
-        )
+        raise _cannot_think(_NEVER_REASONS if thinking else "always reasons")
 
 
 def _as_system(message: Mapping[str, Any]) -> Mapping[str, Any]:
     """A developer's message for templates that know only the system's."""
     return {**message, "role": "system"} if message["role"] == "developer" else message
+
+
+def _cannot_think(why: str) -> InvalidParameterError:
+    return InvalidParameterError(
+        f"this model {why}; leave thinking out", param="thinking", code="unsupported_parameter"
+    )
 
 
 def _size(message: Mapping[str, Any]) -> int:

@@ -21,6 +21,7 @@ from ramet.runtime.server.generation import Generation
 from ramet.runtime.server.http import read_body
 from ramet.runtime.server.lifecycle import Lifecycle
 from ramet.runtime.server.prompts import PromptEncoder
+from ramet.runtime.server.reasoning_budget import Submit
 from ramet.runtime.server.sse import watch_disconnect
 from ramet.runtime.server.telemetry import Telemetry
 from ramet.runtime.server.tenants import Tenant, Tenants
@@ -76,9 +77,14 @@ class ServerContext:
         http_request.state.tenant = self.tenants.find_admin(http_request.headers)
 
     async def begin(
-        self, call_id: str, requests: Sequence[Request], http_request: HttpRequest
+        self,
+        call_id: str,
+        requests: Sequence[Request],
+        http_request: HttpRequest,
+        submit: Submit | None = None,
     ) -> Generation:
-        """Submits a call's requests and waits until the first has something to say.
+        """Submits a call's requests, by the engine's ``submit`` unless another is given, and
+        waits until the first has something to say.
 
         A failure up to here is raised, so that it becomes a plain error response. If the client
         leaves, the requests are aborted.
@@ -103,7 +109,7 @@ class ServerContext:
             raise
         try:
             for request in requests:
-                generation.add(self.engine.submit(request))
+                generation.add((submit or self.engine.submit)(request))
             async with abort_on_disconnect(http_request, generation):
                 await generation.begin()
         except BaseException:

@@ -25,6 +25,7 @@ class Conversation:
         template_variables: further variables of the template.
         reasoning_effort: as OpenAI's; None: the template's default.
         thinking: whether to reason at all; None: the template's default.
+        thinking_budget: most tokens of reasoning, which then comes first.
     """
 
     messages: Sequence[Mapping[str, Any]]
@@ -35,5 +36,6 @@ class Conversation:
     template_variables: Mapping[str, Any] = field(default_factory=dict)
     reasoning_effort: str | None = None
     thinking: bool | None = None
+    thinking_budget: int | None = None
     add_generation_prompt: bool = True
     continue_final_message: bool = False

@@ -301,6 +301,11 @@ def thinker(serve, monkeypatch):
     )
     return serve(
         Script(["Four."], when="<think></think>"),
+        Script(["Cut."], when="Two and two\n</think>"),
+        Script(
+            ["Two and two", " make four", "</think>", "\n", "Four."],
+            when="assistant\n<think>\n",
+        ),
         Script(["<think>", "Two and two", " make four", "</think>", "\n", "Four."]),
     )
 
@@ -331,6 +336,76 @@ def test_reasoning_is_free_and_the_answer_is_held_to_its_format(thinker, kind, s
     assert json.loads(content[-1]["text"])["city"] in ("Oslo", "Rome")
 
 
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize(
+    ("budget", "thought", "text"), [(1, "", "Cut."), (50, " make four", "Four.")]
+)
+def test_reasoning_ends_at_its_budget(thinker, streamed, budget, thought, text):
+    fields = {"thinking": {"type": "enabled", "budget_tokens": budget}}
+    if streamed:
+        events = stream(thinker, **fields)
+        content, usage = rebuilt(events), events[-2]["usage"]
+        assert events[-2]["delta"]["stop_reason"] == "end_turn"
+    else:
+        answer = ask(thinker, **fields).json()
+        content, usage = answer["content"], answer["usage"]
+        assert answer["stop_reason"] == "end_turn"
+    assert content == [
+        {"type": "thinking", "thinking": "Two and two" + thought, "signature": ""},
+        {"type": "text", "text": text},
+    ]
+    # The prompt counts once, and what was added at the cut is counted as output.
+    alone = ask(thinker, thinking={"type": "adaptive"}).json()["usage"]
+    prompt = ("input_tokens", "cache_read_input_tokens")
+    assert sum(usage[each] for each in prompt) == sum(alone[each] for each in prompt)
+    assert usage["output_tokens"] >= 4
+
+
+def test_an_answer_behind_bounded_reasoning_is_held_to_its_format(thinker):
+    thinking = {"thinking": {"type": "enabled", "budget_tokens": 1}}
+    wanted = {"type": "json_schema", "schema": WEATHER["input_schema"]}
+    content = ask(thinker, **thinking, output_config={"format": wanted}).json()["content"]
+    assert [block["type"] for block in content] == ["thinking", "text"]
+    assert json.loads(content[1]["text"])["city"] in ("Oslo", "Rome")
+    called = ask(thinker, **thinking, tools=[WEATHER], tool_choice={"type": "any"}).json()
+    assert [block["type"] for block in called["content"]] == ["thinking", "tool_use"]
+    assert called["stop_reason"] == "tool_use"
+
+
+def test_a_stop_sequence_in_bounded_reasoning_ends_the_answer(thinker):
+    thinking = {"type": "enabled", "budget_tokens": 50}
+    answer = ask(thinker, thinking=thinking, stop_sequences=["make"]).json()
+    assert (answer["stop_reason"], answer["stop_sequence"]) == ("stop_sequence", "make")
+    assert answer["content"] == [{"type": "thinking", "thinking": "Two and two", "signature": ""}]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"thinking": {"type": "enabled", "budget_tokens": 300}},
+        {"thinking": {"type": "adaptive", "budget_tokens": 10}},
+        {"thinking": {"type": "enabled", "budget_tokens": 0}},
+        {"thinking": {"type": "enabled", "budget_tokens": 2}, "max_tokens": 3},
+    ],
+)
+def test_a_budget_that_makes_no_sense_is_refused(thinker, fields):
+    answer = ask(thinker, **fields)
+    assert answer.status_code == 400
+    assert "_tokens" in answer.json()["error"]["message"]
+
+
+def test_a_client_that_leaves_bounded_reasoning_takes_its_request_with_it(serve, wait_until):
+    server = serve(
+        Script(["x"], repeat=True), reasoning_format="think", model_options={"step_delay_s": 0.01}
+    )
+    fields = {"thinking": {"type": "enabled", "budget_tokens": 4}, "max_tokens": 4000}
+    with server.http.stream("POST", "/v1/messages", json=_body(fields | {"stream": True})) as sent:
+        for piece in sent.iter_text():
+            if "text_delta" in piece:  # the second request runs
+                break
+    wait_until(lambda: server.num_live() == 0, 5.0)
+
+
 USE = {"type": "tool_use", "id": "1", "name": "f", "input": {}}
 
 
@@ -351,7 +426,7 @@ USE = {"type": "tool_use", "id": "1", "name": "f", "input": {}}
         ({"container": "c"}, "container"),
         ({"mcp_servers": [{}]}, "mcp_servers"),
         ({"thinking": {"type": "adaptive"}}, "doesn't reason"),
-        ({"thinking": {"type": "enabled", "budget_tokens": 2000}}, "budget_tokens"),
+        ({"thinking": {"type": "enabled", "budget_tokens": 20}}, "doesn't reason"),
         ({"stop_sequences": [""]}, "stop_sequences"),
         ({"temperature": "hot"}, "temperature"),
         ({"output_config": {"format": {"type": "json_schema", "schema": {"type": "x"}}}}, "type"),

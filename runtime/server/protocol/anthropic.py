@@ -135,10 +135,10 @@ class ToolChoice(ApiModel):
 
 
 class Thinking(ApiModel):
-    """Whether the model reasons before it answers."""
+    """Whether the model reasons before it answers, and for how many tokens at most."""
 
     type: Literal["enabled", "disabled", "adaptive"]
-    budget_tokens: Int | None = None
+    budget_tokens: Int | None = Field(default=None, ge=1)
 
     UNSUPPORTED: ClassVar = {"display": ("summarized",)}
 
@@ -198,8 +198,23 @@ class MessagesRequest(CountTokensRequest, OneAnswerRequest):
         default=None, max_length=8
     )
 
-    def check_thread(self) -> None:
-        """Refuses to keep the conversation, in the way at which clients send it whole."""
+    def check(self) -> None:
+        """Refuses what no field can tell alone.
+
+        A thread is refused in the way upon which clients send the whole conversation.
+        """
+        thinking = self.thinking
+        if thinking is not None and thinking.budget_tokens is not None:
+            if thinking.type != "enabled":
+                raise InvalidParameterError(
+                    "thinking.budget_tokens belongs to the type 'enabled'",
+                    param="thinking.budget_tokens",
+                )
+            if thinking.budget_tokens >= self.max_tokens:
+                raise InvalidParameterError(
+                    "thinking.budget_tokens must be below max_tokens",
+                    param="thinking.budget_tokens",
+                )
         if self.thread is not None:
             raise InvalidParameterError(
                 "thread is not supported by this server; send the whole conversation",

@@ -121,6 +121,7 @@ class ChatCompletionRequest(GenerationRequest):
     tool_choice: Literal["none", "auto", "required"] | NamedToolChoice | None = None
     parallel_tool_calls: bool = True
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = None
+    thinking_token_budget: Int | None = Field(default=None, ge=1)
     add_generation_prompt: bool = True
     continue_final_message: bool = False
     chat_template_kwargs: dict[str, Any] | None = None
@@ -159,6 +160,7 @@ class ChatCompletionRequest(GenerationRequest):
             constraint=self.constraint(),
             template_variables=self.chat_template_kwargs or {},
             reasoning_effort=self.reasoning_effort,
+            thinking_budget=self.thinking_token_budget,
             add_generation_prompt=self.add_generation_prompt,
             continue_final_message=self.continue_final_message,
         )

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from ramet.runtime.server.anthropic_conversation import anthropic_conversation
 from ramet.runtime.server.anthropic_shapes import AnswerBlocks, Event, answer_end, answer_head
 from ramet.runtime.server.chat_call import ChatCall, prepare_chat_call
-from ramet.runtime.server.context import ServerContext, abort_on_disconnect
+from ramet.runtime.server.context import ServerContext, whole_answer
 from ramet.runtime.server.generation import Generation
 from ramet.runtime.server.http import OrjsonResponse, as_ramet_error, error_body, new_id
 from ramet.runtime.server.openapi import json_body
@@ -31,7 +31,7 @@ def anthropic_router(context: ServerContext) -> APIRouter:
     async def messages(http_request: HttpRequest) -> Response:
         """Continues a conversation."""
         body = await context.body(http_request, MessagesRequest)
-        body.check_thread()
+        body.check()
         # Clients of this API always send max_tokens, and often more than a small model has.
         call = await prepare_chat_call(
             context,
@@ -41,7 +41,7 @@ def anthropic_router(context: ServerContext) -> APIRouter:
             anthropic_conversation(body),
             fit_context=True,
         )
-        generation = await context.begin(call.id, [call.request], http_request)
+        generation = await call.begin(context, http_request)
         headers = enforced_headers(call.plan.constraint)
         if body.stream:
             return EventStreamResponse(
@@ -50,7 +50,7 @@ def anthropic_router(context: ServerContext) -> APIRouter:
                 close=generation.close,
                 headers=headers,
             )
-        async with abort_on_disconnect(http_request, generation):
+        async with whole_answer(http_request, generation):
             return OrjsonResponse(await _whole(call, generation), headers=headers)
 
     @router.post(_PATH + "/count_tokens", openapi_extra=json_body(CountTokensRequest))

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from ramet.runtime.errors import InvalidParameterError
 from ramet.runtime.events import Event, TokenInfo
 from ramet.runtime.request import Request
+from ramet.runtime.server.chat_call import submitter
 from ramet.runtime.server.chat_plan import ChatPlan
 from ramet.runtime.server.context import ServerContext, tenant_of, whole_answer
 from ramet.runtime.server.generation import Generation
@@ -37,7 +38,9 @@ def chat_router(context: ServerContext) -> APIRouter:
         """Continues a conversation."""
         body = await context.body(http_request, ChatCompletionRequest)
         call = await _prepare(context, body, http_request)
-        generation = await context.begin(call.id, call.requests, http_request)
+        generation = await context.begin(
+            call.id, call.requests, http_request, submitter(call.plan, context.engine)
+        )
         headers = enforced_headers(call.plan.constraint)
         if body.stream:
             return EventStreamResponse(

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from ramet.runtime.errors import InvalidParameterError
 from ramet.runtime.server.chat_call import ChatCall, prepare_chat_call
-from ramet.runtime.server.context import ServerContext, abort_on_disconnect, tenant_of
+from ramet.runtime.server.context import ServerContext, tenant_of, whole_answer
 from ramet.runtime.server.generation import Generation
 from ramet.runtime.server.http import OrjsonResponse, as_ramet_error, new_id
 from ramet.runtime.server.openapi import json_body
@@ -47,7 +47,7 @@ def responses_router(context: ServerContext) -> APIRouter:
         """Continues a conversation, or begins one."""
         body = await context.body(http_request, ResponsesRequest)
         answer = await _prepare(context, body, http_request, store_of(http_request))
-        generation = await context.begin(answer.call.id, [answer.call.request], http_request)
+        generation = await answer.call.begin(context, http_request)
         headers = enforced_headers(answer.call.plan.constraint)
         if body.stream:
             return EventStreamResponse(
@@ -56,7 +56,7 @@ def responses_router(context: ServerContext) -> APIRouter:
                 close=generation.close,
                 headers=headers,
             )
-        async with abort_on_disconnect(http_request, generation):
+        async with whole_answer(http_request, generation):
             return OrjsonResponse(await _whole(answer, generation), headers=headers)
 
     @router.post("/v1/responses/input_tokens", openapi_extra=json_body(InputTokensRequest))

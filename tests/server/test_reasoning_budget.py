@@ -1,0 +1,74 @@
+"""Bounded reasoning: exactly as without a bound until it is reached, and the same counts."""
+
+from __future__ import annotations
+
+import pytest
+
+from ramet.runtime.model.scripted import Script
+
+THOUGHT = ["Two", " and", " two", " make", " four"]
+
+
+@pytest.fixture
+def thinker(serve):
+    """A server whose model thinks five tokens long, unless it is cut."""
+    return serve(
+        Script(["Cut."], when="\n</think>"),
+        Script([*THOUGHT, "</think>", "\n", "Four."], when="assistant\n<think>\n"),
+        reasoning_format="think",
+    )
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("budget", range(1, 9))
+def test_reasoning_has_at_most_as_many_tokens(thinker, text_of, budget, streamed):
+    fields = {"thinking_token_budget": budget, "max_tokens": 200}
+    cut = "".join(THOUGHT[:budget])
+    if streamed:
+        chunks = thinker.chat_stream(**fields, stream_options={"include_usage": True})
+        deltas = [choice["delta"] for chunk in chunks for choice in chunk["choices"]]
+        reasoning = "".join(delta.get("reasoning_content", "") for delta in deltas)
+        text, usage = text_of(chunks), chunks[-1]["usage"]
+    else:
+        answer = thinker.chat(**fields).json()
+        message = answer["choices"][0]["message"]
+        reasoning, text = message["reasoning_content"], message["content"]
+        usage = answer["usage"]
+    if budget <= len(THOUGHT):
+        assert (reasoning, text) == (cut, "Cut.")
+    else:
+        assert (reasoning, text) == ("".join(THOUGHT), "Four.")
+    plain = thinker.chat("hi", reasoning_effort="none", max_tokens=1).json()["usage"]
+    assert usage["prompt_tokens"] == plain["prompt_tokens"]
+    assert usage["prompt_tokens_details"]["cached_tokens"] < usage["prompt_tokens"]
+
+
+def test_choices_are_bounded_each(thinker):
+    answer = thinker.chat(thinking_token_budget=3, n=3).json()
+    for choice in answer["choices"]:
+        assert choice["message"]["reasoning_content"] == "Two and two"
+        assert choice["message"]["content"] == "Cut."
+        assert choice["finish_reason"] == "stop"
+
+
+def test_the_whole_call_keeps_to_its_limit(thinker):
+    for limit in range(1, 40):
+        answer = thinker.chat(thinking_token_budget=3, max_tokens=limit)
+        if answer.status_code == 400:
+            assert "room" in answer.json()["error"]["message"]
+            continue
+        assert answer.json()["usage"]["completion_tokens"] <= limit
+    assert answer.status_code == 200
+
+
+def test_a_format_holds_for_what_comes_behind(thinker):
+    wanted = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"enum": [7]}}}
+    message = thinker.chat(thinking_token_budget=2, response_format=wanted).json()["choices"][0]
+    assert message["message"]["reasoning_content"] == "Two and"
+    assert message["message"]["content"] == "7"
+
+
+def test_a_model_that_does_not_reason_refuses_a_budget(serve):
+    answer = serve(["x"]).chat(thinking_token_budget=2)
+    assert answer.status_code == 400
+    assert "reason" in answer.json()["error"]["message"]
