@@ -1,7 +1,7 @@
 """Who goes first. A policy is a small object that gives each sequence a key; the least goes first.
 
-Above any policy stand, in this order: who has waited too long, the request's priority, and the
-tenant's fair share. Below it, the order of arrival.
+Above any policy stand, in this order: who has waited too long, the request's priority, who was
+preempted, and the tenant's fair share. Below it, the order of arrival.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from ramet.runtime.scheduler.sequence import Sequence
 
 _MAX_PROGRAMS = 8192
 
-Rank = tuple[int, int, float, float, int]
-"""(not overdue, -priority, tenant's counter, the policy's key, arrival)"""
+Rank = tuple[bool, int, bool, float, float, int]
+"""(not overdue, -priority, not preempted, tenant's counter, the policy's key, arrival)"""
 
 
 class Policy(Protocol):
@@ -181,7 +181,7 @@ class TenantShares:
 
 
 class Ranking:
-    """The whole order: overdue, priority, tenant, policy, arrival."""
+    """The whole order: overdue, priority, preempted, tenant, policy, arrival."""
 
     def __init__(self, policy: Policy, shares: TenantShares, max_wait_s: float) -> None:
         self.policy = policy
@@ -194,8 +194,9 @@ class Ranking:
         request = sequence.request
         waited_since = sequence.scheduled_time or sequence.submit_time
         own = (
-            int(sequence.num_preemptions == 0 and now - waited_since < self._max_wait_s),
+            now - waited_since < self._max_wait_s,
             -request.priority,
+            sequence.num_preemptions == 0,
             self.shares.counter(request.tenant),
             self.policy.key(sequence),
             sequence.arrival,

@@ -31,7 +31,8 @@ from ramet.runtime.scheduler.masks import MaskWriter
 from ramet.runtime.scheduler.output import End, OutputWriter
 from ramet.runtime.scheduler.pages import Blocked, PageTables, Start
 from ramet.runtime.scheduler.pauses import Pauses
-from ramet.runtime.scheduler.policy import Ranking, TenantShares, make_policy
+from ramet.runtime.scheduler.plan import StepPlan
+from ramet.runtime.scheduler.policy import Rank, Ranking, TenantShares, make_policy
 from ramet.runtime.scheduler.sequence import Sequence, SequenceState
 from ramet.runtime.scheduler.slots import Slots
 from ramet.runtime.scheduler.stats import SchedulerStats
@@ -51,13 +52,6 @@ class Step:
 
     rows: tuple[Row, ...]
     batch: Batch
-
-
-@dataclass(slots=True)
-class _Budget:
-    tokens: int
-    logits: int
-    preempted: bool = False
 
 
 class Scheduler:
@@ -108,6 +102,7 @@ class Scheduler:
         self._waiting = WaitingQueue(by_arrival=config.policy == "fcfs")
         self._deadlines = Deadlines()
         self._running: dict[Sequence, None] = {}
+        self._starved = False  # whether the last step had no pages for who was next
         self._arrivals = itertools.count()
 
     # -- arrivals and ends ---------------------------------------------------------------------
@@ -204,23 +199,22 @@ class Scheduler:
         """
         now = self.clock()
         self._expire(now)
-        budget = _Budget(self.config.max_tokens_per_step, self.config.max_logits_per_step)
+        plan = StepPlan(self.config.max_tokens_per_step, self.config.max_logits_per_step)
         ranks = {sequence: self._ranking.rank(sequence, now) for sequence in self._running}
         order = sorted(self._running, key=ranks.__getitem__)
         short = [sequence for sequence in order if sequence.num_pending <= SHORT_LEN]
-        rows: list[Row] = []
         for index, sequence in enumerate(short):
-            reserved = len(short) - index - 1
-            self._continue(sequence, rows, budget, order, reserved)
+            self._continue(sequence, plan, order, reserved=len(short) - index - 1)
         for sequence in order:
             if sequence.num_pending > SHORT_LEN:
-                self._continue(sequence, rows, budget, order, 0)
-        rows = [row for row in rows if row.sequence.state is SequenceState.RUNNING]
+                self._continue(sequence, plan, order, reserved=0)
         if self._drafter is not None:
-            self._add_drafts(rows, budget, self._drafter)
-        if not budget.preempted:
-            self._admit(rows, budget, now)
-        return self._make_step(rows)
+            spare = self.config.max_draft_batch - plan.num_tokens
+            plan.add_drafts(self._drafter, self._pages, self._slots, spare)
+        if not plan.preempted:
+            self._make_way(plan, ranks, now)
+            self._admit(plan, now)
+        return self._make_step(plan.rows)
 
     def split(self, step: Step) -> Iterator[Step]:
         """A step for each row alone, to find which of them a runner fails on.
@@ -259,17 +253,12 @@ class Scheduler:
             self.release(sequence, DeadlineExceededError("the request's deadline has passed"))
 
     def _continue(
-        self,
-        sequence: Sequence,
-        rows: list[Row],
-        budget: _Budget,
-        order: list[Sequence],
-        reserved: int,
+        self, sequence: Sequence, plan: StepPlan, order: list[Sequence], *, reserved: int
     ) -> None:
         """Gives a running sequence a row, preempting from the order's end if pages run out."""
         if sequence.state is not SequenceState.RUNNING:
             return
-        count = min(sequence.num_pending, budget.tokens - reserved)
+        count = min(sequence.num_pending, plan.tokens - reserved)
         if count < 1:
             return
         while not self._pages.grow(sequence, sequence.num_computed + count):
@@ -280,52 +269,11 @@ class Scheduler:
                 self.release(sequence, OutOfPagesError("the page pool is too small to go on"))
                 return
             self._preempt(victim)
-            budget.preempted = True
+            plan.drop(victim)
+            plan.preempted = True
             if victim is sequence:
                 return
-        self._add_row(sequence, count, rows, budget, reserved)
-
-    def _add_row(
-        self, sequence: Sequence, count: int, rows: list[Row], budget: _Budget, reserved: int = 0
-    ) -> None:
-        row = Row(sequence, count)
-        num_logits = budget.logits - reserved
-        until = sequence.num_computed + count
-        if sequence.scoring:
-            first = sequence.num_scored - 1
-            until = min(until, first + num_logits)
-            row.num_new = until - sequence.num_computed
-            row.num_scores = max(0, min(until, sequence.num_prompt - 1) - first)
-        row.draws = until == sequence.num_tokens
-        if row.num_logits > num_logits:
-            row.draws, row.num_new = False, row.num_new - 1
-        if row.num_new < 1:
-            return
-        budget.tokens -= row.num_new
-        budget.logits -= row.num_logits
-        rows.append(row)
-
-    def _add_drafts(self, rows: list[Row], budget: _Budget, drafter: Drafter) -> None:
-        """Lets decoding rows guess ahead, while the step is small enough to have time for it."""
-        spare = self.config.max_draft_batch - sum(row.num_new for row in rows)
-        for row in rows:
-            sequence = row.sequence
-            limit = min(
-                spare, budget.tokens, budget.logits, sequence.max_len - sequence.num_tokens - 1
-            )
-            if limit < 1 or not row.draws or row.num_scores or sequence.restrictions.picky:
-                continue
-            if self._slots.counts_tokens(sequence):
-                continue  # penalties would differ from position to position
-            draft = drafter.guess(sequence, limit)
-            if not draft or not self._pages.grow(sequence, sequence.num_tokens + len(draft)):
-                continue
-            sequence.write_draft(draft)
-            row.draft = tuple(draft)
-            row.num_new += len(draft)
-            budget.tokens -= len(draft)
-            budget.logits -= len(draft)
-            spare -= len(draft)
+        plan.add(sequence, count, reserved)
 
     def _preempt(self, victim: Sequence) -> None:
         """Puts a running sequence back among the waiting; its prefix stays cached while it can."""
@@ -336,17 +284,32 @@ class Scheduler:
         self._waiting.add(victim)
         self.stats.num_preemptions += 1
 
-    def _admit(self, rows: list[Row], budget: _Budget, now: float) -> None:
+    def _make_way(self, plan: StepPlan, ranks: dict[Sequence, Rank], now: float) -> None:
+        """Preempts one sequence for a waiting one of higher priority that found no room."""
+        if not len(self._waiting) or (self._slots.num_free and not self._starved):
+            return
+        self._starved = False
+        ((rank, candidate),) = self._waiting.first(1, lambda each: self._ranking.rank(each, now))
+        running = [sequence for sequence in ranks if sequence.state is SequenceState.RUNNING]
+        victim = max(running, key=ranks.__getitem__, default=None)
+        if victim is None or ranks[victim] < rank:
+            return
+        if victim.request.priority >= candidate.request.priority or self._still_blocked(candidate):
+            return
+        self._preempt(victim)
+        plan.drop(victim)
+
+    def _admit(self, plan: StepPlan, now: float) -> None:
         """Starts waiting sequences while slots, budget and pages last."""
         self._ranking.recall()
-        if not len(self._waiting) or not self._slots.num_free or budget.tokens < 1:
+        if not len(self._waiting) or not self._slots.num_free or plan.tokens < 1:
             return
         candidates = self._waiting.first(
             _CANDIDATES_A_SLOT * self.config.max_num_seqs,
             lambda sequence: self._ranking.rank(sequence, now),
         )
         for rank, sequence in candidates:
-            if not self._slots.num_free or budget.tokens < 1 or budget.logits < 1:
+            if not self._slots.num_free or plan.tokens < 1 or plan.logits < 1:
                 return
             blocked = self._still_blocked(sequence)
             start = blocked or self._pages.find_start(sequence, self._running)
@@ -361,10 +324,11 @@ class Scheduler:
                         sequence, OutOfPagesError("the page pool is too small for the request")
                     )
                     continue
+                self._starved = True
                 return
             self._pauses.resumed(sequence)
             self._start(sequence, now)
-            self._add_row(sequence, min(sequence.num_pending, budget.tokens), rows, budget)
+            plan.add(sequence, min(sequence.num_pending, plan.tokens))
 
     def _take_pages(self, sequence: Sequence, start: Start) -> bool:
         """Gives a waiting sequence its pages; programs that wait for tools give way first."""

@@ -48,6 +48,36 @@ def test_priority_goes_first():
     assert ends_in_order(sim, sequences) == [2, 1, 0]
 
 
+def test_a_higher_priority_takes_the_place_of_a_lower_one():
+    sim = simulate(max_num_seqs=2)
+    low = [sim.add(request(40 + 20 * i, max_tokens=30)) for i in range(2)]
+    for _ in range(5):
+        sim.step()
+    urgent = sim.add(request(100, max_tokens=4, priority=5))
+    for _ in range(6):
+        sim.step()
+        sim.scheduler.check()
+    assert urgent.state is SequenceState.FINISHED
+    sim.drain()
+    assert sim.scheduler.stats.num_preemptions == 1
+    for sequence in low:
+        prompt = sequence.request.prompt_token_ids
+        assert sequence.output.tolist() == sim.runner.continuation(prompt, 30)
+
+
+def test_a_higher_priority_gets_pages_too():
+    sim = simulate(num_pages=12, max_num_seqs=4)
+    sim.add(request(40, 30, max_tokens=10))
+    for _ in range(3):
+        sim.step()
+    urgent = sim.add(request(100, 20, max_tokens=4, priority=1))
+    for _ in range(8):
+        sim.step()
+        sim.scheduler.check()
+    assert urgent.state is SequenceState.FINISHED
+    sim.drain()
+
+
 def test_shortest_remaining_first():
     sim = simulate(policy="shortest-remaining")
     sequences = [sim.add(request(40 + i, max_tokens=9 - 2 * i)) for i in range(4)]

@@ -1,0 +1,79 @@
+"""A step in the making: its rows so far, and what is left of its budget."""
+
+from __future__ import annotations
+
+from ramet.runtime.scheduler.batch_builder import Row
+from ramet.runtime.scheduler.drafts import Drafter
+from ramet.runtime.scheduler.pages import PageTables
+from ramet.runtime.scheduler.sequence import Sequence
+from ramet.runtime.scheduler.slots import Slots
+
+
+class StepPlan:
+    """Rows within a budget of tokens and of logits.
+
+    Attributes:
+        tokens, logits: what is left.
+        preempted: somebody had to make room, so nobody new starts in this step.
+    """
+
+    def __init__(self, tokens: int, logits: int) -> None:
+        self.tokens = tokens
+        self.logits = logits
+        self.preempted = False
+        self._rows: dict[Sequence, Row] = {}
+
+    @property
+    def rows(self) -> list[Row]:
+        return list(self._rows.values())
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of all rows."""
+        return sum(row.num_new for row in self._rows.values())
+
+    def add(self, sequence: Sequence, count: int, reserved: int = 0) -> None:
+        """Has ``count`` tokens of a sequence computed, fewer if the logits that they owe are more
+        than are left; ``reserved`` logits are others'."""
+        row = Row(sequence, count)
+        num_logits = self.logits - reserved
+        until = sequence.num_computed + count
+        if sequence.scoring:
+            first = sequence.num_scored - 1
+            until = min(until, first + num_logits)
+            row.num_new = until - sequence.num_computed
+            row.num_scores = max(0, min(until, sequence.num_prompt - 1) - first)
+        row.draws = until == sequence.num_tokens
+        if row.num_logits > num_logits:
+            row.draws, row.num_new = False, row.num_new - 1
+        if row.num_new < 1:
+            return
+        self.tokens -= row.num_new
+        self.logits -= row.num_logits
+        self._rows[sequence] = row
+
+    def drop(self, sequence: Sequence) -> None:
+        """Takes a sequence's row out again, if it has one."""
+        row = self._rows.pop(sequence, None)
+        if row is not None:
+            self.tokens += row.num_new
+            self.logits += row.num_logits
+
+    def add_drafts(self, drafter: Drafter, pages: PageTables, slots: Slots, spare: int) -> None:
+        """Lets decoding rows guess ahead, ``spare`` tokens in all."""
+        for sequence, row in self._rows.items():
+            room = sequence.max_len - sequence.num_tokens - 1
+            limit = min(spare, self.tokens, self.logits, room)
+            if limit < 1 or not row.draws or row.num_scores or sequence.restrictions.picky:
+                continue
+            if slots.counts_tokens(sequence):
+                continue  # penalties would differ from position to position
+            draft = drafter.guess(sequence, limit)
+            if not draft or not pages.grow(sequence, sequence.num_tokens + len(draft)):
+                continue
+            sequence.write_draft(draft)
+            row.draft = tuple(draft)
+            row.num_new += len(draft)
+            self.tokens -= len(draft)
+            self.logits -= len(draft)
+            spare -= len(draft)
