@@ -84,15 +84,17 @@ def pack(
 ) -> PackedWeight:
     """Lays a GGUF tensor's bytes [rows, bytes a row] out for the kernels.
 
-    Q4_0, Q4_1, Q5_0, Q5_1 and Q8_0 keep their values and scales as stored; 5-bit values take 8
-    bits. F32, F16 and BF16 become 8-bit values with a scale a group, as Q8_0, or float32 if
-    ``exact``. ``KeyError`` for any other type: give its float32 values to ``pack_float``.
+    Q4_0, Q4_1, Q5_0, Q5_1 and Q8_0 keep their values and scales as stored; Q4_K and Q5_K keep
+    their values, and each group's scale and minimum, a product of two numbers there, is rounded to
+    float16. 5-bit values take 8 bits. F32, F16 and BF16 become 8-bit values with a scale a
+    group, as Q8_0, or float32 if ``exact``. ``KeyError`` for any other type: give its float32 values to ``pack_float``.
     """
     num_rows, num_columns = shape
     if kind in _FLOATS:
         return pack_float(_FLOATS[kind](data).reshape(shape), exact=exact)
     form_name, unpack = _UNPACK[kind]
-    words, scales, minimums = unpack(data.reshape(num_rows, num_columns // GROUP, -1))
+    block_len = _BLOCK_LENS.get(kind, GROUP)
+    words, scales, minimums = unpack(data.reshape(num_rows, num_columns // block_len, -1))
     return _lay_out(FORMATS[form_name], num_columns, words, scales, minimums)
 
 
@@ -188,13 +190,53 @@ def _q5_1(blocks: UInt8Array) -> _Unpacked:
     return _words(values), _half(blocks, 0), _half(blocks, 2)
 
 
+def _k_scales(blocks: UInt8Array) -> tuple[npt.NDArray[np.float16], npt.NDArray[np.float16]]:
+    """Scales and minimums [rows, groups] of the 4- and 5-bit K-quants: two float16 of a block times
+    its eight 6-bit pairs, packed in 12 bytes."""
+    packed = blocks[..., 4:16]
+    low, mid, high = packed[..., :4], packed[..., 4:8], packed[..., 8:]
+    scales = np.concatenate([low & 63, (high & 15) | (low >> 6 << 4)], axis=-1)
+    minimums = np.concatenate([mid & 63, (high >> 4) | (mid >> 6 << 4)], axis=-1)
+    d, least = (_half(blocks, first).astype(np.float32)[..., None] for first in (0, 2))
+    rows = len(blocks)
+    return (
+        (d * scales).astype(np.float16).reshape(rows, -1),
+        (-least * minimums).astype(np.float16).reshape(rows, -1),
+    )
+
+
+def _k_nibbles(quants: UInt8Array) -> UInt8Array:
+    """Values [rows, groups, 32] from bytes of two groups each: low nibbles, then high ones."""
+    pairs = quants.reshape(*quants.shape[:-1], -1, 1, GROUP)
+    values: UInt8Array = np.concatenate([pairs & 15, pairs >> 4], axis=-2)
+    return values.reshape(len(quants), -1, GROUP)
+
+
+def _q4_k(blocks: UInt8Array) -> _Unpacked:
+    values = _k_nibbles(blocks[..., 16:])
+    nibbles: UInt8Array = values[..., :16] | (values[..., 16:] << 4)
+    return _words(nibbles), *_k_scales(blocks)
+
+
+def _q5_k(blocks: UInt8Array) -> _Unpacked:
+    # Byte i of the high bits holds the fifth bit of value i of each of the block's eight groups.
+    fifth = np.unpackbits(blocks[..., 16:48, None], axis=-1, bitorder="little").swapaxes(-1, -2)
+    high = fifth.reshape(len(blocks), -1, GROUP) << 4
+    values: UInt8Array = _k_nibbles(blocks[..., 48:]) | high
+    return _words(values), *_k_scales(blocks)
+
+
 _UNPACK: Final = {
     "Q4_0": ("u4", _q4_0),
     "Q4_1": ("u4_min", _q4_1),
+    "Q4_K": ("u4_min", _q4_k),
+    "Q5_K": ("u8_min", _q5_k),
     "Q5_0": ("u8", _q5_0),
     "Q5_1": ("u8_min", _q5_1),
     "Q8_0": ("u8", _q8_0),
 }
+
+_BLOCK_LENS: Final = {"Q4_K": 256, "Q5_K": 256}
 
 _FLOATS: Final = {
     "F32": lambda data: data.view(np.float32),

@@ -55,8 +55,8 @@ def load_cpu_weights(file: ModelFile, config: ModelConfig, *, exact: bool) -> Cp
     """Packs a file's tensors.
 
     With ``exact``, tensors stored as floats stay float32; otherwise they become 8-bit values with
-    a scale a group of 32. Types that the kernels don't have (the K-quants) are packed alike from
-    their float32 values. Raises ``UnsupportedModelError`` for sizes that the kernels don't take.
+    a scale a group of 32. Types that the kernels don't have (Q6_K) are packed alike from their
+    float32 values. Raises ``UnsupportedModelError`` for sizes that the kernels don't take.
     """
     _check_sizes(file, config)
     loader = _Loader(file, config, exact)

@@ -224,8 +224,21 @@ def test_gated_layers_equal_exact_arithmetic(gate, num_rows):
     assert (error <= 0.51 * step).all()
 
 
+@pytest.mark.parametrize(("kind", "block_bytes"), [("Q4_K", 144), ("Q5_K", 176)])
+def test_k_quants_keep_their_values(kind, block_bytes):
+    rng = np.random.default_rng(4)
+    data = rng.integers(0, 256, (20, 2, block_bytes)).astype(np.uint8)
+    data[..., :4] = rng.uniform(1e-3, 1e-2, (20, 2, 2)).astype(np.float16).view(np.uint8)
+    data = data.reshape(20, -1)
+    exact = dequantize(data, GGMLQuantizationType[kind]).astype(np.float64)
+    weight = pack(kind, data, exact.shape)
+    x = np.eye(512, dtype=np.float32)
+    y = product(weight, x, None)  # the weight itself, transposed
+    np.testing.assert_allclose(y, exact.T, rtol=0, atol=2e-3 * np.abs(exact).max())
+
+
 def test_types_without_a_layout_of_their_own_are_named():
-    assert all(packs(kind) for kind in KINDS)
-    assert not packs("Q4_K")
+    assert all(packs(kind) for kind in (*KINDS, "Q4_K", "Q5_K"))
+    assert not packs("Q6_K")
     with pytest.raises(KeyError):
-        pack("Q4_K", np.zeros((1, 144), np.uint8), (1, 256))
+        pack("Q6_K", np.zeros((1, 210), np.uint8), (1, 256))
