@@ -48,8 +48,12 @@ _MAX_GUARDS = 8
 class Typer:
     """Typed formulas of one compilation, remembered."""
 
-    def __init__(self, documents: Documents, languages: Languages) -> None:
+    def __init__(
+        self, documents: Documents, languages: Languages, *, keep_names: bool = False
+    ) -> None:
+        """``keep_names`` keeps names that may have any value, as their order matters."""
         self.documents = documents
+        self._keep_names = keep_names
         self._languages = languages
         self._known: dict[tuple[Hashable, str], Formula] = {}
         self._kinds: dict[Formula, tuple[str, ...]] = {}
@@ -270,7 +274,8 @@ class Typer:
         rest = TRUE
         if "additionalProperties" in schema:
             rest = self.child(leaf, "additionalProperties")
-        names = tuple((n, f) for n, f in names if f.op != "true" or rest.op != "true")
+        if not self._keep_names:
+            names = tuple((n, f) for n, f in names if f.op != "true" or rest.op != "true")
         if names or patterns or rest.op != "true":
             parts.append(atom(Properties(names, patterns, rest)))
         if "propertyNames" in schema:
@@ -511,9 +516,9 @@ def _bounds(
     found: list[int | None] = []
     for keyword, default in ((low_keyword, default_low), (high_keyword, None)):
         value = leaf.schema.get(keyword, default)
-        if value is not None:
+        if value is not None or keyword in leaf.schema:
             whole = isinstance(value, int | float) and not isinstance(value, bool)
-            if not whole or value < 0 or value != int(value):
+            if not whole or value < 0 or value % 1:
                 raise ConstraintError(
                     f"{leaf.path}/{keyword}", keyword, f"{keyword} must be a whole number from 0"
                 )
