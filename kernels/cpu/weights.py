@@ -87,7 +87,8 @@ def pack(
     Q4_0, Q4_1, Q5_0, Q5_1 and Q8_0 keep their values and scales as stored; Q4_K and Q5_K keep
     their values, and each group's scale and minimum, a product of two numbers there, is rounded to
     float16. 5-bit values take 8 bits. F32, F16 and BF16 become 8-bit values with a scale a
-    group, as Q8_0, or float32 if ``exact``. ``KeyError`` for any other type: give its float32 values to ``pack_float``.
+    group, as Q8_0, or float32 if ``exact``. ``KeyError`` for any other type: give its float32
+    values to ``pack_float``.
     """
     num_rows, num_columns = shape
     if kind in _FLOATS:
@@ -214,14 +215,14 @@ def _k_nibbles(quants: UInt8Array) -> UInt8Array:
 
 def _q4_k(blocks: UInt8Array) -> _Unpacked:
     values = _k_nibbles(blocks[..., 16:])
-    nibbles: UInt8Array = values[..., :16] | (values[..., 16:] << 4)
+    nibbles: UInt8Array = values[..., :16] | (values[..., 16:] << np.uint8(4))
     return _words(nibbles), *_k_scales(blocks)
 
 
 def _q5_k(blocks: UInt8Array) -> _Unpacked:
     # Byte i of the high bits holds the fifth bit of value i of each of the block's eight groups.
     fifth = np.unpackbits(blocks[..., 16:48, None], axis=-1, bitorder="little").swapaxes(-1, -2)
-    high = fifth.reshape(len(blocks), -1, GROUP) << 4
+    high = fifth.reshape(len(blocks), -1, GROUP) << np.uint8(4)
     values: UInt8Array = _k_nibbles(blocks[..., 48:]) | high
     return _words(values), *_k_scales(blocks)
 
