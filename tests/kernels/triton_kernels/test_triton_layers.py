@@ -31,7 +31,7 @@ def close(value, expected, dtype, scale=1.0):
     st.booleans(),
     seeds,
 )
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=7, deadline=None)
 def test_linear(dtype, format_, num_rows, num_outputs, num_groups, has_bias, seed):
     torch.manual_seed(seed)
     x = torch.randn(num_rows, num_groups * 32).to(dtype)
@@ -50,7 +50,7 @@ def test_linear(dtype, format_, num_rows, num_outputs, num_groups, has_bias, see
 
 
 @given(st.integers(2, 40), seeds)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 def test_a_batch_invariant_row_is_the_same_in_any_batch(num_rows, seed):
     torch.manual_seed(seed)
     x = torch.randn(num_rows, 96).half()
@@ -62,7 +62,7 @@ def test_a_batch_invariant_row_is_the_same_in_any_batch(num_rows, seed):
 
 @dtypes
 @given(st.integers(1, 6), st.integers(1, 200), st.booleans(), seeds)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_rms_norm(dtype, num_rows, width, has_residual, seed):
     torch.manual_seed(seed)
     x = torch.randn(num_rows, width).to(dtype)
@@ -78,7 +78,7 @@ def test_rms_norm(dtype, num_rows, width, has_residual, seed):
 
 @dtypes
 @given(st.integers(1, 5), st.integers(1, 1200), seeds)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 def test_silu_mul(dtype, num_rows, width, seed):
     torch.manual_seed(seed)
     gate_up = torch.randn(num_rows, 2 * width).to(dtype) * 4
@@ -93,7 +93,7 @@ def test_silu_mul(dtype, num_rows, width, seed):
     st.booleans(),
     seeds,
 )
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_rotate_and_write(dtype, heads, num_tokens, page_size, interleaved, seed):
     torch.manual_seed(seed)
     num_heads, num_kv_heads, head_dim, rotary_dim = heads
