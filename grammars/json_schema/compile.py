@@ -49,7 +49,8 @@ class CompiledSchema:
         limits: CompileLimits,
     ) -> None:
         self._layout = Layout(whitespace)
-        typer = Typer(Documents(schema, documents, limits), languages)
+        documents_ = Documents(schema, documents, limits)
+        typer = Typer(documents_, languages, keep_names=not any_order)
         solver = Solver(typer, languages, limits)
         self._values = Values(solver, any_order=any_order)
         self._root = typer.node(typer.documents.root)

@@ -387,6 +387,12 @@ class ObjectPlan:
         must = _Must(self, holds)
         if not all(self._fits(must[label]) for label in _bits(needed)):
             return False
+        # What a needed property's value rules out needs no wrong value of its own.
+        disjoint = self.solver.are_disjoint
+        fails = [
+            a for a in fails
+            if not any(disjoint(must[n], self.node_of(a, n)) for n in _bits(needed))
+        ]  # fmt: skip
         for low_, high_ in _size_ranges(low, high, outside):
             if self._can_fail(fails, {}, free, must, needed, count, low_, high_):
                 return True

@@ -223,38 +223,42 @@ class Solver:
         """The cases that extend ``case`` and meet the goals. Choices are put off to the last."""
         choices: list[tuple[Formula, bool]] = []
         while goals:
-            formula, truth = goals.pop()
-            op = formula.op
-            if op in ("true", "false"):
-                if (op == "true") != truth:
+            while goals:
+                formula, truth = goals.pop()
+                op = formula.op
+                if op in ("true", "false"):
+                    if (op == "true") != truth:
+                        return
+                elif op == "atom":
+                    if case.setdefault(formula.parts[0], truth) != truth:
+                        return
+                elif op == "not":
+                    goals.append((formula.operands[0], not truth))
+                elif op != "one" and (op == "all") == truth:
+                    goals.extend((p, truth) for p in reversed(formula.operands))
+                else:
+                    choices.append((formula, truth))
+            open_choices = []
+            for formula, truth in choices:
+                so_far = _value(formula, case)
+                if so_far is None:
+                    open_parts = [p for p in formula.operands if _value(p, case) is None]
+                    if formula.op != "one" and len(open_parts) == 1:
+                        goals.append((open_parts[0], truth))
+                    else:
+                        open_choices.append((formula, truth))
+                elif so_far != truth:
                     return
-            elif op == "atom":
-                if case.setdefault(formula.parts[0], truth) != truth:
-                    return
-            elif op == "not":
-                goals.append((formula.operands[0], not truth))
-            elif op != "one" and (op == "all") == truth:
-                goals.extend((p, truth) for p in reversed(formula.operands))
-            else:
-                choices.append((formula, truth))
-        open_choices = []
-        for formula, truth in choices:
-            so_far = _value(formula, case)
-            if so_far is None:
-                open_choices.append((formula, truth))
-            elif so_far != truth:
-                return
+            choices = open_choices
         self.count_branch()
         if not can_meet(case):
             return
-        if not open_choices:
+        if not choices:
             yield case
             return
-        formula, truth = open_choices[0]
+        formula, truth = choices[0]
         for alternative in _alternatives(formula, truth, case):
-            yield from self._expand(
-                [*reversed(open_choices[1:]), *alternative], dict(case), can_meet
-            )
+            yield from self._expand([*reversed(choices[1:]), *alternative], dict(case), can_meet)
 
     def count_branch(self) -> None:
         """Count one case against the limit."""

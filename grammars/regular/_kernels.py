@@ -19,33 +19,41 @@ TOO_MANY_STATES = 1
 TOO_MUCH_WORK = 2
 
 
+# Plain loops: array slices and numpy's sort would take several times as long to compile.
+
+
 @njit(cache=True, nogil=True)
 def _grown_1d(array: Array, size: int) -> Array:
     bigger = np.empty(max(size, 2 * array.shape[0]), array.dtype)
-    bigger[: array.shape[0]] = array
+    for i in range(array.shape[0]):
+        bigger[i] = array[i]
     return bigger
 
 
 @njit(cache=True, nogil=True)
 def _grown_2d(array: Array, size: int) -> Array:
     bigger = np.empty((max(size, 2 * array.shape[0]), array.shape[1]), array.dtype)
-    bigger[: array.shape[0]] = array
+    for i in range(array.shape[0]):
+        for j in range(array.shape[1]):
+            bigger[i, j] = array[i, j]
     return bigger
 
 
 @njit(cache=True, nogil=True)
 def _sort_prefix(values: Array, length: int) -> None:
-    """Sort ``values[:length]`` in place."""
-    if length <= 24:
-        for i in range(1, length):
+    """Sort ``values[:length]`` in place: Shell's sort with Knuth's gaps."""
+    gap = 1
+    while gap < length // 9:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for i in range(gap, length):
             value = values[i]
-            j = i - 1
+            j = i - gap
             while j >= 0 and values[j] > value:
-                values[j + 1] = values[j]
-                j -= 1
-            values[j + 1] = value
-    else:
-        values[:length] = np.sort(values[:length])
+                values[j + gap] = values[j]
+                j -= gap
+            values[j + gap] = value
+        gap //= 3
 
 
 @njit(cache=True, nogil=True)
@@ -186,7 +194,8 @@ def determinise(
                 begin = set_start[found]
                 if begin + num_members > set_data.shape[0]:
                     set_data = _grown_1d(set_data, begin + num_members)
-                set_data[begin : begin + num_members] = members[:num_members]
+                for i in range(num_members):
+                    set_data[begin + i] = members[i]
                 if found + 2 > set_start.shape[0]:
                     set_start = _grown_1d(set_start, found + 2)
                 if found + 1 > table.shape[0]:

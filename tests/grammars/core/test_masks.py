@@ -1,4 +1,4 @@
-"""A mask is exactly the set of tokens that can be accepted; matchers are values that go back and fork."""
+"""A mask is exactly the tokens that can be accepted; matchers go back and fork."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ CONSTRAINTS = [
     JsonSchema({"type": "string", "format": "email"}),
     JsonSchema({"enum": ["foo", "bar", "é\n", 12, 0.5, None, {"a": [1]}, []]}),
     JsonSchema({"type": "array", "items": {"type": "string"}, "uniqueItems": True}),
-    JsonSchema({"type": "array", "items": {"enum": ["foo", "bar", 1]}, "uniqueItems": True, "minItems": 2}),
+    JsonSchema(
+        {"type": "array", "items": {"enum": ["foo", "bar", 1]}, "uniqueItems": True, "minItems": 2}
+    ),
     JsonSchema(
         {
             "type": "object",
@@ -53,19 +55,29 @@ CONSTRAINTS = [
     JsonSchema(
         {
             "oneOf": [
-                {"properties": {"tag": {"const": "foo"}, "v": {"type": "number"}}, "required": ["tag"]},
-                {"properties": {"tag": {"const": "bar"}, "v": {"type": "string"}}, "required": ["tag"]},
+                {
+                    "properties": {"tag": {"const": "foo"}, "v": {"type": "number"}},
+                    "required": ["tag"],
+                },
+                {
+                    "properties": {"tag": {"const": "bar"}, "v": {"type": "string"}},
+                    "required": ["tag"],
+                },
             ],
             "type": "object",
         }
     ),
-    JsonSchema({"patternProperties": {"^a": {"type": "integer"}}, "type": "object", "minProperties": 1}),
+    JsonSchema(
+        {"patternProperties": {"^a": {"type": "integer"}}, "type": "object", "minProperties": 1}
+    ),
     JsonSchema({"type": "object", "propertyNames": {"maxLength": 2}, "maxProperties": 2}),
     JsonSchema({"type": "array", "contains": {"const": 1}, "maxItems": 3}),
 ]
 
 
-def walk(matcher: Matcher, vocab: Vocabulary, rng: random.Random, allowed, num_tokens: int) -> list[int]:  # type: ignore[no-untyped-def]
+def walk(
+    matcher: Matcher, vocab: Vocabulary, rng: random.Random, allowed, num_tokens: int
+) -> list[int]:  # type: ignore[no-untyped-def]
     """Accept random allowed tokens."""
     taken = []
     for _ in range(num_tokens):
@@ -181,7 +193,9 @@ def test_match_names_the_first_wrong_byte(vocab: Vocabulary) -> None:
     assert "']'" in short.expected
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.lists(st.binary(max_size=6), max_size=40), st.integers(0, 10**6))
 def test_any_vocabulary_masks_alike(vocab_texts: list[bytes], seed: int) -> None:
     tokens: list[bytes | None] = [None, *(t or None for t in vocab_texts)]

@@ -11,7 +11,13 @@ import pytest
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from ramet.grammars import ConstraintError, JsonSchema, Vocabulary, compile_constraint, json_schema_of
+from ramet.grammars import (
+    ConstraintError,
+    JsonSchema,
+    Vocabulary,
+    compile_constraint,
+    json_schema_of,
+)
 
 
 class Colour(enum.Enum):
