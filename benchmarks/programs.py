@@ -228,8 +228,8 @@ def main() -> None:
         for name in options.only.split(","):
             batch = [{"topic": TOPICS[index % len(TOPICS)]} for index in range(options.runs)]
             outcomes: dict[str, list[Outcome]] = {arm.name: [] for arm in arms}
-            for _ in range(options.repeats):
-                for arm in arms:
+            for repeat in range(options.repeats):
+                for arm in arms[repeat % len(arms) :] + arms[: repeat % len(arms)]:
                     arm.engine.clear_cache()
                     each = PROGRAMS[name].using(temperature=0.0, seed=1, **arm.settings)
                     outcomes[arm.name].append(measure(arm.engine, each, batch, arm.concurrency))
@@ -257,15 +257,14 @@ def make_arms(options: argparse.Namespace, stack: ExitStack) -> list[Arm]:
     silent = {**ahead_off, "hints": False}
     oracle, plain = engine(8192), engine(options.pages)
     url = stack.enter_context(serving(plain))
-    no_hints, not_ahead = engine(options.pages), engine(options.pages, "program-aware")
-    full = engine(options.pages, "program-aware")
+    no_hints, full = engine(options.pages), engine(options.pages, "program-aware")
     alone = OneByOne(EngineBackend(oracle))
     over_http = OneByOne(connect(url, dialect="ramet"))
     return [
         Arm("oracle", oracle, 1, {"backend": alone, **silent}),
         Arm("plain", plain, options.concurrency, {"backend": over_http, **silent}),
         Arm("no hints", no_hints, options.concurrency, {"backend": no_hints, **silent}),
-        Arm("not ahead", not_ahead, options.concurrency, ahead_off | {"backend": not_ahead}),
+        Arm("not ahead", full, options.concurrency, {"backend": full, **ahead_off}),
         Arm("full", full, options.concurrency, {"backend": full}),
     ]
 

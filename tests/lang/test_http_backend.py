@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +23,7 @@ from ramet.lang import (
     program,
     regex,
     system,
+    tool,
     user,
 )
 from ramet.lang.backends.dialects import OPENAI, RAMET, VLLM, Dialect
@@ -275,3 +277,32 @@ def test_addresses_and_dialects_are_checked() -> None:
     with pytest.raises(BackendError, match=r"127\.0\.0\.1:9"):
         connect("http://127.0.0.1:9")
     assert connect("http://127.0.0.1:9/v1", dialect="openai").name == "openai:http://127.0.0.1:9"
+
+
+def test_every_field_of_a_hint_is_one_that_the_server_knows() -> None:
+    from ramet.runtime.request import ProgramHint
+    from ramet.runtime.server.protocol.common import HintFields
+
+    assert {field.name for field in dataclasses.fields(ProgramHint)} == set(HintFields.model_fields)
+
+
+def test_an_agent_runs_over_http() -> None:
+    @tool
+    def double(n: int) -> int:
+        """Doubles."""
+        return 2 * n
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        body = json.loads(request.content)
+        assert body["response_format"]["type"] == "json_schema"
+        assert body["ramet"]["tool"] == "double"
+        if "double: 8" in body["messages"][-1]["content"]:
+            return sse(chunk('{"answer": "it is 8"}', "stop"))
+        return sse(chunk('{"tool_calls": [{"name": "double", "arguments": {"n": 4}}]}', "stop"))
+
+    @program
+    def agent(s: State) -> str:
+        s.user("Twice four?")
+        return s.tools([double]).value
+
+    assert agent.run(backend=mocked(RAMET, handler)).result == "it is 8"

@@ -45,6 +45,7 @@ class HintFields(ApiModel):
     steps_to_next_use: Int | None = Field(default=None, ge=0, le=10**9)
     remaining_uses: Int | None = Field(default=None, ge=0, le=10**9)
     critical_path_weight: float | None = Field(default=None, ge=0, le=1)
+    tool: str | None = Field(default=None, max_length=256)
 
     def hint(self) -> ProgramHint:
         return ProgramHint(**self.model_dump(exclude_none=True))
