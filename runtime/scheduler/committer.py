@@ -52,10 +52,8 @@ class Committer:
             if row.draws:
                 end = self._take_draws(row, result, first + row.num_scores, num_logprobs)
             self._slots.note_tokens(sequence)
-        except RametError as error:
-            return error
-        except Exception as error:  # a fault of one request's own matcher or stream
-            return internal_error(error)
+        except Exception as error:  # a fault of this request's own matcher or stream
+            return request_error(error)
         if sequence.num_output and sequence.first_token_time is None:
             sequence.first_token_time = self._clock()
         if end is None and sequence.num_pending <= 0:
@@ -112,8 +110,10 @@ class Committer:
         return self._output.token_info(token_id, float(result.logprobs[index]), top)
 
 
-def internal_error(error: Exception) -> RametError:
-    """A fault that is nobody's request's doing, as what its caller gets to see."""
+def request_error(error: Exception) -> RametError:
+    """A fault that ends a request, as its caller gets to see it."""
+    if isinstance(error, RametError):
+        return error
     wrapped = RametError(f"the request failed inside the engine: {type(error).__name__}: {error}")
     wrapped.__cause__ = error
     return wrapped

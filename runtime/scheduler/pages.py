@@ -90,10 +90,14 @@ class PageTables:
         if cache.num_available < count + headroom:
             cache.release(handle)
             return False
+        try:
+            self._slots.assign(sequence)
+        except Exception:
+            cache.release(handle)
+            raise
         own = cache.allocate(count)
         assert own is not None
         shared = cache.use(handle)
-        self._slots.assign(sequence)
         table = self._slots.page_tables[sequence.slot]
         table[:num_shared] = shared[:num_shared]
         table[num_shared : num_shared + count] = own

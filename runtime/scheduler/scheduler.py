@@ -23,7 +23,7 @@ from ramet.runtime.errors import (
 )
 from ramet.runtime.events import Failed, Finished
 from ramet.runtime.scheduler.batch_builder import BatchBuilder, Row
-from ramet.runtime.scheduler.committer import Committer, internal_error
+from ramet.runtime.scheduler.committer import Committer, request_error
 from ramet.runtime.scheduler.config import SchedulerConfig
 from ramet.runtime.scheduler.drafts import Drafter
 from ramet.runtime.scheduler.hints import HintKeeper
@@ -142,7 +142,7 @@ class Scheduler:
         try:
             end = self._output.begin(sequence)
         except Exception as error:  # a fault of one request's own matcher
-            self.release(sequence, internal_error(error))
+            self.release(sequence, request_error(error))
             return
         if end is None and sequence.num_pending <= 0:
             end = End("length")
@@ -242,8 +242,7 @@ class Scheduler:
     def fail(self, step: Step, error: Exception) -> None:
         """Ends the sequences of a step that could not be computed."""
         for row in step.rows:
-            reason = error if isinstance(error, RametError) else internal_error(error)
-            self.release(row.sequence, reason)
+            self.release(row.sequence, request_error(error))
 
     # -- inside a step -------------------------------------------------------------------------
 
@@ -311,24 +310,32 @@ class Scheduler:
         for rank, sequence in candidates:
             if not self._slots.num_free or plan.tokens < 1 or plan.logits < 1:
                 return
-            blocked = self._still_blocked(sequence)
-            start = blocked or self._pages.find_start(sequence, self._running)
-            if isinstance(start, Blocked):
-                sequence.blocked_on = start
-                self._ranking.lend(rank, start.by)
+            try:
+                room = self._try_to_start(sequence, plan, rank, now)
+            except Exception as error:  # a fault in what this request asks for
+                self.release(sequence, request_error(error))
                 continue
-            sequence.blocked_on = None
-            if not self._take_pages(sequence, start):
-                if not self._running:
-                    self.release(
-                        sequence, OutOfPagesError("the page pool is too small for the request")
-                    )
-                    continue
+            if not room:
                 self._starved = True
                 return
-            self._pauses.resumed(sequence)
-            self._start(sequence, now)
-            plan.add(sequence, min(sequence.num_pending, plan.tokens))
+
+    def _try_to_start(self, sequence: Sequence, plan: StepPlan, rank: Rank, now: float) -> bool:
+        """Starts a waiting sequence, unless it should wait for another; False: there's no room."""
+        blocked = self._still_blocked(sequence)
+        start = blocked or self._pages.find_start(sequence, self._running)
+        if isinstance(start, Blocked):
+            sequence.blocked_on = start
+            self._ranking.lend(rank, start.by)
+            return True
+        sequence.blocked_on = None
+        if not self._take_pages(sequence, start):
+            if self._running:
+                return False
+            raise OutOfPagesError("the page pool is too small for the request")
+        self._pauses.resumed(sequence)
+        self._start(sequence, now)
+        plan.add(sequence, min(sequence.num_pending, plan.tokens))
+        return True
 
     def _take_pages(self, sequence: Sequence, start: Start) -> bool:
         """Gives a waiting sequence its pages; programs that wait for tools give way first."""
@@ -362,7 +369,7 @@ class Scheduler:
             try:
                 first_masks.append(self._masks.write(row))
             except Exception as error:  # a fault of one request's own matcher
-                self.release(row.sequence, internal_error(error))
+                self.release(row.sequence, request_error(error))
                 continue
             ready.append(row)
         for row in ready:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from ramet.runtime.batch import SamplingRows
 from ramet.runtime.scheduler.sequence import Sequence
 
+_MAX_TOP_K = 2**31 - 1
 _EMPTY_I32 = np.empty(0, np.int32)
 _EMPTY_F32 = np.empty(0, np.float32)
 
@@ -45,12 +46,11 @@ class Slots:
         return len(self._free)
 
     def assign(self, sequence: Sequence) -> None:
-        """Gives a sequence a slot and writes its parameters there."""
-        slot, params = self._free.pop(), sequence.params
-        sequence.slot = slot
+        """Gives a sequence a slot and writes its parameters there; changes nothing if it can't."""
+        slot, params = self._free[-1], sequence.params
         self._temperature[slot] = params.temperature
         self._top_p[slot] = params.top_p
-        self._top_k[slot] = max(params.top_k, 0)
+        self._top_k[slot] = min(max(params.top_k, 0), _MAX_TOP_K)
         self._min_p[slot] = params.min_p
         self._presence_penalty[slot] = params.presence_penalty
         self._frequency_penalty[slot] = params.frequency_penalty
@@ -59,11 +59,14 @@ class Slots:
         self._num_logprobs[slot] = -1 if params.logprobs is None else params.logprobs
         wanted = params.prompt_logprobs
         self._num_prompt_logprobs[slot] = -1 if wanted is None else wanted
+        self._biases.pop(slot, None)
+        self._seen.pop(slot, None)
         if params.logit_bias:
             ids = np.fromiter(params.logit_bias.keys(), np.int32)
             self._biases[slot] = ids, np.fromiter(params.logit_bias.values(), np.float32)
         if params.presence_penalty or params.frequency_penalty or params.repetition_penalty != 1:
             self._seen[slot] = SeenTokens(sequence)
+        sequence.slot = self._free.pop()
 
     def release(self, sequence: Sequence) -> None:
         """Takes a slot back; its page table must have been emptied."""

@@ -132,6 +132,24 @@ def test_a_matcher_fault_fails_only_its_request(make_engine, monkeypatch):
         bad.result(timeout=10)
 
 
+def test_a_fault_while_a_request_is_taken_in_is_its_own(make_engine, monkeypatch):
+    engine = make_engine()
+    assign = engine._scheduler._slots.assign
+
+    def fail_on_seven(sequence):
+        if sequence.token_ids[0] == 77:
+            raise OverflowError("too large")
+        assign(sequence)
+
+    monkeypatch.setattr(engine._scheduler._slots, "assign", fail_on_seven)
+    good = engine.submit(Request(prompt_token_ids=(70,) * 30, params=SHORT))
+    bad = engine.submit(Request(prompt_token_ids=(77,) * 30, params=SHORT))
+    assert len(good.result(timeout=10).tokens) == 5
+    with pytest.raises(RametError, match="OverflowError"):
+        bad.result(timeout=10)
+    engine.check()
+
+
 def test_a_reader_that_fails_hurts_nobody(make_engine):
     engine = make_engine()
 
