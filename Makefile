@@ -52,10 +52,11 @@ unit: $(VENV)/.installed-test
 # These don't fit into one environment, so each has its own, without Ramet.
 CLIENTS := instructor langchain-openai litellm openai-agents pydantic-ai
 
-$(VENV)/clients/%/.installed: tests/clients/%/requirements.txt tests/clients/%/constraints.txt
-	$(PYTHON) -m venv $(@D)
-	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check \
-		--requirement tests/clients/$*/requirements.txt \
+$(VENV)/clients/%/.installed: tests/clients/%/requirements.txt tests/clients/%/constraints.txt \
+		| $(VENV)/bin/python
+	$(PYTHON) -m venv --without-pip $(@D)
+	$(BIN)/python -m pip --python $(@D)/bin/python install --quiet --disable-pip-version-check \
+		--no-compile --requirement tests/clients/$*/requirements.txt \
 		--constraint tests/clients/$*/constraints.txt
 	@touch $@
 
