@@ -82,8 +82,7 @@ def test_a_tenant_at_its_limit_waits_while_others_go_on(serve, keys_file, wait_u
         assert refused.status_code == 429
         assert int(refused.headers["retry-after"]) >= 1
         assert ask(server, "key-ops").status_code == 200
-    wait_until(lambda: server.num_live() == 0)
-    assert ask(server, "key-a").status_code == 200
+    wait_until(lambda: ask(server, "key-a").status_code == 200)
 
 
 def test_a_tenant_pays_for_its_tokens(serve, keys_file):
