@@ -24,7 +24,7 @@ from concurrent.futures import Future
 from functools import cached_property
 from pathlib import Path
 
-from ramet.grammars import Constraint, GrammarCompiler, Regex, Vocabulary
+from ramet.grammars import Constraint, GrammarCompiler, JsonSchema, Vocabulary
 from ramet.runtime.admission import check_request
 from ramet.runtime.batch import ModelRunner, PageStorage, SamplingRunner
 from ramet.runtime.cache import PagePool, RadixCache
@@ -273,7 +273,10 @@ class Engine:
         params = SamplingParams(temperature=1.0, top_p=0.9, seed=0, max_tokens=4)
         prompt = [self.tokenizer.bos_id or 0] * 2
         hint = ProgramHint(program_id="warm-up", remaining_uses=0)
-        self.generate(prompt, params, constraint=Regex("[a-z]{9}"), hint=hint)
+        schema = {"type": "string", "pattern": "^[a-z]+$", "minLength": 9}
+        constraint = JsonSchema(schema)
+        self._compile(constraint)  # here, at full speed: the threads for grammars step back
+        self.generate(prompt, params, constraint=constraint, hint=hint)
         self._thread.ask(lambda: self._cache.evict(1))  # what it has left, for it goes first
         self._thread.ask(self._scheduler.stats.reset)
 
