@@ -64,6 +64,7 @@ class CpuRunner:
         self._weights: CpuWeights = load_cpu_weights(
             file, self.config, exact=activations == "float32"
         )
+        file.drop_cached()  # the weights are packed: the file is not read any more
         self._pages = KvPages.zeros(self.config, num_pages, page_size)
         self._dot_path = best_dot_path() if activations == "int8" else None
         self._num_threads = num_threads or usable_cores()

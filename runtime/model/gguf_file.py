@@ -123,6 +123,11 @@ class GgufFile(ModelFile):
         self._refuse_splits()
         self.tensors: dict[str, GgufTensor] = self._read_tensors(cursor, num_tensors)
 
+    def drop_cached(self) -> None:
+        """Unmaps the file's pages from memory; the system reads them again when they are used."""
+        if hasattr(mmap, "MADV_DONTNEED"):
+            self._buffer.madvise(mmap.MADV_DONTNEED)
+
     @cached_property
     def fingerprint(self) -> str:
         """32 hex digits that tell this model file from others, cheap at any file size.

@@ -33,6 +33,9 @@ class ModelFile:
         """32 hex digits that tell this model from others."""
         raise NotImplementedError
 
+    def drop_cached(self) -> None:
+        """Lets go of what of the tensors is in memory; it is read again when it is used again."""
+
     def require(self, key: str) -> MetadataValue:
         """The metadata value of ``key``; ``ModelLoadError`` if the model has none."""
         try:
