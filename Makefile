@@ -50,7 +50,7 @@ unit: $(VENV)/.installed-test
 	$(BIN)/python -m pytest
 
 # These don't fit into one environment, so each has its own, without Ramet.
-CLIENTS := instructor langchain-openai litellm openai-agents pydantic-ai
+CLIENTS := instructor langchain-openai litellm openai-agents pydantic-ai schemathesis
 
 $(VENV)/clients/%/.installed: tests/clients/%/requirements.txt tests/clients/%/constraints.txt \
 		| $(VENV)/bin/python
