@@ -1,0 +1,46 @@
+"""``import ramet`` is quick, complete, and what the README shows works."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ramet
+from ramet import ScriptedBackend
+from ramet.lang import Program
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+def test_every_public_name_is_there() -> None:
+    assert all(getattr(ramet, name) is not None for name in ramet.__all__)
+    assert set(ramet.__all__) <= set(dir(ramet))
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = ramet.nonsense
+
+
+def test_importing_loads_nothing_heavy() -> None:
+    code = (
+        "import sys, ramet; print([m for m in ('torch', 'numba', 'fastapi') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_readme_program_runs() -> None:
+    blocks = re.findall(r"```python\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
+    source = next(block for block in blocks if "@program" in block).split("engine = ")[0]
+    names: dict[str, object] = {}
+    exec(compile(source, "README.md", "exec"), names)
+    judge = names["judge"]
+    assert isinstance(judge, Program)
+    backend = ScriptedBackend(
+        {"view": ["Yes.", "No.", "Perhaps."], "verdict": '{"winner": "for", "confidence": 70}'}
+    )
+    run = judge.run(question="Should tests come before code?", backend=backend)
+    assert run.result.confidence == 70
+    assert "- Perhaps." in run.text()
