@@ -16,6 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from ramet.runtime.engine_config import EngineConfig
 from ramet.runtime.errors import EngineDeadError
 from ramet.runtime.model.scripted import Script
 
@@ -150,6 +151,7 @@ def test_responses_carry_the_clients_request_id_if_it_is_plain(serve):
 SERVE_SCRIPT = """
 import sys
 from ramet.runtime.engine import Engine
+from ramet.runtime.engine_config import EngineConfig
 from ramet.runtime.errors import EngineDeadError
 from ramet.runtime.model.scripted import Script, ScriptedModel
 from ramet.runtime.server import ServerConfig, serve
@@ -231,3 +233,35 @@ def test_the_dashboard_asks_only_for_series_that_exist(serve):
     offered = {name + "_bucket" if kind == "histogram" else name for name, kind in kinds.items()}
     assert asked
     assert asked <= offered
+
+
+def test_a_full_queue_says_when_to_come_back(serve, wait_until):
+    limits = EngineConfig(max_num_seqs=1, max_waiting=1)
+    slow = {"step_delay_s": 0.002}
+    server = serve(ENDLESS, engine_config=limits, model_options=slow)
+    body = {"prompt": "x", "max_tokens": 5000, "stream": True}
+    with server.http.stream("POST", "/v1/completions", json=body) as answer:
+        chunks = answer.iter_bytes()
+        next(chunks)
+        # One runs and one may wait, so of two more the second is refused, whole or in part.
+        refused = server.complete(prompt="y", n=2, max_tokens=1)
+        assert refused.status_code == 429
+        assert refused.json()["error"]["type"] == "rate_limit_error"
+        assert int(refused.headers["retry-after"]) >= 1
+    wait_until(lambda: server.num_live() == 0)
+    assert server.complete(prompt="y", max_tokens=1).status_code == 200
+
+
+def test_what_the_page_pool_can_never_hold_is_refused_at_once(serve):
+    server = serve(["ok"], model_options={"num_pages": 4})
+    answer = server.complete(prompt="x" * 200, max_tokens=1)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["code"] == "context_length_exceeded"
+    assert server.complete(prompt="x").status_code == 200
+
+
+def test_the_last_call_that_outgrows_the_pages_ends_cleanly(serve):
+    server = serve(ENDLESS, model_options={"num_pages": 4})
+    answer = server.complete(prompt="x").json()
+    assert answer["choices"][0]["finish_reason"] == "length"
+    assert answer["usage"]["total_tokens"] <= 64
