@@ -25,6 +25,9 @@ def serve(
     served_model_name: Annotated[
         list[str] | None, typer.Option(help="Name that requests use; may be repeated.")
     ] = None,
+    device: Annotated[
+        str, typer.Option(help="Where the model runs: auto, cpu, cuda, cuda:1.")
+    ] = "auto",
     threads: Threads = None,
     max_num_seqs: Annotated[
         int | None, typer.Option(rich_help_panel=_CAPACITY, help="Sequences that run at once.")
@@ -44,6 +47,10 @@ def serve(
     ] = None,
     policy: Annotated[
         str | None, typer.Option(rich_help_panel=_CAPACITY, help="Scheduling policy.")
+    ] = None,
+    prefix_store: Annotated[
+        Path | None,
+        typer.Option(rich_help_panel=_CAPACITY, help="Folder that keeps hot prefixes."),
     ] = None,
     api_keys: Annotated[
         Path | None,
@@ -79,6 +86,7 @@ def serve(
     from ramet.runtime.server.tenants import read_keys_file
 
     engine_options: dict[str, Any] = {
+        "device": device,
         "num_threads": threads,
         "max_num_seqs": max_num_seqs,
         "max_tokens_per_step": max_tokens_per_step,
@@ -86,6 +94,7 @@ def serve(
         "max_context_len": max_context_len,
         "cache_bytes": None if cache_mib is None else cache_mib << 20,
         "policy": policy,
+        "prefix_store": None if prefix_store is None else str(prefix_store),
         "tenant_weights": {tenant.name: tenant.weight for tenant in read_keys_file(api_keys)},
     }
     given = {name: value for name, value in engine_options.items() if value is not None}
