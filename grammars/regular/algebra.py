@@ -7,6 +7,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from ramet.grammars.errors import ConstraintError
+
 from . import _kernels
 from .dfa import EMPTY, EPSILON, Dfa, any_text
 from .limits import DEFAULT_LIMITS, RegularLimits, too_complex
@@ -62,7 +64,10 @@ def literal(text: bytes | str) -> Dfa:
 
 def literals(texts: Iterable[bytes | str], limits: RegularLimits = DEFAULT_LIMITS) -> Dfa:
     """The language of the given texts, as the minimal form of their trie."""
-    encoded = sorted({t.encode() if isinstance(t, str) else t for t in texts})
+    try:
+        encoded = sorted({t.encode() if isinstance(t, str) else t for t in texts})
+    except UnicodeEncodeError:
+        raise ConstraintError("", "text", "a lone surrogate is no text") from None
     if not encoded:
         return EMPTY
     if sum(map(len, encoded)) > limits.max_table:

@@ -160,12 +160,12 @@ class TagCompiler:
         at = 0
         for found in self._special_texts.finditer(text):
             if found.start() > at:
-                parts.append(ast.Terminal(_encoded(text[at : found.start()])))
+                parts.append(ast.Terminal(literal(text[at : found.start()])))
             token = self.special(self.special_ids[found.group()])
-            parts.append(ast.Alternatives((ast.Terminal(_encoded(found.group())), token)))
+            parts.append(ast.Alternatives((ast.Terminal(literal(found.group())), token)))
             at = found.end()
         if at < len(text) or not parts:
-            parts.append(ast.Terminal(_encoded(text[at:])))
+            parts.append(ast.Terminal(literal(text[at:])))
         return ast.sequence(parts)
 
     def free(self, excluded: tuple[str, ...]) -> Dfa:
@@ -173,7 +173,7 @@ class TagCompiler:
             raise ConstraintError("", "excluded", "the empty text occurs in every text")
         if not excluded:
             return any_text()
-        occurs = concat(any_text(), union_all(map(_encoded, excluded)), any_text())
+        occurs = concat(any_text(), union_all(map(literal, excluded)), any_text())
         return any_text().difference(occurs, self.limits.regular)
 
     def grammar(self, part: Ebnf) -> ast.Expression:
@@ -229,16 +229,9 @@ class TagCompiler:
     def until(self, trigger: str, forbidden: tuple[str, ...]) -> Dfa:
         """The texts that end with ``trigger``, and hold nothing forbidden before its end."""
         some = any_text().difference(EPSILON)
-        early = concat(any_text(), union_all(map(_encoded, forbidden)), some)
-        ends = concat(any_text(), _encoded(trigger))
+        early = concat(any_text(), union_all(map(literal, forbidden)), some)
+        ends = concat(any_text(), literal(trigger))
         return ends.difference(early, self.limits.regular)
-
-
-def _encoded(text: str) -> Dfa:
-    try:
-        return literal(text)
-    except UnicodeEncodeError:
-        raise ConstraintError("", "text", "a lone surrogate is no text") from None
 
 
 def _check_bounds(minimum: int, maximum: int | None) -> None:

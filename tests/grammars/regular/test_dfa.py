@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ramet.grammars.errors import GrammarTooComplexError
+from ramet.grammars.errors import ConstraintError, GrammarTooComplexError
 from ramet.grammars.regular import (
     EMPTY,
     EPSILON,
@@ -214,6 +214,11 @@ def test_limits_end_in_an_error() -> None:
         literals((str(i) for i in range(1000)), small)
     with pytest.raises(GrammarTooComplexError):
         regex_dfa("(a|b)*a(a|b){20}", limits=RegularLimits(max_work=10_000))
+
+
+def test_a_lone_surrogate_is_no_text() -> None:
+    with pytest.raises(ConstraintError, match="surrogate"):
+        literals(["a", "\ud800"])
 
 
 def test_values_are_immutable() -> None:
