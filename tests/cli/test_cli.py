@@ -17,7 +17,7 @@ from ramet.lang import program
 @program
 def greet(s, name: str, times: int = 1, tags: list[str] = ()):
     s.user(f"Greet {name} {times} times")
-    s.assistant(s.gen("greeting", max_tokens=8))
+    s.gen("greeting", max_tokens=8)
 """
 
 
