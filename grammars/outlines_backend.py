@@ -80,7 +80,7 @@ class OutlinesMatcher(Matcher):
         self._states.append(state)
         return True
 
-    def accept_bytes(self, data: bytes) -> bool:
+    def accept_bytes(self, data: bytes) -> bool:  # noqa: ARG002
         raise TypeError("an outlines-core index moves by tokens, not by bytes")
 
     def rollback(self, num_tokens: int) -> None:
