@@ -13,18 +13,19 @@ from numpy.typing import NDArray
 
 from .walk import _meets
 
+PRINTABLE, PLAIN = range(2)
 MAX_EXCEPTIONS = 12
 DEPTHS = (6, 12, 24, 1 << 30)
 """Where only so many characters can be proved, longer tokens of the group are walked."""
 
-_MAX_PAIRS = 4096
+_MAX_PAIRS = 1024
 
 
 def _group_tables() -> tuple[NDArray[np.int32], ...]:
     """Automata of the groups' texts; state 0 is the border between characters.
 
-    The first has every character that may stand in a JSON string as it is, in UTF-8 (RFC 3629);
-    the others are sets of ASCII characters.
+    Index ``PLAIN`` has every character that may stand in a JSON string as it is, in UTF-8
+    (RFC 3629); the others are sets of ASCII characters, the larger first.
     """
     plain = np.full((8, 256), -1, np.int32)
     plain[0, 0x20:0x80] = 0
@@ -48,7 +49,7 @@ def _group_tables() -> tuple[NDArray[np.int32], ...]:
     name[0, list(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")] = 0
     word = name.copy()
     word[0, list(b"-_")] = -1
-    return plain, printable, visible, name, word
+    return printable, plain, visible, name, word
 
 
 GROUPS = _group_tables()

@@ -55,10 +55,10 @@ class Grammar:
     ) -> None:
         self.vocab = vocab
         self._limits = limits
-        self._machine = Machine(limits, prototype)
+        self._machine = Machine(limits, prototype, longest_token=vocab.max_token_len)
         context = self._machine.intern(start(self._machine))
         self._start = Position(*self._machine.first_place(context), 0)
-        self._masks: dict[tuple[int, ...], Mask] = {}
+        self._masks: dict[tuple[int, int], Mask] = {}
         self._max_masks = max(16, limits.max_mask_bytes // max(4, 4 * vocab.num_words))
         self._work = np.zeros((3, vocab.max_token_len + 3), np.int32)
         self._uncertain = np.zeros(_NUM_UNCERTAIN, np.int32)
@@ -80,7 +80,8 @@ class Grammar:
 
     def mask_at(self, position: Position, text: bytearray) -> Mask:
         """The mask at a position; ``text`` is all that was matched. Not to be written to."""
-        key = position[:2]
+        state, place, _ = position
+        key = self._machine.masked_as.get(state, state), place
         mask = self._masks.get(key)
         if mask is not None:
             return mask
@@ -97,6 +98,7 @@ class Grammar:
         """The mask, and whether it depends on state and context alone."""
         machine, vocab = self._machine, self.vocab
         state, place, begin = position
+        state = machine.masked_as.get(state, state)
         if not machine.states[state, READY]:
             machine.fill(state)
         context, stack = machine.context_and_stack(place)
@@ -128,7 +130,8 @@ class Grammar:
         if np.count_nonzero(machine.rows[state] >= 0) >= _WIDE and machine.states[state, ROOM] < 0:
             live = int(machine.contexts[context, LIVE])
             exceptions = np.empty(MAX_EXCEPTIONS + 1, np.int32)
-            for index, table in enumerate(GROUPS):
+            for index in vocab.group_order:
+                table = GROUPS[index]
                 longest = vocab.longest(index)
                 depth = cover(
                     machine.rows, machine.states, machine.words, state, live, table, longest,

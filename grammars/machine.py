@@ -52,15 +52,27 @@ class Machine:
             ``transitions``), LIVE (offset into ``words`` of the live labels, or -1), IS_END.
         transitions: int32[...]: by context offset + label, the next context, -1, ``UNKNOWN``, or a
             push or pop.
+        masked_as: states in which exactly the same tokens are allowed as in another state.
         words: uint64[...]: bit sets; each is its number of words, then the words.
         pushes: int32[...]: an inner context and the outer one, at 2 * i and 2 * i + 1.
         stacks: int32[...]: the stacks of outer contexts, as a tree; node i's parent is at 2 * i,
             its outer context at 2 * i + 1. Node 0 is the empty stack.
     """
 
-    def __init__(self, limits: CompileLimits, prototype: Machine | None = None) -> None:
-        """``prototype``, if given, has lexemes but no contexts; what it has installed is copied."""
+    def __init__(
+        self,
+        limits: CompileLimits,
+        prototype: Machine | None = None,
+        *,
+        longest_token: int = 1 << 30,
+    ) -> None:
+        """``prototype``, if given, has lexemes but no contexts; what it has installed is copied.
+
+        ``longest_token`` is the length in bytes of the longest token that will be asked about.
+        """
         self.limits = limits
+        self.longest_token = longest_token
+        self.masked_as: dict[int, int] = {}
         self.lock = threading.RLock()
         self.contexts: NDArray[np.int32] = np.empty((64, 4), np.int32)
         self.transitions: NDArray[np.int32] = np.full(1024, UNKNOWN, np.int32)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .cover import GROUPS
+from .cover import GROUPS, PLAIN, PRINTABLE
 from .json_text import slice_tables
 from .trie import build_trie, characters_inside, characters_of, pack
 
@@ -128,6 +129,18 @@ class Vocabulary:
     ) -> Vocabulary:
         """A vocabulary from each id's bytes; None stands for a token that is no text."""
         return cls(tokens, eos_ids, special_ids)
+
+    @cached_property
+    def group_order(self) -> tuple[int, ...]:
+        """The groups in the order in which they are best tried.
+
+        ``PLAIN`` takes longest to prove; it is worth that where many tokens aren't ASCII.
+        """
+        num_ascii, num_plain = (
+            int((self._characters_of(index) >= 0).sum()) for index in (PRINTABLE, PLAIN)
+        )
+        first = (PLAIN, PRINTABLE) if num_plain > 2 * num_ascii else (PRINTABLE, PLAIN)
+        return (*first, *range(2, len(GROUPS)))
 
     def longest(self, index: int) -> int:
         """The most characters of a token of a group of ``cover.GROUPS``."""

@@ -118,6 +118,31 @@ class CharacterDfa:
         return found
 
 
+class _UncountedText(TextLexeme):
+    """The members of a body, whatever their length. State i is the automaton's state i."""
+
+    slice = KEY_SLICE
+
+    def __init__(
+        self, closing: Closing, label: int, automaton: CharacterDfa, key: Hashable
+    ) -> None:
+        self.closing = closing
+        self.label = label
+        self.automaton = automaton
+        self.key = ("uncounted text", closing.key, label, key)
+
+    def install(self, machine: Machine) -> int:
+        automaton = self.automaton
+        moves = automaton.table[:, automaton.class_of]
+        first = machine.new_states(len(moves))
+        machine.rows[first : first + len(moves)] = np.where(moves < 0, DEAD, moves + first)
+        if self.closing.filtered:
+            machine.states[first : first + len(moves), REACH] = machine.bit_set(1 << self.label)
+        target = self.closing.target(machine, self.label)
+        machine.rows[first : first + len(moves)][automaton.accepting, QUOTE] = target
+        return first
+
+
 class CountedText(TextLexeme):
     """The members of a body with ``low`` to ``high`` characters.
 
@@ -143,6 +168,9 @@ class CountedText(TextLexeme):
         self.high = high
         self.key = ("counted text", closing.key, label, key, low, high)
         self._alive: dict[int, NDArray[np.bool_]] = {}
+        self._uncounted = _UncountedText(closing, label, automaton, key)
+        # From every state some text of so many characters ends.
+        self._longest_end = int(automaton.shortest.max())
 
     def install(self, machine: Machine) -> int:
         return self._state(machine, 0, 0)
@@ -157,6 +185,11 @@ class CountedText(TextLexeme):
 
     def _state(self, machine: Machine, count: int, state: int) -> int:
         number = machine.reserve(self, count * len(self.automaton.table) + state)
+        if count >= self.low and number not in machine.masked_as:
+            needed = machine.longest_token + self._longest_end
+            if self.high is None or self.high - count >= needed:
+                # No token gets near the bounds.
+                machine.masked_as[number] = machine.install(self._uncounted) + state
         if self.closing.filtered:
             machine.states[number, REACH] = machine.bit_set(1 << self.label)
         return number
