@@ -7,6 +7,7 @@ from functools import cache
 from typing import Literal
 
 import llvmlite.binding as llvm
+from numba.core import config
 
 DotPath = Literal["avx512-vnni", "avx-vnni", "avx2", "portable"]
 """How int8 products are summed: 512-bit or 256-bit ``vpdpbusd``, ``vpmaddubsw``/``vpmaddwd``, or
@@ -25,7 +26,11 @@ _NEEDED: dict[DotPath, frozenset[str]] = {
 
 @cache
 def host_features() -> frozenset[str]:
-    """LLVM's names of the features that the CPU and the operating system offer."""
+    """LLVM's names of the features that the CPU and the operating system offer, or of those that
+    numba is told to compile for (``NUMBA_CPU_FEATURES``)."""
+    if config.CPU_FEATURES is not None:
+        chosen = str(config.CPU_FEATURES).split(",")
+        return frozenset(name[1:] for name in chosen if name.startswith("+"))
     try:
         return frozenset(name for name, has in llvm.get_host_cpu_features().items() if has)
     except RuntimeError:  # LLVM can't tell on this platform

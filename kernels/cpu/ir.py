@@ -16,7 +16,7 @@ import numpy as np
 from llvmlite import ir
 from numba.core import cgutils
 
-from ramet.kernels.cpu.features import has_fma, host_features
+from ramet.kernels.cpu.features import has_fma, host_features, is_x86
 
 Value = Any
 Builder = Any
@@ -217,6 +217,26 @@ def fadd(b: Builder, x: Value, y: Value) -> Value:
 
 def add(b: Builder, x: Value, y: Value) -> Value:
     return b.add(x, y)
+
+
+def load_f16(b: Builder, address: Value, lanes: int, offset: int = 0) -> Value:
+    """Loads float16 (finite) as float32: one value, or a vector of ``lanes``."""
+    if not is_x86() or "f16c" in host_features() or "avx512f" in host_features():
+        kind = F16 if lanes == 1 else vector(F16, lanes)
+        return b.fpext(load(b, address, kind, offset), F32 if lanes == 1 else vector(F32, lanes))
+    # No such instruction: exponent and fraction in a float32's place, then the exponents' offset.
+    half, words, floats = (
+        (I16, I32, F32) if lanes == 1 else (vector(I16, lanes), vector(I32, lanes), VF32)
+    )
+
+    def constant(value: int) -> Value:
+        return i32(value) if lanes == 1 else ir.Constant(words, [value] * lanes)
+
+    bits = b.zext(load(b, address, half, offset), words)
+    magnitude = b.bitcast(b.shl(b.and_(bits, constant(0x7FFF)), constant(13)), floats)
+    magnitude = b.bitcast(b.fmul(magnitude, constant_like(magnitude, 2.0**112)), words)
+    sign = b.shl(b.and_(bits, constant(0x8000)), constant(16))
+    return b.bitcast(b.or_(magnitude, sign), floats)
 
 
 def bf16_pairs(b: Builder, words: Value) -> tuple[Value, Value]:

@@ -22,7 +22,7 @@ from ramet.kernels.cpu import ir as vec
 from ramet.kernels.cpu.compiled import Op
 from ramet.kernels.cpu.dot import group_dot
 from ramet.kernels.cpu.features import DotPath
-from ramet.kernels.cpu.ir import F16, F32, I32, VF32, VI32, Builder, Value, Variable, i64
+from ramet.kernels.cpu.ir import F32, I32, VF32, VI32, Builder, Value, Variable, i64
 from ramet.kernels.cpu.memory import load_i64, next_task
 from ramet.kernels.cpu.weights import FORMATS, WeightFormat
 
@@ -116,11 +116,10 @@ def _load_group(b: Builder, form: WeightFormat, quants: Value) -> _Group:
         nibbles = vec.vi32(0x0F0F0F0F)
         words = [b.and_(word, nibbles) for word in raw]
         words += [b.and_(b.lshr(word, vec.vi32(4)), nibbles) for word in raw]
-    scales = b.fpext(vec.load(b, quants, vec.vector(F16), form.group_bytes), VF32)
+    scales = vec.load_f16(b, quants, 16, form.group_bytes)
     if not form.has_minimum:
         return _Group(words, scales, None)
-    minimums = vec.load(b, quants, vec.vector(F16), form.group_bytes + 32)
-    return _Group(words, scales, b.fpext(minimums, VF32))
+    return _Group(words, scales, vec.load_f16(b, quants, 16, form.group_bytes + 32))
 
 
 def _integer_group(

@@ -58,7 +58,7 @@ def load_f16(typingctx, address, index):  # type: ignore[no-untyped-def]
     """A float16 as float32."""
 
     def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
-        return b.fpext(vec.load(b, vec.offset(b, args[0], args[1], 2), vec.F16), F32)
+        return vec.load_f16(b, vec.offset(b, args[0], args[1], 2), 1)
 
     return types.float32(types.int64, types.int64), codegen
 
