@@ -1,0 +1,105 @@
+"""CPU time of masks, advances and compilation, beside llguidance's, one schema after the other.
+
+    python benchmarks/grammars.py --bench DIR [--every N]
+
+DIR is the folder of the grammar bench (``bench_grammars.py`` and its data). Times are CPU time of
+the thread, so that neighbours on the machine matter less than for a clock on the wall; both engines
+see the same tokens in the same process. Only schemas that both compile count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import gzip
+import importlib.util
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ramet.grammars import GrammarCompiler, JsonSchema, Vocabulary
+
+clock = time.thread_time
+
+
+class Times:
+    """Seconds of one engine."""
+
+    def __init__(self) -> None:
+        self.compile: list[float] = []
+        self.mask: list[float] = []
+        self.advance: list[float] = []
+
+    def follow(
+        self, ids: list[int], mask: Callable[[], object], advance: Callable[[int], object]
+    ) -> None:
+        """Time a text's tokens."""
+        for token_id in ids:
+            begin = clock()
+            mask()
+            middle = clock()
+            advance(token_id)
+            self.advance.append(clock() - middle)
+            self.mask.append(middle - begin)
+
+
+def load(folder: Path, every: int) -> list[dict[str, Any]]:
+    wanted = set(json.loads((folder / "data" / "sample-dev.json").read_text())[::every])
+    with gzip.open(folder / "data" / "jsonschemabench-dev.jsonl.gz", "rt") as lines:
+        rows = [json.loads(line) for line in lines]
+    return [row for row in rows if row["id"] in wanted]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--bench", type=Path, required=True)
+    parser.add_argument("--every", type=int, default=1)
+    args = parser.parse_args()
+    spec = importlib.util.spec_from_file_location("bench", args.bench / "bench_grammars.py")
+    assert spec is not None
+    assert spec.loader is not None
+    bench = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(bench)
+    tokens = bench.Vocab("smol")
+    other = bench.Llguidance(tokens)
+    vocab = Vocabulary.from_tokens(tokens.tokens, {tokens.eos})
+    compiler = GrammarCompiler(vocab)
+    row = np.zeros(vocab.num_words, np.int32)
+    compiler.compile(JsonSchema({"properties": {"warm": {"type": "integer"}}}))
+    ours, theirs = Times(), Times()
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    for case in load(args.bench, args.every):
+        begin = clock()
+        try:
+            compiled = other.compile("json_schema", case["schema"])
+        except ValueError:
+            continue
+        theirs.compile.append(clock() - begin)
+        gc.collect()
+        begin = clock()
+        grammar = compiler.compile(JsonSchema(case["schema"]))
+        ours.compile.append(clock() - begin)
+        for test in case["tests"]:
+            if test["valid"]:
+                ids = tokens.encode(json.dumps(test["data"], ensure_ascii=False))
+                their_matcher = other.matcher(compiled)
+                theirs.follow(ids, their_matcher.mask, their_matcher.advance)
+                matcher = grammar.matcher()
+                ours.follow(ids, lambda m=matcher: m.fill_mask(row), matcher.accept)
+    print(f"{len(ours.compile)} schemas, {len(ours.mask)} masks; Ramet's time over llguidance's")
+    for name in ("compile", "mask", "advance"):
+        mine, his = np.array(getattr(ours, name)), np.array(getattr(theirs, name))
+        ratios = {"mean": mine.mean() / his.mean()} | {
+            f"p{p}": np.percentile(mine, p) / np.percentile(his, p) for p in (50, 90, 99)
+        }
+        print(f"{name:8}", ", ".join(f"{k} {v:.2f}" for k, v in ratios.items()))
+
+
+if __name__ == "__main__":
+    main()
