@@ -403,6 +403,7 @@ class Engine:
         if not isinstance(error, RametError):
             error = RametError(f"the request failed inside the engine: {error}")
         sequence.state = SequenceState.FINISHED
+        self._scheduler.stats.ends[error.code or error.type] += 1
         self._ended.append(sequence)
         sequence.emit(Failed(error, Usage(prompt_tokens=sequence.num_prompt)))
 
