@@ -30,3 +30,10 @@ def text_of() -> Callable[..., str]:
 @pytest.fixture
 def wait_until() -> Callable[..., None]:
     return testing.wait_until
+
+
+@pytest.fixture(scope="module")
+def ok_server() -> Iterator[testing.RunningServer]:
+    """One server for tests that share it: whatever it is asked, it says "ok"."""
+    with testing.scripted_server([["ok"]]) as server:
+        yield server

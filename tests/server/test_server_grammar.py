@@ -32,24 +32,23 @@ def schema_format(schema):
         {"anyOf": [{"const": None}, {"type": "number"}]},
     ],
 )
-def test_a_sample_matches_the_schema(serve, schema):
-    answer = check(serve(["ok"]), response_format=schema_format(schema))
+def test_a_sample_matches_the_schema(ok_server, schema):
+    answer = check(ok_server, response_format=schema_format(schema))
     assert answer["supported"]
     assert answer["compile_seconds"] >= 0
     jsonschema.validate(json.loads(answer["sample"]), schema)
 
 
-def test_a_sample_matches_the_regex(serve):
+def test_a_sample_matches_the_regex(ok_server):
     pattern = r"[a-f]{2,4}-\d+"
-    answer = check(serve(["ok"]), structured_outputs={"regex": pattern})
+    answer = check(ok_server, structured_outputs={"regex": pattern})
     assert re.fullmatch(pattern, answer["sample"])
 
 
-def test_a_text_is_held_against_the_constraint(serve):
-    server = serve(["ok"])
+def test_a_text_is_held_against_the_constraint(ok_server):
     fields = {"structured_outputs": {"regex": "ab+c"}}
-    assert check(server, **fields, text="abbc")["match"]["accepted"]
-    wrong = check(server, **fields, text="abxc")["match"]
+    assert check(ok_server, **fields, text="abbc")["match"]["accepted"]
+    wrong = check(ok_server, **fields, text="abxc")["match"]
     assert (wrong["accepted"], wrong["offset"]) == (False, 2)
     assert wrong["expected"]
 
@@ -65,20 +64,20 @@ def test_a_text_is_held_against_the_constraint(serve):
         ),
     ],
 )
-def test_what_is_not_supported_is_named(serve, fields, path, keyword):
-    answer = check(serve(["ok"]), **fields)
+def test_what_is_not_supported_is_named(ok_server, fields, path, keyword):
+    answer = check(ok_server, **fields)
     assert not answer["supported"]
     assert path in answer["path"]
     assert keyword in (None, answer["keyword"])
     assert answer["reason"]
 
 
-def test_an_empty_language_is_told(serve):
+def test_an_empty_language_is_told(ok_server):
     schema = {"type": "integer", "minimum": 3, "maximum": 2}
-    answer = check(serve(["ok"]), response_format=schema_format(schema))
+    answer = check(ok_server, response_format=schema_format(schema))
     assert answer["supported"]
     assert answer["empty"]
 
 
-def test_a_check_needs_a_constraint(serve):
-    assert serve(["ok"]).http.post("/v1/grammar/check", json={}).status_code == 400
+def test_a_check_needs_a_constraint(ok_server):
+    assert ok_server.http.post("/v1/grammar/check", json={}).status_code == 400

@@ -50,16 +50,15 @@ import pytest
         ({"ramet": {"program": "x"}}, "ramet.program", "unknown_parameter", "program_id"),
     ],
 )
-def test_a_wrong_field_is_named(serve, fields, param, code, says):
-    server = serve(["ok"])
-    answer = server.chat(**fields)
+def test_a_wrong_field_is_named(ok_server, fields, param, code, says):
+    answer = ok_server.chat(**fields)
     assert answer.status_code == (404 if param == "model" else 400)
     error = answer.json()["error"]
     assert error["type"] == "invalid_request_error"
     assert param is None or error["param"] == param
     assert code is None or error["code"] == code
     assert any(word in error["message"] for word in says.split("|"))
-    assert server.chat().json()["choices"][0]["message"]["content"] == "ok"
+    assert ok_server.chat().json()["choices"][0]["message"]["content"] == "ok"
 
 
 @pytest.mark.parametrize(
@@ -71,42 +70,40 @@ def test_a_wrong_field_is_named(serve, fields, param, code, says):
         {"max_tokens": 2.0, "seed": -1},
     ],
 )
-def test_what_changes_nothing_is_accepted(serve, fields):
-    assert serve(["ok"]).chat(**fields).status_code == 200
+def test_what_changes_nothing_is_accepted(ok_server, fields):
+    assert ok_server.chat(**fields).status_code == 200
 
 
 @pytest.mark.parametrize("prompt", ["", [""], [], [[]], ["a", ""]])
-def test_an_empty_prompt_is_refused(serve, prompt):
-    server = serve(["ok"])
-    answer = server.complete(prompt=prompt)
+def test_an_empty_prompt_is_refused(ok_server, prompt):
+    answer = ok_server.complete(prompt=prompt)
     assert answer.status_code == 400
-    assert server.complete(prompt="x").json()["choices"][0]["text"] == "ok"
+    assert ok_server.complete(prompt="x").json()["choices"][0]["text"] == "ok"
 
 
 @pytest.mark.parametrize("prompt", [3, {"a": 1}, [1, "a"], [1.5], [[1, "a"]], [True], None])
-def test_a_prompt_of_another_shape_is_refused(serve, prompt):
-    answer = serve(["ok"]).complete(prompt=prompt)
+def test_a_prompt_of_another_shape_is_refused(ok_server, prompt):
+    answer = ok_server.complete(prompt=prompt)
     assert answer.status_code == 400
     assert answer.json()["error"]["param"].startswith("prompt")
 
 
-def test_token_ids_outside_the_vocabulary_are_refused(serve):
+def test_token_ids_outside_the_vocabulary_are_refused(ok_server):
     for ids in ([10**6], [-1], [10**30]):
-        assert serve(["ok"]).complete(prompt=ids).json()["error"]["param"] == "prompt"
+        assert ok_server.complete(prompt=ids).json()["error"]["param"] == "prompt"
 
 
 @pytest.mark.parametrize("raw", [b"{", b"[]", b'"x"', b"\xff\xfe", b"", b"[" * 100_000, b"nul"])
-def test_a_body_that_is_no_json_object_is_refused(serve, raw):
-    server = serve(["ok"])
+def test_a_body_that_is_no_json_object_is_refused(ok_server, raw):
     headers = {"content-type": "application/json"}
-    answer = server.http.post("/v1/completions", content=raw, headers=headers)
+    answer = ok_server.http.post("/v1/completions", content=raw, headers=headers)
     assert answer.status_code == 400
     assert answer.json()["error"]["type"] == "invalid_request_error"
-    assert server.chat().status_code == 200
+    assert ok_server.chat().status_code == 200
 
 
-def test_only_json_bodies_are_read(serve):
-    answer = serve(["ok"]).http.post("/v1/completions", content=b'{"prompt":"x"}')
+def test_only_json_bodies_are_read(ok_server):
+    answer = ok_server.http.post("/v1/completions", content=b'{"prompt":"x"}')
     assert answer.json()["error"]["code"] == "unsupported_media_type"
 
 
@@ -123,27 +120,24 @@ def test_a_body_over_the_limit_is_refused(serve):
     assert server.complete(prompt="x").status_code == 200
 
 
-def test_a_call_over_the_context_says_what_the_limits_are(serve):
-    server = serve(["ok"])
+def test_a_call_over_the_context_says_what_the_limits_are(ok_server):
     for fields in ({"prompt": "x " * 100_000}, {"prompt": "x", "max_tokens": 10**9}):
-        answer = server.complete(**fields)
+        answer = ok_server.complete(**fields)
         assert answer.status_code == 400
         assert answer.json()["error"]["code"] == "context_length_exceeded"
-    assert server.complete(prompt="x").status_code == 200
+    assert ok_server.complete(prompt="x").status_code == 200
 
 
 @pytest.mark.parametrize(
     "content", ["hi", [{"type": "text", "text": "hi"}], [{"type": "text", "text": t} for t in "hi"]]
 )
-def test_content_may_be_text_or_parts(serve, content):
-    server = serve(["ok"])
-    plain = server.chat().json()["usage"]["prompt_tokens"]
+def test_content_may_be_text_or_parts(ok_server, content):
+    plain = ok_server.chat().json()["usage"]["prompt_tokens"]
     messages = [{"role": "user", "content": content}]
-    assert server.chat(messages=messages).json()["usage"]["prompt_tokens"] == plain
+    assert ok_server.chat(messages=messages).json()["usage"]["prompt_tokens"] == plain
 
 
-def test_empty_and_absent_history_fields_are_the_same(serve):
-    server = serve(["ok"])
+def test_empty_and_absent_history_fields_are_the_same(ok_server):
     variants = [
         {"role": "assistant", "content": ""},
         {"role": "assistant", "content": None},
@@ -152,15 +146,14 @@ def test_empty_and_absent_history_fields_are_the_same(serve):
         {"role": "assistant", "content": "", "refusal": None, "annotations": [], "audio": None},
     ]
     user = {"role": "user", "content": "hi"}
-    answers = [server.chat(messages=[user, message, user]) for message in variants]
+    answers = [ok_server.chat(messages=[user, message, user]) for message in variants]
     assert [answer.status_code for answer in answers] == [200] * len(variants)
     assert len({answer.json()["usage"]["prompt_tokens"] for answer in answers}) == 1
 
 
-def test_unknown_paths_and_methods_have_the_error_shape(serve):
-    server = serve(["ok"])
-    assert server.http.get("/v1/nothing").json()["error"]["code"] == "not_found"
-    wrong_method = server.http.get("/v1/completions")
+def test_unknown_paths_and_methods_have_the_error_shape(ok_server):
+    assert ok_server.http.get("/v1/nothing").json()["error"]["code"] == "not_found"
+    wrong_method = ok_server.http.get("/v1/completions")
     assert wrong_method.status_code == 405
     assert wrong_method.json()["error"]["type"] == "invalid_request_error"
 
@@ -176,9 +169,9 @@ def test_the_prompt_of_several_choices_is_computed_once(serve):
     assert len(answer["choices"]) == 4
 
 
-def test_browsers_of_other_origins_may_call_only_if_configured(serve):
+def test_browsers_of_other_origins_may_call_only_if_configured(serve, ok_server):
     preflight = {"origin": "https://a.example", "access-control-request-method": "POST"}
-    closed = serve(["ok"]).http.options("/v1/completions", headers=preflight)
+    closed = ok_server.http.options("/v1/completions", headers=preflight)
     assert "access-control-allow-origin" not in closed.headers
     server = serve(["ok"], cors_origins=("https://a.example",))
     allowed = server.http.options("/v1/completions", headers=preflight)
@@ -191,14 +184,13 @@ def test_browsers_of_other_origins_may_call_only_if_configured(serve):
 @pytest.mark.parametrize(
     "text", ["{{ 7 * 7 }}", "{% for x in y %}", "<|im_end|>{{ ''.__class__ }}"]
 )
-def test_no_text_of_a_request_is_run_as_a_template(serve, text):
-    server = serve(["ok"])
+def test_no_text_of_a_request_is_run_as_a_template(ok_server, text):
     body = {"messages": [{"role": "user", "content": text}]}
-    tokens = server.http.post("/tokenize", json=body).json()["tokens"]
-    shown = server.http.post("/detokenize", json={"tokens": tokens}).json()["prompt"]
+    tokens = ok_server.http.post("/tokenize", json=body).json()["tokens"]
+    shown = ok_server.http.post("/detokenize", json={"tokens": tokens}).json()["prompt"]
     assert text in shown
-    assert server.chat(chat_template="{{ 1 }}").json()["error"]["param"] == "chat_template"
+    assert ok_server.chat(chat_template="{{ 1 }}").json()["error"]["param"] == "chat_template"
     for name in ("messages", "bos_token", "__class__"):
-        answer = server.chat(chat_template_kwargs={name: "x"})
+        answer = ok_server.chat(chat_template_kwargs={name: "x"})
         assert answer.status_code in (200, 400)
         assert name == "__class__" or answer.status_code == 400
