@@ -14,9 +14,8 @@ Three things are arranged so that a walk of the network terminates and never run
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,13 +35,12 @@ from .ast import (
     Terminal,
     calls,
 )
+from .rule_sets import components, derives_nothing, derives_text, fixpoint, has_foreign
 
 _CALL = 256
 """Symbols below this are bytes; this plus n is the n-th name: a rule or something foreign."""
 
 _MAX_INLINED_STATES = 64
-
-T = TypeVar("T", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -118,9 +116,9 @@ class _Builder:
         self.limits = limits
         self.rules = dict(rules.rules)
         self.start = rules.start
-        self.productive = _fixpoint(self.rules, _derives_text)
-        self.nullable = _fixpoint(self.rules, _derives_nothing)
-        self.not_only_nullable = _fixpoint(self.rules, self.derives_something)
+        self.productive = fixpoint(self.rules, derives_text)
+        self.nullable = fixpoint(self.rules, derives_nothing)
+        self.not_only_nullable = fixpoint(self.rules, self.derives_something)
         self.regular: dict[str, Dfa] = {}
         self.numbers: dict[str | Foreign, int] = {}
         self.names: list[str | Foreign] = []
@@ -160,7 +158,7 @@ class _Builder:
             case Foreign():
                 return True
             case Sequence(parts):
-                return all(_derives_text(part, self.productive) for part in parts) and any(
+                return all(derives_text(part, self.productive) for part in parts) and any(
                     self.derives_something(part, known) for part in parts
                 )
             case Alternatives(options):
@@ -176,9 +174,9 @@ class _Builder:
             name: [c.name for c in calls(e) if c.name in self.productive]
             for name, e in self.rules.items()
         }
-        for group in _components({n: callees[n] for n in self.productive}):
+        for group in components({n: callees[n] for n in self.productive}):
             name = group[0]
-            if len(group) > 1 or name in callees[name] or _has_foreign(self.rules[name]):
+            if len(group) > 1 or name in callees[name] or has_foreign(self.rules[name]):
                 continue
             if all(callee in self.regular for callee in callees[name]):
                 builder = NfaBuilder(self.limits)
@@ -269,7 +267,7 @@ class _Builder:
             for n, a in enumerate(automata)
         }
         result = list(automata)
-        for group in _components(begins_with):
+        for group in components(begins_with):
             if len(group) == 1 and group[0] not in begins_with[group[0]]:
                 own = automata[group[0]]
                 own.edges += [(own.entry, *move) for move in own.first]
@@ -339,111 +337,3 @@ def _entries(table: NDArray[np.int32]) -> Iterator[tuple[int, int, int]]:
     """The row, column and value of each entry that is not dead."""
     rows, columns = np.nonzero(table >= 0)
     return zip(rows.tolist(), columns.tolist(), table[rows, columns].tolist(), strict=True)
-
-
-def _has_foreign(expression: Expression) -> bool:
-    match expression:
-        case Foreign():
-            return True
-        case Sequence(parts) | Alternatives(parts):
-            return any(map(_has_foreign, parts))
-        case Repeat(part, _, _):
-            return _has_foreign(part)
-        case _:
-            return False
-
-
-_Derives = Callable[[Expression, set[str]], bool]
-
-
-def _derives_text(expression: Expression, known: set[str]) -> bool:
-    """Whether an expression derives any text, if the rules in ``known`` do."""
-    match expression:
-        case Terminal(dfa):
-            return not dfa.is_empty
-        case Call(name):
-            return name in known
-        case Foreign():
-            return True
-        case Sequence(parts):
-            return all(_derives_text(part, known) for part in parts)
-        case Alternatives(options):
-            return any(_derives_text(option, known) for option in options)
-        case Repeat(part, minimum, _):
-            return minimum == 0 or _derives_text(part, known)
-
-
-def _derives_nothing(expression: Expression, known: set[str]) -> bool:
-    """Whether an expression derives the empty text, if the rules in ``known`` do."""
-    match expression:
-        case Terminal(dfa):
-            return dfa.accepts(b"")
-        case Call(name):
-            return name in known
-        case Foreign():
-            return False
-        case Sequence(parts):
-            return all(_derives_nothing(part, known) for part in parts)
-        case Alternatives(options):
-            return any(_derives_nothing(option, known) for option in options)
-        case Repeat(part, minimum, _):
-            return minimum == 0 or _derives_nothing(part, known)
-
-
-def _fixpoint(rules: dict[str, Expression], derives: _Derives) -> set[str]:
-    """The least set of rules that ``derives`` proves of each other."""
-    callers: dict[str, set[str]] = {}
-    for name, expression in rules.items():
-        for call in calls(expression):
-            callers.setdefault(call.name, set()).add(name)
-    found: set[str] = set()
-    queue = list(rules)
-    while queue:
-        name = queue.pop()
-        if name not in found and derives(rules[name], found):
-            found.add(name)
-            queue += callers.get(name, ())
-    return found
-
-
-def _components(graph: dict[T, list[T]]) -> list[list[T]]:
-    """Strongly connected components, callees before callers (Tarjan, 1972)."""
-    index: dict[T, int] = {}
-    low: dict[T, int] = {}
-    path: list[T] = []
-    on_path: set[T] = set()
-    found: list[list[T]] = []
-    for root in graph:
-        if root in index:
-            continue
-        work = [(root, iter(graph[root]))]
-        index[root] = low[root] = len(index)
-        path.append(root)
-        on_path.add(root)
-        while work:
-            node, rest = work[-1]
-            for target in rest:
-                if target not in graph:
-                    continue
-                if target not in index:
-                    index[target] = low[target] = len(index)
-                    path.append(target)
-                    on_path.add(target)
-                    work.append((target, iter(graph[target])))
-                    break
-                if target in on_path:
-                    low[node] = min(low[node], index[target])
-            else:
-                work.pop()
-                if work:
-                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
-                if low[node] == index[node]:
-                    group = []
-                    while True:
-                        member = path.pop()
-                        on_path.discard(member)
-                        group.append(member)
-                        if member == node:
-                            break
-                    found.append(group)
-    return found

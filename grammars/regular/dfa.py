@@ -13,7 +13,7 @@ from functools import cache, cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from . import _kernels
+from . import _canonical, _kernels
 from .limits import DEFAULT_LIMITS, RegularLimits, too_complex
 
 _AND, _OR, _MINUS, _XOR = 0b1000, 0b1110, 0b0100, 0b0110
@@ -51,7 +51,7 @@ class Dfa:
         start: int = 0,
     ) -> Dfa:
         """The minimal automaton of any deterministic one whose states are all reachable."""
-        classes, table, accepting = _kernels.canonicalise(
+        classes, table, accepting = _canonical.canonicalise(
             class_of.astype(np.int64), np.ascontiguousarray(table), accepting, start
         )
         return cls(classes.astype(np.uint8), table, accepting) if len(table) else EMPTY
@@ -213,7 +213,7 @@ class Dfa:
             if x and truth & _MINUS:
                 return self
             return other if y and truth & 0b0010 else EMPTY
-        class_of, of_self, of_other = _kernels.joint_classes(self.class_of, other.class_of)
+        class_of, of_self, of_other = _canonical.joint_classes(self.class_of, other.class_of)
         status, table, accepting = _kernels.product(
             self.table, self.accepting, self.start, other.table, other.accepting, other.start,
             of_self, of_other, truth, limits.states_for(len(of_self)),

@@ -21,7 +21,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from . import _kernels
+from . import _canonical, _kernels
 from .dfa import Dfa
 from .limits import DEFAULT_LIMITS, RegularLimits, too_complex
 
@@ -58,7 +58,7 @@ def json_string_body(
     outputs = decoder.outputs
     seen = np.where(outputs >= 0, dfa.class_of[outputs], -1)
     columns = np.concatenate([decoder.modes, seen]).astype(np.int64)
-    class_of, firsts = _kernels.equal_columns(columns)
+    class_of, firsts = _canonical.equal_columns(columns)
     status, table, accepting = _kernels.transduce(
         dfa.table, dfa.accepting, dfa.start,
         np.ascontiguousarray(decoder.modes[:, firsts], np.int64),

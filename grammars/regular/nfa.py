@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from . import _kernels
+from . import _canonical, _kernels
 from .dfa import Dfa
 from .limits import DEFAULT_LIMITS, RegularLimits, too_complex
 from .utf8 import ALL, ByteEdge, Ranges, byte_edges
@@ -152,7 +152,7 @@ class NfaBuilder:
             Each symbol's class, the minimal table by classes, and the accepting states.
         """
         class_of, table, accepting = self._determinised(final, num_symbols)
-        class_of, table, accepting = _kernels.canonicalise(class_of, table, accepting, 0)
+        class_of, table, accepting = _canonical.canonicalise(class_of, table, accepting, 0)
         return class_of, table, accepting
 
     def _determinised(
