@@ -14,7 +14,7 @@ from ramet.lang.errors import (
     ScriptError,
 )
 from ramet.lang.events import NodeStarted, TextPiece
-from ramet.lang.hints import hint_for
+from ramet.lang.hints import ahead_hint, hint_for
 from ramet.lang.nodes import Gen, Join, Node, Select, ToolCall
 from ramet.lang.prompts import fill, render, render_prompt, static_head
 from ramet.lang.selection import best_choice
@@ -23,7 +23,6 @@ from ramet.lang.types import TEXT
 from ramet.lang.values import Meta, NodeResult, text_of
 from ramet.runtime.errors import RequestAbortedError
 from ramet.runtime.events import Finished, TextDelta, Timings, TokenInfo, Usage
-from ramet.runtime.request import ProgramHint
 
 
 @dataclass(slots=True)
@@ -133,7 +132,7 @@ class Executor:
         options = self._session.options
         call = WarmCall(
             prompt=head,
-            hint=ProgramHint(program_id=self._session.program_id, node_id=node.id),
+            hint=ahead_hint(self._session, node),
             name=node.name,
             cache_salt=options.cache_salt,
             priority=options.priority,

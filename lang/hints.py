@@ -33,6 +33,18 @@ def hint_for(session: Session, node: Gen | Select) -> ProgramHint:
     )
 
 
+def ahead_hint(session: Session, node: Gen | Select) -> ProgramHint:
+    """The hint of what is computed ahead of a call: that the call will use it, and how soon."""
+    if not session.options.hints:
+        return ProgramHint(program_id=session.program_id, node_id=node.id)
+    return ProgramHint(
+        program_id=session.program_id,
+        node_id=node.id,
+        steps_to_next_use=_steps_before(session, node.id, ""),
+        remaining_uses=1,
+    )
+
+
 def _next_calls(session: Session, node_id: str) -> list[str]:
     """The nearest calls whose prompts extend a node's: one, or one a branch."""
     found, stack = [], [node_id]

@@ -131,11 +131,18 @@ class EngineBackend:
         return Scores(scores, replace(last, usage=usage))
 
     async def warm(self, call: WarmCall) -> Usage | None:
-        """Computes a long beginning, behind everything else that is to be done."""
+        """Computes a long beginning, behind everything else that is to be done.
+
+        Only where nobody waits and free pages abound: a beginning that is evicted before it is
+        used, or that evicts what others need, costs more than it saves.
+        """
         pieces = self._render(call.prompt, unfinished=True)
         token_ids = self._spell(call, pieces)[:-1]  # the last may merge with what comes next
         told = self._previous(call)
         if len(token_ids) - (len(told.token_ids) if told else 0) < MIN_WARM_LEN:
+            return None
+        stats = self._engine.stats()
+        if stats.num_waiting or stats.num_free_pages * stats.page_size < 4 * len(token_ids):
             return None
         ahead = replace(call, priority=call.priority - 1)
         _, finished = await self._score_from(ahead, token_ids, len(token_ids) - 1)
