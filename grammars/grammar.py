@@ -109,7 +109,7 @@ class Grammar:
         if room >= 0:
             inside = vocab.slices[slice_]
             mask = inside.masks[min(room, len(inside.masks) - 1)].copy()
-            self._walk(inside.closing, 0, len(inside.closing), state, context, stack, mask, nodes)
+            self._walk(inside.closing, inside.roots, state, context, stack, mask, nodes)
         else:
             mask = self._by_group(state, context, stack, nodes)
         for trie, node in nodes:
@@ -144,38 +144,37 @@ class Grammar:
                 group = vocab.group(index, depth)
                 except_ = frozenset(exceptions[1 : exceptions[0] + 1].tolist())
                 mask = group.mask_without(except_, vocab).copy()
-                self._walk(group.rest, 0, len(group.rest), state, context, stack, mask, nodes)
-                for byte in except_:
-                    begin, end = vocab.first_byte_range(byte)
-                    self._walk(vocab.trie, begin, end, state, context, stack, mask, nodes)
+                self._walk(group.rest, group.roots, state, context, stack, mask, nodes)
+                if except_:
+                    roots = vocab.roots[np.isin(vocab.roots[:, 0], list(except_))]
+                    self._walk(vocab.trie, roots, state, context, stack, mask, nodes)
                 return mask
         mask = vocab.empty_mask()
-        self._walk(vocab.trie, 0, len(vocab.trie), state, context, stack, mask, nodes)
+        self._walk(vocab.trie, vocab.roots, state, context, stack, mask, nodes)
         return mask
 
     def _walk(
         self,
         trie: NDArray[np.int32],
-        begin: int,
-        end: int,
+        roots: NDArray[np.int32],
         state: int,
         context: int,
         stack: int,
         mask: Mask,
         nodes: list[tuple[NDArray[np.int32], int]],
     ) -> None:
-        """Set a position's bits of the tokens in a range of a trie; collect undecided nodes."""
+        """Set a position's bits of the tokens under some roots; collect undecided nodes."""
         machine, work, uncertain = self._machine, self._work, self._uncertain
-        free = machine.num_stacks
+        free, resume = machine.num_stacks, 0
         while True:
             status = walk(
-                trie, begin, end, state, context, stack, free, machine.rows, machine.states,
+                trie, roots, resume, state, context, stack, free, machine.rows, machine.states,
                 machine.contexts, machine.transitions, machine.words, machine.pushes,
                 machine.stacks, mask, work, uncertain,
             )  # fmt: skip
             if status == DONE:
                 return
-            begin = -1
+            resume = 1
             if status == NEED_TRANSITION:
                 machine.transition(int(work[1, 0]), int(work[0, -1]))
             elif status == NEED_ROW:

@@ -115,3 +115,14 @@ def pack(texts: list[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     starts = np.zeros(len(texts) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)), out=starts[1:])
     return data, starts
+
+
+def roots_of(trie: NDArray[np.int32]) -> NDArray[np.int32]:
+    """int32[n, 3]: each root's byte, its node, and the end of its subtree."""
+    found = []
+    node = 0
+    while node < len(trie):
+        after = int(trie[node, SKIP])
+        found.append((int(trie[node, BYTE]), node, after))
+        node = after
+    return np.array(found, np.int32).reshape(-1, 3)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from .cover import GROUPS, PLAIN, PRINTABLE
 from .json_text import slice_tables
-from .trie import build_trie, characters_inside, characters_of, pack
+from .trie import build_trie, characters_inside, characters_of, pack, roots_of
 
 Mask = NDArray[np.int32]
 """int32[ceil(vocab_size / 32)]: bit i of word j allows token 32 * j + i."""
@@ -27,10 +27,12 @@ class Slice:
         masks: int32[n + 1, num_words]: by k, the tokens that stay inside and begin at most k
             characters.
         closing: the trie of the tokens that close the string.
+        roots: its roots, see ``trie.roots_of``.
     """
 
     masks: Mask
     closing: NDArray[np.int32]
+    roots: NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -40,10 +42,12 @@ class Group:
     Attributes:
         mask: int32[num_words].
         rest: the trie of all other tokens.
+        roots: its roots.
     """
 
     mask: Mask
     rest: NDArray[np.int32]
+    roots: NDArray[np.int32]
     _without: dict[frozenset[int], Mask]
 
     def mask_without(self, first_bytes: frozenset[int], vocab: Vocabulary) -> Mask:
@@ -69,6 +73,7 @@ class Vocabulary:
         special_ids: the texts of special tokens that a constraint may name, such as
             ``<tool_call>``, and their ids.
         trie: every token that stands for text (see ``trie.py``); equal tokens are there once.
+        roots: its roots, see ``trie.roots_of``.
         slices: by ``VALUE_SLICE`` and ``KEY_SLICE``, the tokens as seen from inside a string.
         aliases: pairs (id in the trie, another id with the same bytes).
     """
@@ -114,7 +119,7 @@ class Vocabulary:
         self._groups: dict[tuple[int, int], Group] = {}
         self._longest: dict[int, int] = {}
         self._group_counts: dict[int, NDArray[np.int32]] = {}
-        self._first_bytes = self._root_nodes()
+        self.roots = roots_of(self.trie)
         self.slices = tuple(
             self._slice(id_array, characters_inside(data, starts, table))
             for table in slice_tables()
@@ -157,7 +162,9 @@ class Vocabulary:
             inside = (counts >= 0) & (counts <= depth)
             ids = self._packed[2]
             trie = self._trie_of(np.flatnonzero(~inside))
-            known = self._groups[index, depth] = Group(self._mask_of(ids[inside]), trie, {})
+            known = self._groups[index, depth] = Group(
+                self._mask_of(ids[inside]), trie, roots_of(trie), {}
+            )
         return known
 
     def _characters_of(self, index: int) -> NDArray[np.int32]:
@@ -173,24 +180,11 @@ class Vocabulary:
         np.bitwise_or.at(mask.view(np.uint32), ids >> 5, bits)
         return mask
 
-    def first_byte_range(self, byte: int) -> tuple[int, int]:
-        """The nodes of the trie for the tokens that begin with a byte."""
-        return self._first_bytes.get(byte, (0, 0))
-
     def first_byte_mask(self, byte: int) -> Mask:
         """The tokens that begin with a byte."""
-        begin, end = self.first_byte_range(byte)
+        _, begin, end = self.roots[self.roots[:, 0] == byte].reshape(-1, 3).sum(0).tolist()
         ids = self.trie[begin:end, 2]
         return self._mask_of(ids[ids >= 0])
-
-    def _root_nodes(self) -> dict[int, tuple[int, int]]:
-        found = {}
-        node = 0
-        while node < len(self.trie):
-            after = int(self.trie[node, 1])
-            found[int(self.trie[node, 0])] = (node, after)
-            node = after
-        return found
 
     @property
     def size(self) -> int:
@@ -211,7 +205,7 @@ class Vocabulary:
         inside = counts >= 0
         masks = self._cumulative(ids[inside], counts[inside])
         trie = self._trie_of(np.flatnonzero(counts == -1))
-        return Slice(masks, trie)
+        return Slice(masks, trie, roots_of(trie))
 
     def _cumulative(self, ids: NDArray[np.int32], counts: NDArray[np.int32]) -> Mask:
         """int32[n + 1, num_words]: by k, the ids whose count is at most k."""

@@ -20,9 +20,9 @@ After the middle ones, fill in what is missing and call it again: it goes on whe
 """
 
 _SIGNATURE = (
-    "int64(int32[:,::1], int64, int64, int64, int64, int64, int64, int32[:,::1], int32[:,::1],"
-    " int32[:,::1], int32[::1], uint64[::1], int32[::1], int32[::1], int32[::1], int32[:,::1],"
-    " int32[::1])"
+    "int64(int32[:,::1], int32[:,::1], int64, int64, int64, int64, int64, int32[:,::1],"
+    " int32[:,::1], int32[:,::1], int32[::1], uint64[::1], int32[::1], int32[::1], int32[::1],"
+    " int32[:,::1], int32[::1])"
 )
 
 
@@ -44,36 +44,54 @@ def _has(words, a, label):  # type: ignore[no-untyped-def]
 
 @njit(_SIGNATURE, cache=True, nogil=True)
 def walk(  # type: ignore[no-untyped-def]
-    trie, begin, end, state, context, stack, free,
+    trie, roots, resume, state, context, stack, free,
     rows, states, contexts, transitions, words, pushes, stacks, mask, work, uncertain,
 ):  # fmt: skip
     """Set the bits of all tokens that a position allows.
 
     Args:
         trie: see ``trie.py``.
-        begin, end: the nodes to walk; ``begin`` is -1 to go on where the last call stopped.
+        roots: int32[n, 3]: the subtrees to walk: their roots' bytes, first nodes, ends. Those
+            whose byte is dead are skipped unread.
+        resume: 1 to go on where the last call stopped.
         state, context, stack: the position that is asked about (not read when going on).
         free: the first free node of ``stacks`` (not read when going on).
         rows, states, contexts, transitions, words, pushes, stacks: the machine's arrays.
         mask: int32[num_words], or-ed into.
         work: int32[3, max_token_len + 3]. ``work[:, d + 1]`` is the state, context and stack at
-            which depth d begins. ``work[0, 0]`` is the node to go on with, ``work[2, 0]`` the
-            next free node of ``stacks``; ``work[1, 0]`` and ``work[0, last]`` say what is missing.
+            which depth d begins. ``work[0, 0]`` is the node to go on with, in the subtree of the
+            root before ``work[1, last]``; ``work[2, 0]`` the next free node of ``stacks``;
+            ``work[1, 0]`` and ``work[0, last]`` say what is missing.
         uncertain: the nodes whose tokens depend on a text that is not known; entry 0 counts them.
     """
     last = work.shape[1] - 1
-    if begin < 0:
+    if resume:
         node = np.int64(work[0, 0])
         free = np.int64(work[2, 0])
+        root = np.int64(work[1, last])
+        num_nodes = np.int64(roots[root - 1, 2])
     else:
-        node = begin
+        node = np.int64(0)
+        num_nodes = np.int64(0)
+        root = np.int64(0)
         work[0, 1] = state
         work[1, 1] = context
         work[2, 1] = stack
+        work[1, last] = 0
         uncertain[0] = 0
-    num_nodes = end
     num_stacks = stacks.shape[0] // 2
-    while node < num_nodes:
+    while True:
+        if node >= num_nodes:
+            first = work[0, 1]
+            dead = states[first, 0] == 1 and states[first, 1] < 0
+            while root < roots.shape[0] and dead and rows[first, roots[root, 0]] == -1:
+                root += 1
+            if root == roots.shape[0]:
+                break
+            node = np.int64(roots[root, 1])
+            num_nodes = np.int64(roots[root, 2])
+            root += 1
+            work[1, last] = root
         depth = trie[node, 3]
         byte = trie[node, 0]
         state = work[0, depth + 1]
