@@ -250,7 +250,7 @@ def make_arms(options: argparse.Namespace, stack: ExitStack) -> list[Arm]:
     """The oracle and the three arms, each with an engine of its own."""
 
     def engine(num_pages: int, policy: str = "fcfs") -> Engine:
-        config = EngineConfig(num_pages=num_pages, device="cpu", policy=policy)
+        config = EngineConfig(num_pages=num_pages, device="cpu", policy=policy, max_draft_len=0)
         return stack.enter_context(Engine.from_model(options.model, config))
 
     ahead_off: dict[str, Any] = {"prefill_ahead": False}
