@@ -130,6 +130,11 @@ class SamplingRunner(ModelRunner, Protocol):
 class PageStorage(Protocol):
     """A runner whose pages can be taken out and put back, to outlive it."""
 
+    @property
+    def page_format(self) -> str:
+        """Names how a page's bytes are laid out; another layout has another name."""
+        ...
+
     def read_page(self, page: int) -> bytes:
         """A page's keys and values, as the runner stores them; of one length for all pages."""
         ...

@@ -23,6 +23,7 @@ from collections.abc import Sequence as Seq
 from concurrent.futures import Future
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ramet.grammars import Constraint, GrammarCompiler, JsonSchema, Vocabulary
 from ramet.runtime.admission import check_request
@@ -52,6 +53,9 @@ from ramet.runtime.step_thread import StepThread
 from ramet.runtime.stepper import Stepper, TokenSampler
 from ramet.runtime.streams import OutputStream
 from ramet.runtime.tokenizer import ChatTemplate, Tokenizer
+
+if TYPE_CHECKING:
+    from ramet.runtime.sampler import Sampler
 
 __all__ = ["Engine", "EngineConfig", "EngineStats"]
 
@@ -107,8 +111,9 @@ class Engine:
             clock=clock,
             on_end=self._note_end,
         )
+        self._own_sampler: Sampler | None = None
         if sampler is None and not isinstance(runner, SamplingRunner):
-            sampler = _default_sampler()
+            sampler = self._own_sampler = _default_sampler()
         self._stepper = Stepper(self._scheduler, runner, sampler)
         self._grammars = GrammarPool(
             self._compile, num_threads=config.grammar_threads, max_grammars=config.max_grammars
@@ -297,6 +302,8 @@ class Engine:
         self._thread.stop()
         self._grammars.close()
         self._runner.close()
+        if self._own_sampler is not None:
+            self._own_sampler.close()
 
     def __enter__(self) -> Engine:
         return self
@@ -310,7 +317,7 @@ class Engine:
             raise InvalidParameterError(
                 f"{type(runner).__name__} can't keep prefixes in a store", param="prefix_store"
             )
-        key = f"{fingerprint} {type(runner).__name__}"
+        key = f"{fingerprint} {runner.page_format}"
         self._storage = runner
         self._store = PrefixStore(folder, key, self.config.prefix_store_bytes)
         self._store.load(self._cache, runner, max_pages=runner.num_pages // 2)
@@ -476,7 +483,7 @@ def grammar_vocabulary(tokenizer: Tokenizer, vocab_size: int) -> Vocabulary:
     return Vocabulary.from_tokens(tokens + padding, set(tokenizer.eos_ids))
 
 
-def _default_sampler() -> TokenSampler:
+def _default_sampler() -> Sampler:
     from ramet.runtime.sampler import Sampler
 
     return Sampler()

@@ -111,6 +111,11 @@ class CpuRunner:
         logits: Float32Array = buffers.logits[:num_logits, : self.vocab_size]  # type: ignore[assignment]
         return logits
 
+    @property
+    def page_format(self) -> str:
+        """How ``KvPages`` lays a page out: bfloat16 keys in pairs of dimensions, then values."""
+        return "cpu bf16 keys[layer, head, dim/2, token, 2] values[layer, head, token, dim]"
+
     def read_page(self, page: int) -> bytes:
         """A page's keys and values, as they are stored."""
         keys, values = self._pages.page(page)

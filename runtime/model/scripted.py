@@ -158,9 +158,15 @@ class ScriptedModel:
                 self._fill_logits(logits[index], context[:length], place)
         return logits
 
+    @property
+    def page_format(self) -> str:
+        """Tokens, then positions."""
+        return "scripted tokens[token] positions[token]"
+
     def read_page(self, page: int) -> bytes:
         """A page's tokens and positions."""
-        return self._tokens[page].tobytes() + self._positions[page].tobytes()
+        tokens, positions = self._tokens[page], self._positions[page]
+        return bytes(tokens.tobytes() + positions.tobytes())
 
     def write_page(self, page: int, data: bytes) -> None:
         """Puts back what ``read_page`` gave; ValueError if the size is another."""
