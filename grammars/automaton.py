@@ -71,9 +71,9 @@ class Lexeme(ABC):
     key: Hashable
     """Equal keys mean equal automata with equal labels."""
 
-    installed_in: Machine | None = None
+    installed_in: object = None
     installed_at: int = -1
-    """The machine that last installed it, and the start state there: the machine's to use."""
+    """A token of the machine that last installed it, and the start state there: its to use."""
 
     has_edges: ClassVar[bool] = False
     """Whether ``fill`` leaves ``LAZY`` entries to ``edge``."""

@@ -73,6 +73,8 @@ class Machine:
         self.limits = limits
         self.longest_token = longest_token
         self.masked_as: dict[int, int] = {}
+        # What lexemes know the machine by; they must not keep it alive.
+        self._token = object()
         self.lock = threading.RLock()
         self.contexts: NDArray[np.int32] = np.empty((64, 4), np.int32)
         self.transitions: NDArray[np.int32] = np.full(1024, UNKNOWN, np.int32)
@@ -127,13 +129,13 @@ class Machine:
 
     def install(self, lexeme: Lexeme) -> int:
         """The start state of a lexeme; equal lexemes share their states."""
-        if lexeme.installed_in is self:
+        if lexeme.installed_in is self._token:
             return lexeme.installed_at
         key = lexeme.key
         start = self._installed.get(key)
         if start is None:
             start = self._installed[key] = lexeme.install(self)
-        lexeme.installed_in = self
+        lexeme.installed_in = self._token
         lexeme.installed_at = start
         return start
 

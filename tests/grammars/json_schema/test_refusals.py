@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import time
+import weakref
 from typing import Any
 
 import pytest
@@ -145,6 +147,20 @@ def test_compiler_remembers_by_content_up_to_its_capacity(vocab: Vocabulary) -> 
     assert compiler.compile(JsonSchema({"type": "string"}, whitespace="none")) is not first
     compiler.compile(JsonObject())
     assert compiler.compile(JsonSchema({"type": "string"})) is not first
+
+
+def test_a_forgotten_grammar_leaves_nothing_behind(vocab: Vocabulary) -> None:
+    compiler = GrammarCompiler(vocab, capacity=1)
+    grammar = compiler.compile(JsonSchema({"type": "object", "properties": {"a": {}}}))
+    assert grammar.match('{"a": [1], "b": 2}')
+    machine = weakref.ref(grammar._machine)
+    gc.disable()
+    try:
+        del grammar
+        compiler.compile(JsonObject())
+        assert machine() is None
+    finally:
+        gc.enable()
 
 
 def test_white_space_is_what_was_asked_for(vocab: Vocabulary) -> None:
