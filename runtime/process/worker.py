@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 import threading
@@ -26,6 +27,7 @@ from ramet.runtime.process.messages import (
 )
 
 _POLL_S = 0.25
+_SWITCH_S = 0.0005  # how long a thread that compiles a grammar may keep a step waiting
 
 
 class Outbox:
@@ -59,6 +61,9 @@ def run_engine(connection: Connection, factory: Callable[[], Engine]) -> None:
     except Exception as error:
         outbox.send(StartFailed(error))
         return
+    gc.collect()
+    gc.freeze()  # what the engine is made of stays; no collection has to look at it again
+    sys.setswitchinterval(_SWITCH_S)
     engine.add_step_listener(outbox.flush)
     outbox.send(Ready(engine.vocab_size, engine.max_context_len))
     try:
