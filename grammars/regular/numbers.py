@@ -38,6 +38,7 @@ _Relation = Literal["<", "<=", "=", ">", ">="]
 MAX_DECIMALS = 17
 _LARGEST = Decimal("1.7976931348623157e308")
 _SMALLEST = Decimal("5e-324")
+_MAX_DIGITS = 5_000
 _MAX_REMAINDERS = 20_000
 _MAX_SCIENTIFIC_REMAINDERS = 32
 
@@ -107,7 +108,7 @@ def at_most(value: Number, *, exclusive: bool = False, exponents: bool = True) -
 def equal_to(value: Number, *, exponents: bool = True) -> Dfa:
     """The texts whose values are ``value``."""
     decimal = _decimal(value)
-    equal = _compared(abs(decimal), "=", exponents)
+    equal = _compared(decimal.copy_abs(), "=", exponents)
     if not decimal:
         return _signed(equal)
     return equal if decimal > 0 else concat(literal("-"), equal)
@@ -115,11 +116,20 @@ def equal_to(value: Number, *, exponents: bool = True) -> Dfa:
 
 def multiples(divisor: Number, *, exponents: bool = True) -> Dfa:
     """The texts whose values are multiples of ``divisor``, which is over 0."""
-    return _multiples(_decimal(divisor).normalize(), exponents)
+    return _multiples(_decimal(divisor), exponents)
+
+
+# Arithmetic on decimals rounds to the context's precision; only exact methods are used here.
 
 
 def _decimal(value: Number) -> Decimal:
     return Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+
+
+def _mantissa(value: Decimal) -> Decimal:
+    """The value with its point after the first digit."""
+    digits = value.as_tuple().digits
+    return Decimal((0, digits, 1 - len(digits)))
 
 
 @cache
@@ -141,7 +151,7 @@ def _at_least(value: Decimal, exclusive: bool, exponents: bool) -> Dfa:
         if value or exclusive:
             return above
         return above.union(concat(literal("-"), _compared(Decimal(0), "=", exponents)))
-    below = _compared(-value, "<" if exclusive else "<=", exponents)
+    below = _compared(value.copy_negate(), "<" if exclusive else "<=", exponents)
     return _magnitudes(exponents=exponents).union(concat(literal("-"), below))
 
 
@@ -191,7 +201,7 @@ def _digits_of(value: Decimal) -> tuple[str, str]:
 
 def _plain_compared(value: Decimal, relation: Literal["=", ">", ">="]) -> Dfa:
     """The unsigned plain decimals over, at least, or equal to ``value``."""
-    if abs(value.adjusted()) > 2000:
+    if abs(value.adjusted()) > _MAX_DIGITS:
         raise too_complex("a bound of so many digits", RegularLimits())
     whole, decimals = _digits_of(value)
     builder = NfaBuilder()
@@ -251,7 +261,7 @@ def _mantissas() -> Dfa:
 def _scientific_compared(value: Decimal, relation: Literal["=", ">", ">="]) -> Dfa:
     """The scientific texts (in any double's range or out of it) compared with ``value`` over 0."""
     exponent = value.adjusted()
-    mantissa = value.scaleb(-exponent)
+    mantissa = _mantissa(value)
     equal = _plain_compared(mantissa, "=").intersect(_mantissas())
     if relation == "=":
         return concat(equal, _exponents_from(exponent).difference(_exponents_from(exponent + 1)))
@@ -303,8 +313,12 @@ def _multiples(divisor: Decimal, exponents: bool) -> Dfa:
         raise ValueError("a divisor is over 0")
     _, digits, exponent = divisor.as_tuple()
     assert isinstance(exponent, int)
-    modulus = int("".join(map(str, digits)))
-    places = -exponent
+    written = "".join(map(str, digits))
+    significant = written.rstrip("0")
+    if len(significant) > len(str(_MAX_REMAINDERS)):
+        raise too_complex(f"multiples of {divisor}", RegularLimits())
+    modulus = int(significant)
+    places = len(significant) - len(written) - exponent
     if max(abs(places), 1) * modulus > _MAX_REMAINDERS or (
         exponents and modulus > _MAX_SCIENTIFIC_REMAINDERS
     ):

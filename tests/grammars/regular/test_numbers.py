@@ -200,3 +200,17 @@ def test_random_walks_end_in_valid_numbers(rng: random.Random) -> None:
             value = Decimal(text.decode())
             assert -3 <= value < 250
             assert value % Decimal("0.5") == 0
+
+
+@pytest.mark.parametrize("offset", [-1, 0, 1])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_more_digits_than_a_context_holds_are_not_rounded(offset: int, sign: int) -> None:
+    value = Decimal(sign * (10**36 + offset))
+    for text in ("1e36", "-1e36", str(10**36 + 1), str(-(10**36) - 1), str(10**36)):
+        number = Decimal(text)
+        assert at_least(value).accepts(text.encode()) == (number >= value)
+        assert at_most(value).accepts(text.encode()) == (number <= value)
+        assert equal_to(value).accepts(text.encode()) == (number == value)
+    with pytest.raises(GrammarTooComplexError):
+        multiples(10**30 + 1)
+    assert multiples(Decimal("2.0")).accepts(b"4")
