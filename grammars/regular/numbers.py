@@ -38,7 +38,7 @@ _Relation = Literal["<", "<=", "=", ">", ">="]
 MAX_DECIMALS = 17
 _LARGEST = Decimal("1.7976931348623157e308")
 _SMALLEST = Decimal("5e-324")
-_MAX_DIGITS = 5_000
+_MAX_DIGITS = 4_000
 _MAX_REMAINDERS = 20_000
 _MAX_SCIENTIFIC_REMAINDERS = 32
 
