@@ -14,6 +14,8 @@ from urllib.parse import unquote, urldefrag, urljoin
 from ramet.grammars.errors import ConstraintError, GrammarTooComplexError
 from ramet.grammars.limits import CompileLimits
 
+from .keywords import check_keywords
+
 _ROOT = "http://ramet.invalid/schema"
 """The base of a schema that has none of its own (RFC 6761: nobody can own the name)."""
 
@@ -131,7 +133,9 @@ class Documents:
                     self._index(item, base, f"{path}/{key}/{i}", old, depth=depth + 1)
             elif key in _MAP_OF_SUBSCHEMAS and isinstance(value, dict):
                 for name, item in value.items():
-                    self._index(item, base, f"{path}/{key}/{escape(name)}", old, depth=depth + 1)
+                    self._index(
+                        item, base, f"{path}/{key}/{escape(str(name))}", old, depth=depth + 1
+                    )
 
     def _base_of(self, schema: Any, base: str, old: bool = False) -> str:
         if not isinstance(schema, dict):
@@ -160,6 +164,8 @@ class Documents:
             key = _content(schema) or (id(schema), resource, scope)
         known = self._leaves.get(key)
         if known is None:
+            if isinstance(schema, dict):
+                check_keywords(schema, path)
             known = self._leaves[key] = Leaf(schema, resource, path, scope)
         return known
 
@@ -266,5 +272,7 @@ def _content(schema: dict[str, Any]) -> object | None:
             if len(value) > 8 or any(isinstance(v, dict | list) for v in value):
                 return None
             value = tuple((type(v), v) for v in value)
+        elif not isinstance(value, str | int | float | None):
+            return None
         items.append((key, type(value), value))
     return frozenset(items)

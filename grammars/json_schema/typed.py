@@ -43,6 +43,8 @@ _OF_TYPE = {
 }  # fmt: skip
 _ORDER = ("string", "number", "null", "true", "false", "array", "object")
 _MAX_GUARDS = 8
+_MAX_COUNT = 1_000_000_000
+"""No text gets longer, so a larger upper bound is no other bound."""
 
 
 class Typer:
@@ -159,11 +161,11 @@ class Typer:
                 return FALSE
             parts.append(allowed)
         if "const" in schema:
-            parts.append(self._values([canonical(schema["const"])], kind))
+            parts.append(self._values(_values(leaf, "const", [schema["const"]]), kind))
         if "enum" in schema:
             if not isinstance(schema["enum"], list):
                 raise ConstraintError(f"{leaf.path}/enum", "enum", "enum must be an array")
-            parts.append(self._values([canonical(v) for v in schema["enum"]], kind))
+            parts.append(self._values(_values(leaf, "enum", schema["enum"]), kind))
         parts.extend(self._in_place(leaf, kind))
         if kind == "number":
             parts.extend(_number_parts(leaf))
@@ -501,6 +503,13 @@ def _rest_of_items(seen: list[_Seen], node: Formula) -> Formula:
 # -- keywords' values ---------------------------------------------------------------------------
 
 
+def _values(leaf: Leaf, keyword: str, values: list[Any]) -> list[Any]:
+    try:
+        return [canonical(v) for v in values]
+    except ConstraintError as error:
+        raise ConstraintError(f"{leaf.path}/{keyword}", keyword, error.reason) from None
+
+
 def _number(leaf: Leaf, keyword: str) -> Any:
     value = leaf.schema[keyword]
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
@@ -523,6 +532,11 @@ def _bounds(
                     f"{leaf.path}/{keyword}", keyword, f"{keyword} must be a whole number from 0"
                 )
             value = int(value)
+            if value > _MAX_COUNT and keyword == low_keyword:
+                raise GrammarTooComplexError(
+                    f"{leaf.path}/{keyword}", keyword, f"{keyword} is over {_MAX_COUNT}"
+                )
+            value = min(value, _MAX_COUNT)
         found.append(value)
     assert found[0] is not None
     return found[0], found[1]

@@ -39,6 +39,23 @@ from ramet.grammars import (
         ({"$ref": "#"}, "", "$ref"),
         ({"anyOf": [{"$ref": "#"}]}, "", "$ref"),
         ([], "", ""),
+        ({"uniqueItems": "yes"}, "/uniqueItems", "uniqueItems"),
+        ({"items": 5}, "/items", "items"),
+        ({"prefixItems": {}}, "/prefixItems", "prefixItems"),
+        ({"additionalItems": 5}, "/additionalItems", "additionalItems"),
+        ({"if": 5}, "/if", "if"),
+        ({"format": {}}, "/format", "format"),
+        ({"dependentRequired": {"a": [1]}}, "/dependentRequired", "dependentRequired"),
+        ({"dependentRequired": {"a": {}}}, "/dependentRequired", "dependentRequired"),
+        ({"dependentSchemas": {"a": ["b"]}}, "/dependentSchemas", "dependentSchemas"),
+        ({"dependencies": {"a": 5}}, "/dependencies", "dependencies"),
+        ({"properties": {1: {}}}, "/properties", "properties"),
+        ({"items": {"const": float("nan")}}, "/items/const", "const"),
+        ({"enum": ["a", "\ud800"]}, "/enum", "enum"),
+        ({"enum": [{1: 2}]}, "/enum", "enum"),
+        ({"const": {1, 2}}, "/const", "const"),
+        ({"minLength": 2**70}, "/minLength", "minLength"),
+        ({"items": {"multipleOf": -1}}, "/items/multipleOf", "multipleOf"),
     ],
 )
 def test_unsound_schemas(schema: Any, path: str, keyword: str, vocab: Vocabulary) -> None:
@@ -92,6 +109,13 @@ def test_too_much_is_an_error_in_good_time(schema: Any, vocab: Vocabulary) -> No
     with pytest.raises(GrammarTooComplexError):
         compile_constraint(JsonSchema(schema), vocab).match('"aaaa"')
     assert time.monotonic() - begin < 20
+
+
+def test_a_bound_past_all_texts_is_none(vocab: Vocabulary) -> None:
+    schema = {"type": "string", "minLength": 1, "maxLength": 2**70}
+    grammar = compile_constraint(JsonSchema(schema), vocab)
+    assert grammar.match('"a"')
+    assert not grammar.match('""')
 
 
 @pytest.mark.parametrize(

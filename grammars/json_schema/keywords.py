@@ -1,0 +1,67 @@
+"""Whether keywords' values are of the kind that the specification asks for.
+
+A keyword of the wrong kind says nothing that could be enforced, so it is refused, not passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ramet.grammars.errors import ConstraintError
+
+
+def check_keywords(schema: dict[str, Any], path: str) -> None:
+    """Refuse a keyword that would otherwise go unread because of its value's kind.
+
+    Raises:
+        ConstraintError: names the keyword and what its value must be.
+    """
+    for keyword, value in schema.items():
+        known = _KINDS.get(keyword)
+        if known is not None and not known[0](value):
+            raise ConstraintError(f"{path}/{keyword}", keyword, f"{keyword} must be {known[1]}")
+
+
+def _is_schema(value: object) -> bool:
+    return isinstance(value, dict | bool)
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, list)
+
+
+def _is_name_list(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(v, str) for v in value)
+
+
+def _is_map(is_value: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    def check(value: Any) -> bool:
+        return isinstance(value, dict) and all(
+            isinstance(k, str) and is_value(v) for k, v in value.items()
+        )
+
+    return check
+
+
+_A_SCHEMA = (_is_schema, "an object or a boolean")
+_A_MAP = (_is_map(lambda _: True), "an object")
+
+_KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "uniqueItems": (lambda v: isinstance(v, bool), "a boolean"),
+    "format": (lambda v: isinstance(v, str), "a string"),
+    "items": (lambda v: _is_schema(v) or _is_list(v), "an object, a boolean or an array"),
+    "prefixItems": (_is_list, "an array"),
+    "additionalItems": _A_SCHEMA,
+    "if": _A_SCHEMA,
+    "then": _A_SCHEMA,
+    "else": _A_SCHEMA,
+    "properties": _A_MAP,
+    "patternProperties": _A_MAP,
+    "dependentRequired": (_is_map(_is_name_list), "an object of arrays of strings"),
+    "dependentSchemas": (_is_map(_is_schema), "an object of schemas"),
+    "dependencies": (
+        _is_map(lambda v: _is_schema(v) or isinstance(v, str) or _is_name_list(v)),
+        "an object of schemas and arrays of strings",
+    ),
+}
