@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
+from collections.abc import Iterator
 import time
 
 import pytest
@@ -186,6 +187,15 @@ def test_cancel_aborts_every_call_and_ends_the_run(scripted) -> None:
     assert backend.ended_programs == [run.trace.program_id]
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Python's own handling of Ctrl-C, which a parent may have turned off (``nohup``, ``&``)."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_aborts_the_runs_calls(scripted) -> None:
     backend = scripted({"a": "1"})
     backend.hold("a")
