@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from collections.abc import Iterator
 import time
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given, settings
