@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from types import UnionType
 
+from ramet.grammars import Constraint
 from ramet.runtime.errors import (
     ContextLengthError,
     EmptyPromptError,
     InvalidParameterError,
 )
-from ramet.runtime.request import Request
+from ramet.runtime.params import SamplingParams
+from ramet.runtime.request import ProgramHint, Request
+from ramet.runtime.values import number, text, whole
 
 
 def check_request(request: Request, *, vocab_size: int, max_len: int) -> int:
@@ -17,6 +21,7 @@ def check_request(request: Request, *, vocab_size: int, max_len: int) -> int:
 
     ``max_len`` is what both the model's context and the page pool can hold.
     """
+    _check_types(request)
     params, num_prompt = request.params, len(request.prompt_token_ids)
     if not num_prompt:
         raise EmptyPromptError("the prompt has no tokens", param="prompt")
@@ -25,10 +30,6 @@ def check_request(request: Request, *, vocab_size: int, max_len: int) -> int:
     _check_ids("stop_token_ids", params.stop_token_ids, vocab_size)
     _check_ids("allowed_token_ids", params.allowed_token_ids or (), vocab_size)
     _check_scoring(request)
-    for name in ("deadline_s", "ttft_target_s", "tpot_target_s"):
-        value = getattr(request, name)
-        if value is not None and not value > 0:
-            raise InvalidParameterError(f"{name} must be above 0", param=name)
     wanted = params.max_tokens
     if wanted is None:
         needed = num_prompt + max(params.min_tokens, 1)
@@ -44,9 +45,50 @@ def check_request(request: Request, *, vocab_size: int, max_len: int) -> int:
     return max_len if wanted is None else needed
 
 
+def _check_types(request: Request) -> None:
+    """Scheduler and cache trust a request's types: one of another would end them for everybody."""
+    if not isinstance(request.prompt_token_ids, tuple):
+        raise InvalidParameterError("prompt must be a tuple of token ids", param="prompt")
+    _check_kind("params", request.params, SamplingParams)
+    if request.constraint is not None:
+        _check_kind("constraint", request.constraint, Constraint)
+    for name in ("cache_salt", "tenant", "request_id"):
+        text(name, getattr(request, name))
+    for name in ("deadline_s", "ttft_target_s", "tpot_target_s"):
+        value = getattr(request, name)
+        if value is not None and not number(name, value) > 0:
+            raise InvalidParameterError(f"{name} must be above 0", param=name)
+    whole("priority", request.priority)
+    if request.score_from is not None:
+        whole("score_from", request.score_from)
+    hint = request.hint
+    if hint is None:
+        return
+    _check_kind("hint", hint, ProgramHint)
+    for name in ("program_id", "node_id", "tool"):
+        text(f"hint.{name}", getattr(hint, name))
+    for name in ("steps_to_next_use", "remaining_uses"):
+        uses = getattr(hint, name)
+        if uses is not None and whole(f"hint.{name}", uses) < 0:
+            raise InvalidParameterError(f"hint.{name} must be at least 0", param=f"hint.{name}")
+    weight = number("hint.critical_path_weight", hint.critical_path_weight)
+    if not 0 <= weight <= 1:
+        raise InvalidParameterError(
+            "hint.critical_path_weight must be in [0, 1]", param="hint.critical_path_weight"
+        )
+
+
+def _check_kind(name: str, value: object, kind: type | UnionType) -> None:
+    if not isinstance(value, kind):
+        names = kind.__name__ if isinstance(kind, type) else "one of Constraint's types"
+        raise InvalidParameterError(
+            f"{name} must be {names}, not {type(value).__name__}", param=name
+        )
+
+
 def _check_ids(name: str, token_ids: Iterable[int], vocab_size: int) -> None:
     for token_id in token_ids:
-        if not 0 <= token_id < vocab_size:
+        if not 0 <= whole(name, token_id) < vocab_size:
             raise InvalidParameterError(
                 f"{name} names token {token_id}; ids are 0 to {vocab_size - 1}", param=name
             )

@@ -53,6 +53,7 @@ from ramet.runtime.step_thread import StepThread
 from ramet.runtime.stepper import Stepper, TokenSampler
 from ramet.runtime.streams import OutputStream
 from ramet.runtime.tokenizer import ChatTemplate, Tokenizer
+from ramet.runtime.values import token_ids
 
 if TYPE_CHECKING:
     from ramet.runtime.sampler import Sampler
@@ -247,7 +248,7 @@ class Engine:
         if isinstance(prompt, str):
             prompt = self.tokenizer.encode(prompt, add_bos=self.tokenizer.adds_bos)
         return Request(
-            prompt_token_ids=tuple(prompt),
+            prompt_token_ids=token_ids("prompt", prompt),
             params=params or SamplingParams(),
             constraint=constraint,
             hint=hint,

@@ -5,20 +5,37 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ramet.runtime.errors import InvalidParameterError
+from ramet.runtime.values import biases, flag, number, texts, token_ids, whole
 
 MAX_LOGPROBS = 20
 MAX_STOP_STRINGS = 16
 MAX_STOP_CHARS = 8192
+MAX_BAD_WORDS = 256
+MAX_BAD_WORDS_CHARS = 4096
+
+_CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    **dict.fromkeys(("max_tokens", "min_tokens", "top_k", "seed"), whole),
+    **dict.fromkeys(("logprobs", "prompt_logprobs"), whole),
+    **dict.fromkeys(("temperature", "top_p", "min_p", "repetition_penalty"), number),
+    **dict.fromkeys(("presence_penalty", "frequency_penalty"), number),
+    **dict.fromkeys(("include_stop_str_in_output", "ignore_eos", "skip_special_tokens"), flag),
+    **dict.fromkeys(("stop", "bad_words"), texts),
+    **dict.fromkeys(("stop_token_ids", "allowed_token_ids"), token_ids),
+    "logit_bias": biases,
+}
+_OPTIONAL = frozenset(("max_tokens", "seed", "logprobs", "prompt_logprobs", "allowed_token_ids"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingParams:
     """Sampling parameters of one request. Names and meanings are those of the OpenAI API and vLLM.
+
+    A value of another type, or out of its range, is an InvalidParameterError.
 
     Attributes:
         max_tokens: most tokens to generate; None: what is left of the context; 0: none, which
@@ -32,7 +49,8 @@ class SamplingParams:
         repetition_penalty: divides positive and multiplies negative logits of tokens that the
             prompt or the output has (Keskar et al. 2019); 1 is none.
         seed: keys the counter-based random numbers; None: one is drawn at admission.
-        stop: strings that end the output; they match raw text, special tokens included.
+        stop: strings that end the output, or one string; they match raw text, special tokens
+            included.
         stop_token_ids: tokens that end the output.
         include_stop_str_in_output: keep the matched stop string in the text.
         ignore_eos: end-of-text does not end the output.
@@ -66,6 +84,10 @@ class SamplingParams:
     bad_words: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        for name, check in _CHECKS.items():
+            value = getattr(self, name)
+            if value is not None or name not in _OPTIONAL:
+                object.__setattr__(self, name, check(name, value))
         self._check_range("max_tokens", self.max_tokens, 0, math.inf, optional=True)
         if self.max_tokens == 0 and self.prompt_logprobs is None:
             raise InvalidParameterError(
@@ -99,6 +121,15 @@ class SamplingParams:
             raise InvalidParameterError(
                 f"the stop strings may have {MAX_STOP_CHARS} characters together", param="stop"
             )
+        if len(self.bad_words) > MAX_BAD_WORDS or not all(self.bad_words):
+            raise InvalidParameterError(
+                f"bad_words takes at most {MAX_BAD_WORDS} strings, none of them empty",
+                param="bad_words",
+            )
+        if sum(map(len, self.bad_words)) > MAX_BAD_WORDS_CHARS:
+            raise InvalidParameterError(
+                f"bad_words may have {MAX_BAD_WORDS_CHARS} characters together", param="bad_words"
+            )
         if self.allowed_token_ids is not None and not self.allowed_token_ids:
             raise InvalidParameterError(
                 "allowed_token_ids must name at least one token", param="allowed_token_ids"
@@ -114,8 +145,7 @@ class SamplingParams:
     ) -> None:
         if value is None and optional:
             return
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not number or not low <= value <= high:  # type: ignore[operator]
+        if value is None or not low <= value <= high:
             upper = "" if high == math.inf else f" and at most {high:g}"
             raise InvalidParameterError(
                 f"{name} must be at least {low:g}{upper}, not {value!r}", param=name

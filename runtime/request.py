@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
+from typing import Any
 
 from ramet.grammars.constraints import Constraint
 from ramet.runtime.params import SamplingParams
@@ -46,7 +47,7 @@ class Request:
     """Prompt token ids, and everything that decides how they are continued.
 
     Attributes:
-        prompt_token_ids: at least one id.
+        prompt_token_ids: at least one id; a list becomes a tuple.
         params: sampling parameters.
         constraint: what the output must match, or None.
         cache_salt: prefixes are shared only between requests with the same salt.
@@ -73,3 +74,8 @@ class Request:
     tpot_target_s: float | None = None
     score_from: int | None = None
     request_id: str = field(default_factory=next_request_id)
+
+    def __post_init__(self) -> None:
+        prompt: Any = self.prompt_token_ids
+        if isinstance(prompt, list):
+            object.__setattr__(self, "prompt_token_ids", tuple(prompt))
