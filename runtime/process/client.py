@@ -6,13 +6,14 @@ new process is started; when it is ready, ``error`` is None again.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import itertools
 import logging
 import multiprocessing
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from functools import cached_property, partial
 from multiprocessing.connection import Connection
@@ -49,6 +50,7 @@ logger = logging.getLogger("ramet.engine")
 _SPAWN = multiprocessing.get_context("spawn")
 _ANSWER_TIMEOUT_S = 60.0
 _RESTART_PAUSE_S = 0.5
+_CLOSE_TIMEOUT_S = 30.0
 
 
 class EngineProcess:
@@ -72,7 +74,8 @@ class EngineProcess:
         chat_template: ChatTemplate | None = None,
     ) -> None:
         self._begin(factory)
-        self._attach(tokenizer, model_name, chat_template)
+        with self._closed_on_failure():
+            self._attach(tokenizer, model_name, chat_template)
 
     @classmethod
     def from_model(
@@ -82,12 +85,9 @@ class EngineProcess:
         path = locate_model(model)
         process = cls.__new__(cls)
         process._begin(partial(Engine.from_model, path, config))
-        try:  # this side reads the tokenizer while the other loads the weights
-            tokenizer = Tokenizer.from_gguf(open_model(path))
-        except BaseException:
-            process.close()
-            raise
-        process._attach(tokenizer, path.stem, None)
+        with process._closed_on_failure():
+            # This side reads the tokenizer while the other loads the weights.
+            process._attach(Tokenizer.from_gguf(open_model(path)), path.stem, None)
         return process
 
     def _begin(self, factory: Callable[[], Engine]) -> None:
@@ -106,6 +106,17 @@ class EngineProcess:
             target=self._supervise, name="ramet-engine-client", daemon=True
         )
         self._supervisor.start()
+        # Who forgets to close it must not hang: at exit, the other process is waited for.
+        atexit.register(self.close)
+
+    @contextlib.contextmanager
+    def _closed_on_failure(self) -> Iterator[None]:
+        """Ends the other process if the block fails, or is interrupted."""
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
 
     def _attach(
         self, tokenizer: Tokenizer, model_name: str, chat_template: ChatTemplate | None
@@ -168,11 +179,25 @@ class EngineProcess:
         return int(self._ask("clear_cache"))
 
     def close(self) -> None:
-        """Ends the other process; requests that still run fail with EngineDeadError."""
+        """Ends the other process; requests that still run fail with EngineDeadError.
+
+        An engine that is still starting, or that doesn't end in time, is killed.
+        """
         with self._lock:
             self._closing = True
-            self._send(Close())
-        self._supervisor.join()
+            if self.error is None:
+                self._send(Close())
+            else:
+                self._kill()
+        self._supervisor.join(_CLOSE_TIMEOUT_S)
+        if self._supervisor.is_alive():
+            self._kill()
+            self._supervisor.join()
+        atexit.unregister(self.close)
+
+    def _kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
 
     def __enter__(self) -> EngineProcess:
         return self
@@ -229,7 +254,7 @@ class EngineProcess:
         with self._lock:
             self._process, self._connection = process, ours
             if self._closing:
-                self._send(Close())
+                process.kill()
         try:
             while True:
                 self._handle(ours.recv())
@@ -279,7 +304,7 @@ class EngineProcess:
         closing = self._closing
         reason = "has been closed" if closing else f"has died (its exit code is {exit_code})"
         dead = EngineDeadError(f"the engine {reason}")
-        if not closing:
+        if not closing and exit_code != 0:  # 0: it has said why it can't start
             logger.critical("the engine's process has died with exit code %s", exit_code)
         with self._lock:
             self.error = dead

@@ -1,0 +1,72 @@
+"""An engine's process never keeps its parent from ending, whenever that wants to."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+
+import pytest
+
+from ramet.runtime.errors import EngineDeadError
+from ramet.runtime.params import SamplingParams
+from ramet.runtime.process import EngineProcess, client
+from ramet.runtime.request import Request
+from ramet.runtime.scripted_engine import scripted_engine
+from ramet.runtime.tokenizer.scripted import scripted_tokenizer
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_an_interrupt_while_it_starts_ends_it_at_once() -> None:
+    before = signal.signal(signal.SIGALRM, interrupt)
+    began = time.monotonic()
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            EngineProcess(partial(time.sleep, 600), scripted_tokenizer())  # type: ignore[arg-type]
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert time.monotonic() - began < 60
+    names = {process.name for process in multiprocessing.active_children()}
+    assert "ramet-engine" not in names
+
+
+def test_one_that_does_not_answer_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "_CLOSE_TIMEOUT_S", 0.2)
+    engine = EngineProcess(scripted_engine, scripted_tokenizer())
+    prompt = tuple(scripted_tokenizer().encode("x"))
+    params = SamplingParams(max_tokens=3000, ignore_eos=True)
+    stream = engine.submit(Request(prompt_token_ids=prompt, params=params))
+    pid = engine.process_id
+    assert pid is not None
+    next(stream)
+    subprocess.run(["kill", "-STOP", str(pid)], check=True)
+    engine.close()
+    with pytest.raises(EngineDeadError):
+        stream.result(timeout=10)
+
+
+FORGETFUL = """
+from ramet.runtime.process import EngineProcess
+from ramet.runtime.scripted_engine import scripted_engine
+from ramet.runtime.tokenizer.scripted import scripted_tokenizer
+
+if __name__ == "__main__":
+    engine = EngineProcess(scripted_engine, scripted_tokenizer())
+    print(engine.vocab_size)
+"""
+
+
+def test_a_program_that_forgets_to_close_it_ends_all_the_same() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", FORGETFUL], capture_output=True, text=True, timeout=60
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert int(ended.stdout) > 0
