@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ramet.runtime.cache import RadixCache
+from ramet.runtime.errors import InvalidParameterError
 from ramet.runtime.scheduler import Scheduler, SchedulerConfig
+
+_MAX_THREADS = 1024
+"""More than any machine that is worth it has; far more would be threads that hold it up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +42,29 @@ class EngineConfig(SchedulerConfig):
     prefix_store: str | None = None
     prefix_store_bytes: int = 128 << 20
     seed: int | None = None
+
+    def __post_init__(self) -> None:
+        SchedulerConfig.__post_init__(self)  # super() does not know a class with slots
+        for name in (
+            "page_size",
+            "num_pages",
+            "cache_bytes",
+            "max_context_len",
+            "num_threads",
+            "grammar_threads",
+            "max_grammars",
+        ):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InvalidParameterError(f"{name} must be at least 1", param=name)
+        if self.num_threads is not None and self.num_threads > _MAX_THREADS:
+            raise InvalidParameterError(
+                f"num_threads must be at most {_MAX_THREADS}", param="num_threads"
+            )
+        if self.prefix_store_bytes < 0:
+            raise InvalidParameterError(
+                "prefix_store_bytes must be at least 0", param="prefix_store_bytes"
+            )
 
 
 @dataclass(frozen=True, slots=True)

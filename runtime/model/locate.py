@@ -42,7 +42,7 @@ def locate_model(model: str | Path) -> Path:
     if packaged is not None:
         return _file_in_package(str(model), packaged)
     path = Path(model).expanduser()
-    if not path.exists():
+    if not str(model) or not path.exists():  # an empty path would be the current folder
         known = ", ".join(f"{name!r} ({each.install})" for name, each in PACKAGED_MODELS.items())
         raise ModelLoadError(
             f"no model {str(model)!r}: it is neither a file nor a known name; known: {known}",

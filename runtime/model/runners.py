@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 from ramet.runtime.batch import ModelRunner
@@ -27,7 +28,7 @@ def load_runner(
         num_pages: pages of keys and values; None: as many as fit ``kv_bytes``.
         num_threads: threads of a step on a CPU; None: one a usable core.
 
-    ModelLoadError: a device that isn't there, or that Ramet doesn't know.
+    ModelLoadError: a device that isn't there, or that Ramet doesn't know; too little memory.
     """
     if device == "auto":
         device = "cuda" if _has_gpu() else "cpu"
@@ -35,13 +36,20 @@ def load_runner(
     if device == "cpu":
         from ramet.runtime.model.cpu_runner import CpuRunner
 
-        return CpuRunner(
-            model,
-            num_pages=num_pages,
-            page_size=page_size,
-            kv_bytes=kv_bytes,
-            num_threads=num_threads,
-        )
+        try:
+            return CpuRunner(
+                model,
+                num_pages=num_pages,
+                page_size=page_size,
+                kv_bytes=kv_bytes,
+                num_threads=num_threads,
+            )
+        except OSError as error:
+            if error.errno != errno.ENOMEM:
+                raise
+            raise _out_of_memory() from None
+        except MemoryError:
+            raise _out_of_memory() from None
     kind, _, index = device.partition(":")
     if kind != "cuda" or (index and not index.isdecimal()):
         raise ModelLoadError(
@@ -53,6 +61,13 @@ def load_runner(
         device=device, num_pages=num_pages, page_size=page_size, kv_bytes=kv_bytes
     )
     return TorchRunner.load(model, options)
+
+
+def _out_of_memory() -> ModelLoadError:
+    return ModelLoadError(
+        "there is not enough memory for the weights and the pages; ask for a smaller cache",
+        param="cache_bytes",
+    )
 
 
 def _has_gpu() -> bool:

@@ -14,6 +14,7 @@ from ramet.runtime.server.app import create_app
 from ramet.runtime.server.config import ServerConfig
 from ramet.runtime.server.engine_api import EngineApi
 from ramet.runtime.server.lifecycle import Lifecycle
+from ramet.runtime.server.listen import bind
 
 logger = logging.getLogger("ramet.server")
 
@@ -94,16 +95,23 @@ def serve(
     engine: EngineApi,
     config: ServerConfig | None = None,
     *,
+    sockets: list[socket.socket] | None = None,
     on_started: Callable[[int], None] | None = None,
 ) -> None:
     """Serves ``engine`` over HTTP until a signal; returns after a graceful end.
 
-    ``on_started`` is told the port once it listens.
+    Args:
+        sockets: bound ones to listen on; None: the configuration's host and port are bound now.
+        on_started: is told the port once it listens.
+
+    Raises:
+        ListenError: the address can't be had.
     """
     config = config or ServerConfig()
     if config.access_log:
         _log_to_stderr("ramet.access")
-    HttpServer(engine, config, on_started=on_started).run()
+    server = HttpServer(engine, config, on_started=on_started)
+    server.run(bind(config.host, config.port) if sockets is None else sockets)
 
 
 def _log_to_stderr(name: str) -> None:

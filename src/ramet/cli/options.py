@@ -10,5 +10,5 @@ Model = Annotated[
     str, typer.Option(help="A known model's name (ramet info lists them) or a GGUF file.")
 ]
 Threads = Annotated[
-    int | None, typer.Option(min=1, help="Threads that compute; default: one a core.")
+    int | None, typer.Option(min=1, max=1024, help="Threads that compute; default: one a core.")
 ]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -21,7 +23,9 @@ def register(app: typer.Typer) -> None:
 def serve(
     model: Model = "smollm2",
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8000,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")
+    ] = 8000,
     served_model_name: Annotated[
         list[str] | None, typer.Option(help="Name that requests use; may be repeated.")
     ] = None,
@@ -30,20 +34,21 @@ def serve(
     ] = "auto",
     threads: Threads = None,
     max_num_seqs: Annotated[
-        int | None, typer.Option(rich_help_panel=_CAPACITY, help="Sequences that run at once.")
+        int | None,
+        typer.Option(min=1, rich_help_panel=_CAPACITY, help="Sequences that run at once."),
     ] = None,
     max_tokens_per_step: Annotated[
-        int | None, typer.Option(rich_help_panel=_CAPACITY, help="Tokens of one step.")
+        int | None, typer.Option(min=1, rich_help_panel=_CAPACITY, help="Tokens of one step.")
     ] = None,
     max_waiting: Annotated[
-        int | None, typer.Option(rich_help_panel=_CAPACITY, help="Requests that may wait.")
+        int | None, typer.Option(min=1, rich_help_panel=_CAPACITY, help="Requests that may wait.")
     ] = None,
     max_context_len: Annotated[
-        int | None, typer.Option(rich_help_panel=_CAPACITY, help="Most tokens of a request.")
+        int | None, typer.Option(min=1, rich_help_panel=_CAPACITY, help="Most tokens of a request.")
     ] = None,
     cache_mib: Annotated[
         int | None,
-        typer.Option(rich_help_panel=_CAPACITY, help="Memory for keys and values, in MiB."),
+        typer.Option(min=1, rich_help_panel=_CAPACITY, help="Memory for keys and values, in MiB."),
     ] = None,
     policy: Annotated[
         str | None, typer.Option(rich_help_panel=_CAPACITY, help="Scheduling policy.")
@@ -74,14 +79,19 @@ def serve(
     grace: Annotated[
         float,
         typer.Option(
-            rich_help_panel=_ACCESS, help="Seconds that running requests get to finish at the end."
+            min=0,
+            rich_help_panel=_ACCESS,
+            help="Seconds that running requests get to finish at the end.",
         ),
     ] = 30.0,
 ) -> None:
     """Serve a model over the OpenAI API."""
+    for number in (signal.SIGTERM, signal.SIGINT):  # until the server takes them over
+        signal.signal(number, _end)
     from ramet.runtime.engine import EngineConfig
     from ramet.runtime.process import EngineProcess
     from ramet.runtime.server.config import ServerConfig
+    from ramet.runtime.server.listen import bind
     from ramet.runtime.server.main import serve as serve_engine
     from ramet.runtime.server.tenants import read_keys_file
 
@@ -113,5 +123,11 @@ def serve(
     def announce(port: int) -> None:
         typer.echo(f"Serving {model} on http://{host}:{port} (Ctrl-C ends it)", err=True)
 
+    sockets = bind(host, port)  # a port that is taken is told before the model is loaded
     with EngineProcess.from_model(model, EngineConfig(**given)) as engine:
-        serve_engine(engine, server_config, on_started=announce)
+        serve_engine(engine, server_config, sockets=sockets, on_started=announce)
+
+
+def _end(*_: object) -> NoReturn:
+    """A signal while the engine starts: there is nothing to finish, so the end is graceful."""
+    sys.exit(0)
