@@ -12,6 +12,7 @@ import orjson
 from fastapi import FastAPI, Request
 from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from ramet.grammars.errors import ConstraintError, GrammarTooComplexError
@@ -21,6 +22,7 @@ from ramet.runtime.errors import (
     NotFoundError,
     QueueFullError,
     RametError,
+    RequestAbortedError,
     RequestTooLargeError,
 )
 from ramet.runtime.server.protocol.base import THREAD_UNSUPPORTED, invalid_body
@@ -50,6 +52,7 @@ async def read_body(request: Request, model: type[Body], max_bytes: int) -> Body
     Raises:
         RequestTooLargeError: more than ``max_bytes``, by its header or in fact.
         InvalidRequestError: not JSON, or not what ``model`` describes.
+        RequestAbortedError: the client has left.
     """
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/json":
@@ -62,10 +65,13 @@ async def read_body(request: Request, model: type[Body], max_bytes: int) -> Body
     if announced.isdigit() and int(announced) > max_bytes:
         raise _too_large(max_bytes)
     raw = bytearray()
-    async for chunk in request.stream():
-        raw += chunk
-        if len(raw) > max_bytes:
-            raise _too_large(max_bytes)
+    try:
+        async for chunk in request.stream():
+            raw += chunk
+            if len(raw) > max_bytes:
+                raise _too_large(max_bytes)
+    except ClientDisconnect:
+        raise RequestAbortedError("the client left before its body was complete") from None
     try:
         return model.model_validate_json(raw)
     except ValidationError as error:
@@ -136,10 +142,11 @@ def _anthropic_type(error: RametError) -> str:
 def error_response(error: Exception, path: str) -> Response:
     """The whole answer to a request that failed before its answer began."""
     known = as_ramet_error(error)
-    status = error.status_code if isinstance(error, HTTPException) else known.status
-    return OrjsonResponse(
-        error_body(known, path), status_code=status, headers=dict(error_headers(known))
-    )
+    status, headers = known.status, dict(error_headers(known))
+    if isinstance(error, HTTPException):  # such as a wrong method, which names the right ones
+        status = error.status_code
+        headers |= error.headers or {}
+    return OrjsonResponse(error_body(known, path), status_code=status, headers=headers)
 
 
 def install_error_handlers(app: FastAPI) -> None:
