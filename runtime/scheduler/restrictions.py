@@ -5,8 +5,9 @@ Bit i of word j of a row stands for token ``32 * j + i``.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +31,8 @@ class TokenTexts:
         self.vocab_size = vocab_size
         self._texts = texts
         self._sorted: list[tuple[bytes, int]] = []
+        self._joined = b"".join(text or b"" for text in texts)
+        self._ends = list(accumulate(len(text or b"") for text in texts))
 
     def starting_with(self, prefix: bytes) -> list[int]:
         """Tokens whose bytes begin with ``prefix``."""
@@ -45,7 +48,17 @@ class TokenTexts:
 
     def containing(self, part: bytes) -> list[int]:
         """Tokens whose bytes contain ``part``."""
-        return [i for i, text in enumerate(self._texts) if text and part in text]
+        found: list[int] = []
+        start = self._joined.find(part)
+        while start >= 0:
+            token_id = bisect_right(self._ends, start)
+            end = self._ends[token_id]
+            if start + len(part) <= end:
+                found.append(token_id)
+                start = self._joined.find(part, end)
+            else:  # it reaches into the next token
+                start = self._joined.find(part, start + 1)
+        return found
 
 
 class BadWords:
@@ -56,7 +69,7 @@ class BadWords:
     """
 
     def __init__(self, words: Iterable[str], texts: TokenTexts) -> None:
-        self._words = [word.encode() for word in words if word]
+        self._words = [word.encode() for word in words]
         self._texts = texts
         self._tail_len = max((len(word) for word in self._words), default=1) - 1
         self._tail = b""

@@ -265,3 +265,29 @@ def test_the_last_call_that_outgrows_the_pages_ends_cleanly(serve):
     answer = server.complete(prompt="x").json()
     assert answer["choices"][0]["finish_reason"] == "length"
     assert answer["usage"]["total_tokens"] <= 64
+
+
+def test_a_client_that_leaves_inside_its_body_is_no_fault_of_the_server(serve, wait_until, caplog):
+    server = serve(["ok"])
+    head = b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n"
+    with socket.create_connection(("127.0.0.1", server.http_server.port)) as connection:
+        connection.sendall(head + b"content-type: application/json\r\n\r\n{")
+        time.sleep(0.1)
+    counted = 'path="/v1/completions",status="499"'
+    wait_until(lambda: counted in server.http.get("/metrics").text)
+    assert not caplog.records
+    assert server.chat().status_code == 200
+
+
+def test_a_wrong_method_is_told_the_right_one(serve):
+    answer = serve(["ok"]).http.get("/v1/completions")
+    assert answer.status_code == 405
+    assert answer.headers["allow"] == "POST"
+    assert answer.json()["error"]["code"] == "http_405"
+
+
+@pytest.mark.parametrize("words", [[""], ["a", ""], ["w"] * 257, ["w" * 5000]])
+def test_bad_words_that_cannot_be_kept_are_refused(ok_server, words):
+    answer = ok_server.complete(prompt="x", bad_words=words)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "bad_words"
