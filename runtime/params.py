@@ -17,8 +17,6 @@ MAX_STOP_STRINGS = 16
 MAX_STOP_CHARS = 8192
 MAX_BAD_WORDS = 256
 MAX_BAD_WORDS_CHARS = 4096
-MAX_BAD_WORDS = 256
-MAX_BAD_WORDS_CHARS = 4096
 
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     **dict.fromkeys(("max_tokens", "min_tokens", "top_k", "seed"), whole),
@@ -122,15 +120,6 @@ class SamplingParams:
         if sum(map(len, self.stop)) > MAX_STOP_CHARS:
             raise InvalidParameterError(
                 f"the stop strings may have {MAX_STOP_CHARS} characters together", param="stop"
-            )
-        if len(self.bad_words) > MAX_BAD_WORDS or not all(self.bad_words):
-            raise InvalidParameterError(
-                f"bad_words takes at most {MAX_BAD_WORDS} strings, none of them empty",
-                param="bad_words",
-            )
-        if sum(map(len, self.bad_words)) > MAX_BAD_WORDS_CHARS:
-            raise InvalidParameterError(
-                f"bad_words may have {MAX_BAD_WORDS_CHARS} characters together", param="bad_words"
             )
         if len(self.bad_words) > MAX_BAD_WORDS or not all(self.bad_words):
             raise InvalidParameterError(
