@@ -38,6 +38,15 @@ class Branches:
     def __getitem__(self, key: int | str) -> State | list[Value[Any]]:
         return self._states[key] if isinstance(key, int) else [s[key] for s in self._states]
 
+    def __setitem__(self, key: int, state: State) -> None:
+        """Lets ``branches[0] += x`` be written; no other state can be put in a branch's place.
+
+        Raises:
+            UsageError: another state.
+        """
+        if state is not self._states[key]:
+            raise UsageError("a branch can be appended to, not replaced")
+
     def __iadd__(
         self, item: Appendable | Sequence[Appendable] | Callable[[int], Appendable]
     ) -> Branches:

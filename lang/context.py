@@ -12,11 +12,12 @@ from typing import Any
 from ramet.lang.errors import NodeFailedError
 from ramet.lang.executor import Executor
 from ramet.lang.nodes import CALL_KINDS, Text
-from ramet.lang.prompts import messages_of
+from ramet.lang.prompts import messages_of, render
+from ramet.lang.references import Ref
 from ramet.lang.session import Session, TraceStopped, current_join
 from ramet.lang.state import State
 from ramet.lang.switching import run_switching
-from ramet.lang.values import NodeResult, resolve, text_of, values_in
+from ramet.lang.values import NodeResult, Value, leaves, resolve, text_of
 from ramet.runtime.errors import RequestAbortedError
 
 ESCAPES = (SystemExit, KeyboardInterrupt)
@@ -97,8 +98,7 @@ class RunContext:
         current_join.set(join_id)
         try:
             result = await self.run_function(call)
-            inputs = tuple(dict.fromkeys(value.node_id for value in values_in(result)))
-            session.graph.set_inputs(join_id, inputs)
+            session.graph.set_inputs(join_id, self._needs(result))
             if session.is_tracing:
                 return
             plain = await self.resolve_all(result)
@@ -126,10 +126,30 @@ class RunContext:
         )
 
     async def resolve_all(self, result: Any) -> Any:
-        """A program's result with every Value in it resolved."""
-        for value in values_in(result):
-            await value
-        return resolve(result)
+        """A program's result with every Value in it resolved, and every reference in its texts."""
+        for leaf in leaves(result):
+            if isinstance(leaf, Value):
+                await leaf
+            for ref in self._refs(leaf):
+                await self.session.arrival(ref.node_id)
+        return resolve(result, self._filled)
+
+    def _refs(self, leaf: Any) -> list[Ref]:
+        parts = self.session.references.parse(leaf) if isinstance(leaf, str) else ()
+        return [part for part in parts if isinstance(part, Ref)]
+
+    def _filled(self, text: str) -> str:
+        if not self._refs(text):
+            return text  # the very object, should it be of a class of its own
+        return render(self.session.references.parse(text), self.session.result_of)
+
+    def _needs(self, result: Any) -> tuple[str, ...]:
+        """The nodes whose values a branch's result holds, or refers to in its texts."""
+        needs: list[str] = []
+        for leaf in leaves(result):
+            needs += [leaf.node_id] if isinstance(leaf, Value) else []
+            needs += [ref.node_id for ref in self._refs(leaf)]
+        return tuple(dict.fromkeys(needs))
 
     async def drain(self) -> None:
         """Waits until no branch runs and no node is on its way."""

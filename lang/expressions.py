@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Unpack
+from typing import Any, Unpack, get_args
 
 from ramet.lang.errors import UsageError
 from ramet.lang.nodes import Role, SelectMethod
@@ -100,8 +100,11 @@ def select(
     ``unconditional_likelihood_normalized`` by how much the prompt raises each
     (Brown et al. 2020, section 2.4).
     """
-    if not choices:
-        raise UsageError("select needs at least one choice")
+    if isinstance(choices, str) or not choices:
+        raise UsageError("select takes a list of texts, at least one")
+    if method not in get_args(SelectMethod):
+        known = ", ".join(get_args(SelectMethod))
+        raise UsageError(f"select knows no method {method!r}; there are {known}")
     return SelectExpr(name or "", tuple(choices), method)
 
 

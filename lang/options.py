@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict
 
-from ramet.grammars.constraints import Choice, Constraint, Ebnf, Regex
+from ramet.grammars.constraints import Constraint, Ebnf, Regex
 from ramet.lang.errors import UsageError
-from ramet.lang.patterns import Pattern, json
+from ramet.lang.patterns import Pattern, choice, json
 from ramet.lang.types import TEXT, OutputType, output_type, text_matching
 from ramet.runtime.params import SamplingParams
 
@@ -74,13 +74,15 @@ def split_options(type_: Any, options: Mapping[str, Any]) -> tuple[dict[str, Any
 
 def _output(option: str, value: Any) -> OutputType[Any]:
     if option == "regex":
-        return text_matching(Regex(value))
+        return text_matching(Regex(_text(option, value)))
     if option == "choices":
-        return text_matching(Choice(tuple(value)))
+        if isinstance(value, str) or not isinstance(value, Iterable):
+            raise UsageError(f"choices takes a list of texts, not {value!r}")
+        return text_matching(choice(*value).constraint)
     if option == "json_schema":
         return text_matching(json(value).constraint)
     if option == "ebnf":
-        return text_matching(Ebnf(value))
+        return text_matching(Ebnf(_text(option, value)))
     if isinstance(value, OutputType):
         return value
     if isinstance(value, Pattern):
@@ -88,6 +90,12 @@ def _output(option: str, value: Any) -> OutputType[Any]:
     if isinstance(value, Constraint):
         return text_matching(value)
     return output_type(value)
+
+
+def _text(option: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise UsageError(f"{option} takes a text, not {value!r}")
+    return value
 
 
 _OTHER_SPELLINGS = {"max_new_tokens": "max_tokens", "top_logprobs_num": "logprobs"}
@@ -102,11 +110,6 @@ def sampling_params(defaults: Mapping[str, Any], own: Mapping[str, Any]) -> Samp
     values: dict[str, Any] = {"max_tokens": DEFAULT_MAX_TOKENS, **defaults}
     for name, value in own.items():
         values[_OTHER_SPELLINGS.get(name, name)] = value
-    stop = values.get("stop")
-    if isinstance(stop, str):
-        values["stop"] = (stop,)
-    elif stop is not None:
-        values["stop"] = tuple(stop)
-    else:
+    if values.get("stop") is None:
         values.pop("stop", None)
     return SamplingParams.from_mapping(values)

@@ -101,6 +101,9 @@ def regex(pattern: str, *, dialect: Literal["python", "ecma"] = "python") -> Pat
 
 def choice(*choices: str) -> Pattern:
     """Exactly one of these texts."""
+    for each in choices:
+        if not isinstance(each, str):
+            raise OutputTypeError(f"a choice is a text, not {type(each).__name__}")
     if not choices or "" in choices:
         raise OutputTypeError("choice() takes at least one text, none of them empty")
     return Pattern((Choice(tuple(choices)),))

@@ -24,6 +24,7 @@ from ramet.lang.errors import DamagedReferenceError, ForeignValueError
 
 _KEY = secrets.token_bytes(32)
 _TOKEN = re.compile(r"ramet_ref_([0-9a-f]{16})_([0-9a-f]{8})_([0-9a-f]{32})")
+_BEGINNING = re.compile(r"ramet_ref_([0-9a-f]{4,16})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +96,15 @@ class ReferenceTable:
     def _append_text(self, parts: list[TextPart], text: str) -> None:
         if not text:
             return
-        if self._refs and self._run_number in text.lower():
+        if self._refs and self._has_piece(text.lower()):
             raise DamagedReferenceError(
                 "the text holds a damaged reference: a string method was used on an f-string "
                 "that holds a value; use the value's .value there"
             )
         parts.append(text)
+
+    def _has_piece(self, text: str) -> bool:
+        """Whether the text has this run's number, or a token's beginning with a part of it."""
+        return self._run_number in text or any(
+            self._run_number.startswith(digits) for digits in _BEGINNING.findall(text)
+        )

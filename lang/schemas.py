@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pydantic import PydanticUserError, TypeAdapter
+from pydantic_core import SchemaError
 
 from ramet.lang.errors import OutputTypeError
 
@@ -22,7 +23,7 @@ def adapter_of(annotation: Any, label: str) -> tuple[TypeAdapter[Any], dict[str,
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(annotation)
         return adapter, closed(adapter.json_schema())
-    except (PydanticUserError, TypeError, ValueError) as error:
+    except (PydanticUserError, SchemaError, TypeError, ValueError) as error:
         raise OutputTypeError(f"{label} has no JSON form: {error}") from error
 
 

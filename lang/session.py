@@ -30,6 +30,7 @@ from ramet.lang.references import Ref, ReferenceTable
 from ramet.lang.switching import can_switch, switch_and_wait
 from ramet.lang.types import OutputType
 from ramet.lang.values import NodeResult, Value
+from ramet.runtime.values import flag, text, whole
 
 if TYPE_CHECKING:
     from ramet.lang.tools import Tool
@@ -97,6 +98,16 @@ class RunOptions:
     priority: int = 0
     hints: bool = True
     prefill_ahead: bool = True
+
+    def __post_init__(self) -> None:
+        for name, check in (
+            ("seed", whole),
+            ("cache_salt", text),
+            ("priority", whole),
+            ("hints", flag),
+            ("prefill_ahead", flag),
+        ):
+            check(name, getattr(self, name))
 
 
 class Session:

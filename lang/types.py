@@ -63,17 +63,19 @@ def output_type(annotation: Any) -> OutputType[Any]:
     if annotation is str:
         return TEXT
     if annotation is bool:
-        return _one_of(label, {"True": True, "False": False})
+        return _one_of(label, [("True", True), ("False", False)])
     if annotation is int:
         return OutputType(label, INTEGER, _converter(int, INTEGER, label))
     if annotation is float:
         return OutputType(label, NUMBER, _converter(float, NUMBER, label))
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
-        return _one_of(label, {str(member.value): member for member in annotation})
+        return _one_of(label, [(str(member.value), member) for member in annotation])
     if get_origin(annotation) is Literal:
-        return _one_of(label, {str(value): value for value in get_args(annotation)})
+        return _one_of(label, [(str(value), value) for value in get_args(annotation)])
     if annotation is None or annotation is NoneType:
         raise OutputTypeError("None is not something that a model can write")
+    if isinstance(annotation, dict):
+        raise OutputTypeError("a JSON schema is not a type: give it as json(...) or json_schema=")
     if inspect.isroutine(annotation):
         raise OutputTypeError(f"{label} is a function, not a type")
     return _json(annotation, label)
@@ -84,9 +86,12 @@ def type_label(annotation: Any) -> str:
     return annotation.__name__ if inspect.isclass(annotation) else str(annotation)
 
 
-def _one_of(label: str, values: dict[str, Any]) -> OutputType[Any]:
+def _one_of(label: str, pairs: list[tuple[str, Any]]) -> OutputType[Any]:
+    values = dict(pairs)
     if not values or "" in values:
         raise OutputTypeError(f"{label} has no values, or one whose text is empty")
+    if len(values) < len(pairs):
+        raise OutputTypeError(f"{label} has two values that are written the same")
 
     def parse(text: str) -> Any:
         try:

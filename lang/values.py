@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, fields
 from typing import Any, Generic, Protocol, TypeVar, overload
 
@@ -198,27 +198,30 @@ def _plain(other: Any) -> Any:
     return other.value if isinstance(other, Value) else other
 
 
-def resolve(data: Any) -> Any:
-    """``data`` with every Value in its lists, tuples and dicts replaced by what it holds; waits."""
+def resolve(data: Any, fill: Callable[[str], str]) -> Any:
+    """``data`` with every Value in its lists, tuples and dicts replaced by what it holds, and
+    every text of its own by what ``fill`` makes of it; waits. What a Value holds stays as it is."""
     if isinstance(data, Value):
-        return resolve(data.value)
+        return data.value
+    if isinstance(data, str):
+        return fill(data)
     if type(data) in (list, tuple):
-        return type(data)(resolve(item) for item in data)
+        return type(data)(resolve(item, fill) for item in data)
     if type(data) is dict:
-        return {key: resolve(item) for key, item in data.items()}
+        return {key: resolve(item, fill) for key, item in data.items()}
     return data
 
 
-def values_in(data: Any) -> Iterator[Value[Any]]:
-    """Every Value in the lists, tuples and dicts of ``data``."""
-    if isinstance(data, Value):
-        yield data
-    elif type(data) in (list, tuple):
+def leaves(data: Any) -> Iterator[Any]:
+    """What the lists, tuples and dicts of ``data`` hold at last."""
+    if type(data) in (list, tuple):
         for item in data:
-            yield from values_in(item)
+            yield from leaves(item)
     elif type(data) is dict:
         for item in data.values():
-            yield from values_in(item)
+            yield from leaves(item)
+    else:
+        yield data
 
 
 def add_usage(a: Usage, b: Usage) -> Usage:

@@ -114,9 +114,8 @@ class Writer:
         self.wait_for_borrower()
         self._check_name(expr.name)
         own, output = split_options(expr.type, expr.options)
-        for option, value in expr.options.items():
-            for text in [value] if isinstance(value, str) else ():
-                self.session.references.plain(text, f"option {option!r}")
+        for option, value in (*expr.options.items(), ("type_", output.constraint)):
+            self.session.references.plain(repr(value), f"option {option!r}")
         params = sampling_params(self.session.options.sampling, own)
 
         def make(place: dict[str, Any]) -> Gen:
@@ -283,6 +282,9 @@ class Writer:
         return value
 
     def _check_name(self, name: str) -> None:
+        if not isinstance(name, str):
+            raise UsageError(f"a variable's name is a text, not {name!r}; a type comes after it")
+        self.session.references.plain(name, "a variable's name")
         if name and (name in self.variables or name in self.inherited):
             raise DuplicateNameError(f"variable {name!r} exists already in this state", param=name)
 
