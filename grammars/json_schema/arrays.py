@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 
 from .atoms import Const, Contains, Items, Length, Unique
 from .formula import (
@@ -23,13 +23,21 @@ from .formula import (
     replace,
     truth_of,
 )
+from .frames import UNKNOWN
 from .objects import Child, make_child
 from .solver import Case, Solver, signed
 from .values_of import values_of
 
 State = tuple[tuple[Formula, ...], int, tuple[int, ...], tuple[Hashable, ...]]
 """The formulas that are left; how many items there are, up to ``max_index``; how many satisfy each
-``Contains``; the items' values, where equal ones matter."""
+``Contains``; the items' values, where equal ones matter (while deciding, also the node of a value
+that isn't known)."""
+
+SearchState = tuple[int, tuple[int, ...], frozenset[int], bool]
+"""The number of items; how many satisfy each ``Contains``; which atoms have yet to fail; whether
+two items have yet to be equal."""
+
+Verdict = tuple[bool, ...]
 
 
 class ArrayPlan:
@@ -40,6 +48,7 @@ class ArrayPlan:
         formulas: the first must come out true; the others' verdicts are wanted.
         has_unique: whether items' values must be remembered.
         is_simple: there is one formula, a conjunction of ``Items`` and ``Length``.
+        is_plainly_unique: likewise, with ``Unique``.
     """
 
     def __init__(self, solver: Solver, formulas: tuple[Formula, ...], number: int) -> None:
@@ -56,6 +65,9 @@ class ArrayPlan:
         parts = conjuncts(formulas[0])
         self.is_simple = len(formulas) == 1 and all(
             p.op == "atom" and isinstance(p.parts[0], Items | Length) for p in parts
+        )
+        self.is_plainly_unique = len(formulas) == 1 and all(
+            p.op == "atom" and isinstance(p.parts[0], Items | Length | Unique) for p in parts
         )
         self._children: dict[Hashable, Child] = {}
         self._fitting: dict[int, bool] = {}
@@ -144,24 +156,106 @@ class ArrayPlan:
 
     def can_end_with(self, state: State, goals: Sequence[tuple[bool, ...]]) -> bool:
         """Whether further items can make the first formula true, the others one of ``goals``."""
-        residual, index, counts, values = state
+        residual, index, _, _ = state
         if self.is_simple:
             if residual[0].op == "false" or (self.high is not None and index > self.high):
                 return False
             return all(self._fits_at(i) for i in self._needed(index, self.low))
-        counted = dict(zip(self.contains, counts, strict=True))
+        return self._end_values(state, goals) is not None
+
+    def _end_values(
+        self, state: State, goals: Sequence[tuple[bool, ...]]
+    ) -> frozenset[Hashable] | None:
+        """None if no further items do; else the values of which they may not spare each."""
+        needed: frozenset[Hashable] = frozenset()
 
         def can_meet(case: Case) -> bool:
-            return self._can_meet(case, index, counted, values)
+            nonlocal needed
+            for search in self._searches(case, state):
+                if search.run():
+                    needed = search.needed
+                    return True
+            return False
 
+        for _ in self._cases(state, goals, can_meet):
+            return needed
+        return None
+
+    def _cases(
+        self,
+        state: State,
+        goals: Sequence[tuple[bool, ...]],
+        can_meet: Callable[[Case], bool],
+    ) -> Iterator[Case]:
+        residual = state[0]
         for goal in goals:
             wanted = [(residual[0], True), *zip(residual[1:], goal, strict=False)]
             if any((f.op == "false") == t for f, t in wanted if f.op in ("true", "false")):
                 continue
-            cases = self.solver.cases(wanted, can_meet)
-            if next(cases, None) is not None:
-                return True
-        return False
+            yield from self.solver.cases(wanted, can_meet)
+
+    def exact_child(self, state: State, goals: Sequence[tuple[bool, ...]]) -> Child:
+        """What is followed in the next item, without the values after which nothing reaches a goal.
+
+        Which values those are depends on what later items can be: all different ones may be too
+        few, and equal ones may have to be among them.
+        """
+        child = self.child(state)
+        solver = self.solver
+        solver.begin()
+        restrictions: list[Formula] = []
+        for verdict in solver.verdicts(child.nodes):
+            node = solver.joined(child.nodes, verdict)
+
+            def ends(value: Hashable, verdict: tuple[bool, ...] = verdict) -> bool:
+                return self.can_end_with(self.after_child(state, child, verdict, value), goals)
+
+            needed = self._end_values(self.after_child(state, child, verdict, UNKNOWN), goals)
+            if needed is not None:
+                restrictions += [
+                    negate(atom(Const(v))) for v in sorted(needed, key=repr)
+                    if solver.satisfiable(all_of([node, atom(Const(v))])) and not ends(v)
+                ]  # fmt: skip
+                continue
+            found = values_of(solver, node)
+            if found is not None:
+                good = [atom(Const(v)) for v in sorted(found, key=repr) if ends(v)]
+            else:
+                good = self._partners(self.after_child(state, child, verdict, node), goals)
+            if good:
+                restrictions.append(any_of([negate(node), *good]))
+        if not restrictions:
+            return child
+        must = all_of([child.nodes[0], *restrictions])
+        return Child((must, *child.nodes[1:]), child.atoms, child.verdict_of)
+
+    def can_reach(
+        self, state: State, child: Child, verdict: tuple[bool, ...], goals: Sequence[Verdict]
+    ) -> bool:
+        """Whether a goal can be reached after some value of an item with a verdict."""
+        if self.can_end_with(self.after_child(state, child, verdict, UNKNOWN), goals):
+            return True
+        if not self.has_unique:
+            return False
+        node = self.solver.joined(child.nodes, verdict)
+        return self.can_end_with(self.after_child(state, child, verdict, node), goals)
+
+    def _partners(self, state: State, goals: Sequence[tuple[bool, ...]]) -> list[Formula]:
+        """What a later item may be that equals one that is there, so that a goal is reached."""
+
+        def can_meet(case: Case) -> bool:
+            return any(search.run() for search in self._searches(case, state))
+
+        return [
+            node
+            for case in self._cases(state, goals, can_meet)
+            for search in self._searches(case, state)
+            for node in search.partners()
+        ]
+
+    def never_depends(self, state: State) -> bool:
+        """Whether the items that are there change nothing, as long as others never run out."""
+        return self.is_plainly_unique and state[1] >= self.prefix_len
 
     def can_go_on(self, state: State) -> bool:
         """For a simple plan, whether there may be another item."""
@@ -189,9 +283,10 @@ class ArrayPlan:
                 self._fitting[index] = known
         return known
 
-    def _can_meet(
-        self, case: Case, index: int, counts: dict[Contains, int], values: tuple[Hashable, ...]
-    ) -> bool:
+    def _searches(self, case: Case, state: State) -> Iterator[_Search]:
+        """The searches of which one must succeed for a case to be met."""
+        _, index, counted, values = state
+        counts = dict(zip(self.contains, counted, strict=True))
         lows_highs: list[list[tuple[int, int | None]]] = []
         low, high = 0, None
         outside: list[Length] = []
@@ -225,13 +320,10 @@ class ArrayPlan:
                     lows_highs.append(ranges)
         for bounds in itertools.product(*lows_highs):
             for low_, high_ in _length_ranges(low, high, outside):
-                search = _Search(
+                yield _Search(
                     self.solver, holds, fails, followed, bounds, low_, high_, unique, values,
-                    self.prefix_len,
+                    self.prefix_len, index, tuple(counts[c] for c in followed),
                 )  # fmt: skip
-                if search.run(index, tuple(counts[c] for c in followed)):
-                    return True
-        return False
 
     def holds_now(self, formula: Formula, state: State) -> bool:
         """A formula's value if the array ends here."""
@@ -263,6 +355,8 @@ class _Search:
         unique: bool | None,
         values: tuple[Hashable, ...],
         prefix_len: int,
+        index: int,
+        counts: tuple[int, ...],
     ) -> None:
         self.solver = solver
         self.holds = holds
@@ -274,16 +368,39 @@ class _Search:
         self.unique = unique
         self.values = values
         self.prefix_len = prefix_len
-
-    def run(self, index: int, counts: tuple[int, ...]) -> bool:
-        """Whether it can, from ``index`` items on."""
-        start = (
+        self.needed: frozenset[Hashable] = frozenset()
+        self._start: SearchState = (
             index,
             self._clamp(counts),
             frozenset(range(len(self.fails))),
-            self.unique is False,
+            unique is False,
         )
-        came: dict[object, tuple[object, Formula] | None] = {start: None}
+
+    def run(self) -> bool:
+        """Whether it can. If so, without any one value that is not in ``needed``."""
+        return self._run(self._start)
+
+    def partners(self) -> Iterator[Formula]:
+        """What items may be of which one must equal an item that is there already."""
+        if not self._start[3]:
+            return
+        seen = {self._start}
+        queue = deque(seen)
+        while queue:
+            state = queue.popleft()
+            if self.high is not None and state[0] >= self.high:
+                continue
+            for following, node in self._steps(*state):
+                if not following[3]:
+                    continue
+                if self._run((*following[:3], False)):
+                    yield node
+                if following not in seen:
+                    seen.add(following)
+                    queue.append(following)
+
+    def _run(self, start: SearchState) -> bool:
+        came: dict[SearchState, tuple[SearchState, Formula] | None] = {start: None}
         queue = deque([start])
         while queue:
             state = queue.popleft()
@@ -318,9 +435,9 @@ class _Search:
             )
         )
 
-    def _steps(  # type: ignore[no-untyped-def]
+    def _steps(
         self, index: int, counts: tuple[int, ...], left: frozenset[int], want_equal: bool
-    ):
+    ) -> Iterator[tuple[SearchState, Formula]]:
         """What one item more can lead to, each with a node that does it."""
         # Past all bounds, more items change nothing.
         following_index = min(index + 1, max(self.low, self.prefix_len, (self.high or 0)))
@@ -349,7 +466,7 @@ class _Search:
                 if self.solver.satisfiable(node):
                     yield (following_index, after, left - set(failing), want_equal), node
                 if want_equal:
-                    equal = all_of([node, any_of(atom(Const(v)) for v in self.values)])
+                    equal = all_of([node, any_of(map(_equal, self.values))])
                     if self.solver.satisfiable(equal):
                         yield (following_index, after, left - set(failing), False), equal
                     twice = all_of([node, *(_item(a, index + 1) for a in self.holds)])
@@ -360,7 +477,9 @@ class _Search:
                     if fits and self.solver.satisfiable(twice):
                         yield (following_index + 1, after_two, left - set(failing), False), twice
 
-    def _distinct(self, state: object, came: dict[object, tuple[object, Formula] | None]) -> bool:
+    def _distinct(
+        self, state: SearchState, came: dict[SearchState, tuple[SearchState, Formula] | None]
+    ) -> bool:
         """Whether the items that led to a state can all be different, if they must."""
         if not self.unique:
             return True
@@ -383,7 +502,12 @@ class _Search:
                         return True
             return False
 
-        return all(place(i, set()) for i in range(len(choices)))
+        if not all(place(i, set()) for i in range(len(choices))):
+            return False
+        # Items with more choices than there are items can spare any one value.
+        few = [found for found in choices if len(found) <= len(choices)]
+        self.needed = frozenset(v for found in few for v in found)
+        return True
 
 
 def _item(items: Items, index: int) -> Formula:
@@ -391,7 +515,12 @@ def _item(items: Items, index: int) -> Formula:
 
 
 def _is_new(values: Sequence[Hashable]) -> Formula:
-    return all_of(negate(atom(Const(v))) for v in values)
+    return all_of(negate(_equal(v)) for v in values if not isinstance(v, Formula))
+
+
+def _equal(value: Hashable) -> Formula:
+    """The node of the values equal to one; of one of which only the node is known, that node."""
+    return value if isinstance(value, Formula) else atom(Const(value))
 
 
 def _subsets(items: list[int]) -> list[tuple[int, ...]]:

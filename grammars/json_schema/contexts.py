@@ -19,9 +19,8 @@ from ramet.grammars.automaton import NOTHING, After, Context, Lexeme, Pop, Push
 from ramet.grammars.machine import Machine
 
 from .arrays import ArrayPlan, State
-from .atoms import Const
 from .excluded_text import excluding
-from .formula import FALSE, Formula, all_of, any_of, atom
+from .formula import FALSE, Formula
 from .frames import UNKNOWN, Frame
 from .layout import Layout
 from .lexemes import ARRAY, CLOSE, CLOSE_ARRAY, COMMA, OBJECT, AfterLexeme
@@ -29,7 +28,6 @@ from .objects import CLOSE as CLOSE_OBJECT
 from .objects import Child, ObjectPlan
 from .text_lexemes import TextLexeme
 from .values import parse_scalar
-from .values_of import values_of
 from .values_plan import ValuePlan, Values, Verdict
 
 
@@ -65,7 +63,7 @@ class ValueContext(Context):
 
     def lexeme(self, machine: Machine) -> Lexeme | None:
         close = self.frame.layout.empty_close() if self.may_close else None
-        return self.plan.lexeme(self.prefixes, close)
+        return self.plan.lexeme(self.prefixes, close, is_recorded=self.frame.records)
 
     def after(self, machine: Machine, label: int, text: bytes | None) -> After:
         frame = self.frame
@@ -427,7 +425,7 @@ class ArrayFrame(Frame):
     """
 
     __slots__ = (
-        "child", "content", "goals", "is_recording", "parent", "plan", "state", "values",
+        "_next", "child", "content", "goals", "is_recording", "parent", "plan", "state", "values",
     )  # fmt: skip
 
     values: Values
@@ -459,6 +457,7 @@ class ArrayFrame(Frame):
         self.child = child
         self.parent = parent
         self.layout = layout
+        self._next: Child | None = None
         self.is_recording = parent.records
         self.records = parent.records or plan.has_unique
         nodes = None if child is None else child.nodes
@@ -491,25 +490,11 @@ class ArrayFrame(Frame):
 
     def next_child(self) -> Child:
         """What is followed in the next item."""
-        child = self.plan.child(self.state)
-        if self.plan.has_unique and self.plan.max_index:
-            child = self._foreseeing(child)
-        return child
-
-    def _foreseeing(self, child: Child) -> Child:
-        """Leave out the values after which too few different ones would be left."""
-        found = values_of(self.values.solver, child.nodes[0])
-        if found is None or len(child.nodes) > 1:
-            return child
-        keep = []
-        for value in found:
-            state = self.plan.after_child(self.state, child, (), value)
-            if self.plan.can_end_with(state, self.goals):
-                keep.append(value)
-        if len(keep) == len(found):
-            return child
-        kept = any_of(atom(Const(v)) for v in sorted(keep, key=repr))
-        return Child((all_of([child.nodes[0], kept]),), child.atoms, child.verdict_of)
+        if not self.plan.has_unique:
+            return self.plan.child(self.state)
+        if self._next is None:
+            self._next = self.plan.exact_child(self.state, self.goals)
+        return self._next
 
     def choices(self) -> tuple[bool, bool]:
         """Whether there may be another item, and whether the array may end."""
@@ -525,9 +510,8 @@ class ArrayFrame(Frame):
         return any(self._reaches(child, v) for v in solver.verdicts(child.nodes)), may_close
 
     def _reaches(self, child: Child, verdict: Verdict) -> bool:
-        state = self.plan.after_child(self.state, child, verdict, UNKNOWN)
         self.values.solver.begin()
-        return self.plan.can_end_with(state, self.goals)
+        return self.plan.can_reach(self.state, child, verdict, self.goals)
 
     def accepts(self, verdict: Verdict) -> bool:
         assert self.child is not None
@@ -536,8 +520,6 @@ class ArrayFrame(Frame):
     def _item(self, machine: Machine, *, may_close: bool) -> After:
         is_known = UNKNOWN not in self.state[3]
         child = self.next_child() if is_known else self.plan.child(self.state)
-        if not is_known and not self.values.never_runs_out(child.nodes):
-            return machine.intern(UndecidedContext())
         frame = self._with(machine, self.state, self.content, child)
         plan = self.values.plan(child.nodes, frame.accepts)
         if len(child.nodes) == 1 and not self.records:
@@ -558,7 +540,14 @@ class ArrayFrame(Frame):
             assert isinstance(content, tuple)
             known = content != UNKNOWN and value != UNKNOWN
             content = (*content, value) if known else UNKNOWN
+        if UNKNOWN in state[3] and not self._never_depends(state):
+            return machine.intern(UndecidedContext())
         return machine.intern(AfterContext(self._with(machine, state, content, None)))
+
+    def _never_depends(self, state: State) -> bool:
+        """Whether what follows is the same whatever the items in ``state`` are."""
+        plan = self.plan
+        return plan.never_depends(state) and self.values.never_runs_out(plan.child(state).nodes)
 
     def go_on(self, machine: Machine) -> After:
         """The context after a comma."""

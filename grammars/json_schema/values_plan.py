@@ -12,6 +12,7 @@ from ramet.grammars.json_text import KEY_SLICE, VALUE_SLICE
 from ramet.grammars.lexemes import DfaLexeme, LabelledDfa, LabelledDfaLexeme
 from ramet.grammars.limits import CompileLimits
 from ramet.grammars.regular import Dfa
+from ramet.grammars.regular.numbers import any_number, short_number
 
 from .atoms import Integer
 from .counted_text import CountedText
@@ -180,15 +181,25 @@ class ValuePlan:
         return self.verdicts[label - FIRST_SCALAR]
 
     def lexeme(
-        self, prefixes: tuple[bytes, ...], close_prefixes: tuple[bytes, ...] | None
+        self,
+        prefixes: tuple[bytes, ...],
+        close_prefixes: tuple[bytes, ...] | None,
+        *,
+        is_recorded: bool = False,
     ) -> Lexeme:
-        """The lexeme, with white space before it, and before the array's closing bracket if any."""
-        key = (prefixes, close_prefixes)
+        """The lexeme, with white space before it, and before the array's closing bracket if any.
+
+        A number that is to be recorded has an exponent of at most three digits, so that the
+        language of all others has an automaton.
+        """
+        key = (prefixes, close_prefixes, is_recorded)
         known = self._lexemes.get(key)
         if known is None:
             if self._parts is None:
                 self._parts = self._make_parts()
             text, number, literals, brackets = self._parts
+            if is_recorded and isinstance(number, DfaLexeme) and number.dfa is any_number():
+                number = DfaLexeme(short_number(), number.label)
             allowed = frozenset(brackets if close_prefixes is None else {*brackets, CLOSE_ARRAY})
             known = self._lexemes[key] = ValueLexeme(
                 text, number, literals, allowed, prefixes, close_prefixes or ()

@@ -84,6 +84,12 @@ def any_number() -> Dfa:
 
 
 @cache
+def short_number() -> Dfa:
+    """Every JSON number whose exponent has at most three digits."""
+    return _regex(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?")
+
+
+@cache
 def spellings(*, exponents: bool = True) -> Dfa:
     """The universe: see the head of this module."""
     return _signed(_magnitudes(exponents=exponents))
