@@ -27,6 +27,7 @@ from ramet.lang.errors import (
 )
 from ramet.lang.expressions import GenExpr
 from ramet.lang.nodes import Role
+from ramet.lang.options import sampling_params
 from ramet.lang.schemas import adapter_of
 from ramet.lang.tools import Tool
 from ramet.lang.types import OutputType, type_label
@@ -76,7 +77,12 @@ class Agent:
             raise UsageError("an agent needs at least one tool")
         if len(set(names)) != len(names):
             raise UsageError(f"two tools have one name: {', '.join(sorted(names))}")
-        _answer(self.answer)  # raises now rather than in a turn
+        if not isinstance(self.limits, AgentLimits):
+            raise UsageError(f"limits are AgentLimits(...), not {self.limits!r}")
+        if self.require_call and self.limits.max_turns == 1:
+            raise UsageError("require_call needs a turn to call in and one to answer: max_turns=2")
+        _answer(self.answer)  # these raise now rather than in a turn
+        sampling_params({}, self.options)
 
     def run(self, s: State) -> Any:
         """Runs the loop in place on a state and returns the answer.

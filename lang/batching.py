@@ -25,6 +25,10 @@ def run_batch(
     for index, arguments in enumerate(batch):
         if not isinstance(arguments, Mapping):
             raise UsageError(f"item {index} of the batch is no mapping of arguments")
+        try:
+            program.check_arguments(**arguments)
+        except TypeError as error:
+            raise UsageError(f"item {index} of the batch: {error}") from None
     runs: list[Run[T]] = []
     places = threading.Semaphore(max_concurrency)
     try:

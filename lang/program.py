@@ -144,6 +144,11 @@ class Program(Generic[P, T]):
         self._signature.bind(None, *args, **values)
         return trace_graph(self.name, self._binder(args, values), options)
 
+    def check_arguments(self, *args: Any, **kwargs: Any) -> None:
+        """Raises TypeError where a run with these arguments would, and starts nothing."""
+        values, _, _ = self._settle(kwargs)
+        self._signature.bind(None, *args, **values)
+
     def explain(
         self, *args: Any, tokenizer: SupportsEncode | None = None, **kwargs: Any
     ) -> Explanation:

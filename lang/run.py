@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ramet.lang.backends.base import Backend
 from ramet.lang.context import Escaped, RunContext
-from ramet.lang.errors import UnknownNameError, UnresolvedValueError
+from ramet.lang.errors import RoleError, UnknownNameError, UnresolvedValueError
 from ramet.lang.events import EventLog, NodeAdded, NodeFinished, RunEnded, RunEvent, TextPiece
 from ramet.lang.graph import RequestGraph
 from ramet.lang.loop import on_shared_loop
@@ -204,8 +204,15 @@ class Run(Generic[T_co]):
         return "".join(message["content"] for message in self._messages())
 
     def messages(self) -> list[dict[str, str]]:
-        """The chat turns of the program's first state; waits for the run."""
-        return self._messages()
+        """The chat turns of the program's first state; waits for the run.
+
+        Raises:
+            RoleError: the state holds raw text.
+        """
+        messages = self._messages()
+        if any(not message["role"] for message in messages):
+            raise RoleError("the state holds raw text, not chat turns")
+        return messages
 
     def _messages(self) -> list[dict[str, str]]:
         self.wait()
@@ -234,7 +241,8 @@ class Run(Generic[T_co]):
     def text_iter(self, name: str | None = None) -> Iterator[str]:
         """The text of a variable, or of the whole first state, in pieces as it comes.
 
-        Raises the run's error where it has one.
+        Raises the run's error where it has one, and UnknownNameError at the end of a run that had
+        no such variable.
         """
         reader = _TextReader(self._session, name)
         for event in self._session.log:
@@ -257,13 +265,17 @@ class _TextReader:
         self._waiting: list[Any] = []  # nodes of the first state whose text isn't out yet
         self._held: dict[str, list[str]] = {}  # pieces of calls that aren't first in line
         self._finished: set[str] = set()
+        self._is_known = name is None
 
     def feed(self, event: RunEvent) -> Iterator[str]:
         if isinstance(event, RunEnded):
             if event.error is not None:
                 raise event.error
+            if not self._is_known:
+                raise UnknownNameError(f"the run has no variable {self._name!r}")
             return
         if self._name is not None:
+            self._is_known |= getattr(event.node, "name", "") == self._name
             if isinstance(event, TextPiece) and getattr(event.node, "name", "") == self._name:
                 yield event.text
             return

@@ -13,6 +13,8 @@ from pydantic import ConfigDict, Field, PydanticUserError, ValidationError, crea
 
 from ramet.lang.errors import OutputTypeError, ToolFailedError
 from ramet.lang.schemas import closed
+from ramet.runtime.errors import InvalidParameterError
+from ramet.runtime.values import number
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -39,6 +41,11 @@ class Tool(Generic[P, T]):
         description: str | None = None,
         timeout_s: float | None = None,
     ) -> None:
+        given: Any = function
+        if not inspect.isroutine(given):
+            raise OutputTypeError(f"a tool is a function, not {function!r}")
+        if timeout_s is not None and not number("timeout_s", timeout_s) > 0:
+            raise InvalidParameterError("timeout_s must be above 0", param="timeout_s")
         self.function = function
         self.name = name or function.__name__
         self.timeout_s = timeout_s
@@ -122,7 +129,7 @@ def tool(
     docstring or from ``Annotated[..., Field(description=...)]``.
 
     Raises:
-        OutputTypeError: a parameter without a type, or of one that JSON can't hold.
+        OutputTypeError: no function, a parameter without a type, or of one that JSON can't hold.
     """
 
     def wrap(wrapped: Callable[..., Any]) -> Tool[..., Any]:

@@ -19,6 +19,8 @@ def as_backend(value: BackendLike) -> Backend:
     Raises:
         UsageError: neither.
     """
+    if isinstance(value, type):
+        raise UsageError(f"not a backend but a class: {value.__name__}; make one of it")
     if isinstance(value, Backend):
         return value
     if hasattr(value, "submit") and hasattr(value, "tokenizer"):

@@ -230,7 +230,7 @@ def connect(
     Raises:
         BackendError: the server can't be reached.
     """
-    if not url.startswith(("http://", "https://")):
+    if not isinstance(url, str) or not url.startswith(("http://", "https://")):
         raise UsageError(f"not an address of a server: {url!r}")
     url = url.rstrip("/").removesuffix("/v1")
     if dialect is not None and dialect not in DIALECTS:

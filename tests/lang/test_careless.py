@@ -8,8 +8,24 @@ from typing import Any, Literal
 
 import pytest
 
-from ramet.lang import ScriptedBackend, State, Value, choice, program, regex
-from ramet.lang.errors import DamagedReferenceError, OutputTypeError, UsageError
+from ramet.lang import (
+    AgentLimits,
+    ScriptedBackend,
+    State,
+    Tool,
+    Value,
+    choice,
+    program,
+    regex,
+    tool,
+)
+from ramet.lang.errors import (
+    DamagedReferenceError,
+    OutputTypeError,
+    RoleError,
+    UnknownNameError,
+    UsageError,
+)
 from ramet.runtime.errors import InvalidParameterError, RametError
 
 Scripted = Callable[..., ScriptedBackend]
@@ -184,3 +200,73 @@ def test_a_text_that_only_looks_like_a_reference_is_text(scripted: Scripted) -> 
 
     run = quotes.run(backend=scripted(default="x"))
     assert run.result.endswith("ramet_ref_ ramet_ref_zz ramet_ref_000")
+
+
+def test_a_batch_with_a_wrong_item_is_refused_before_anything_is_sent(scripted: Scripted) -> None:
+    @program
+    def echoes(s: State, word: str) -> Value[str]:
+        s += word
+        return s.gen("x")
+
+    backend = scripted(default="x")
+    with pytest.raises(UsageError, match="item 1"):
+        echoes.run_batch([{"word": "a"}, {"wort": "b"}], backend=backend)
+    assert backend.calls == []
+
+
+def test_text_of_an_unknown_variable_is_an_error_and_of_an_empty_one_is_none(
+    scripted: Scripted,
+) -> None:
+    with pytest.raises(UnknownNameError):
+        list(asks.start(backend=scripted(default="x")).text_iter("y"))
+    assert list(asks.start(backend=scripted({"x": ""})).text_iter("x")) == []
+
+
+def test_raw_text_has_no_messages(scripted: Scripted) -> None:
+    with pytest.raises(RoleError):
+        asks.run(backend=scripted(default="x")).messages()
+
+
+@pytest.mark.parametrize("function", [5, "x", int, None])
+def test_only_a_function_is_a_tool(function: Any) -> None:
+    with pytest.raises(OutputTypeError):
+        Tool(function)
+
+
+@pytest.mark.parametrize("timeout_s", [0, -1, "soon", float("nan")])
+def test_a_tool_s_time_is_a_number_above_0(timeout_s: Any) -> None:
+    with pytest.raises(InvalidParameterError):
+        tool(timeout_s=timeout_s)(shout)
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"require_call": True, "limits": AgentLimits(max_turns=1)}, UsageError),
+        ({"limits": {"max_turns": 1}}, UsageError),
+        ({"max_token": 5}, InvalidParameterError),
+    ],
+)
+def test_an_agent_that_can_not_be_as_asked_is_refused(
+    scripted: Scripted, options: dict[str, Any], error: type[RametError]
+) -> None:
+    @program
+    def acts(s: State) -> Any:
+        s.user("Act.")
+        return s.tools([shout], **options)
+
+    backend = scripted(default='{"answer": "x"}')
+    with pytest.raises(error):
+        acts.run(backend=backend)
+    assert backend.calls == []
+
+
+@pytest.mark.parametrize("backend", [ScriptedBackend, 5, "http://here"])
+def test_what_is_no_backend_is_refused(backend: Any) -> None:
+    with pytest.raises(UsageError):
+        asks.run(backend=backend)
+
+
+def shout(text: str) -> str:
+    """In capitals."""
+    return text.upper()
