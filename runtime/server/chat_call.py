@@ -32,7 +32,7 @@ class ChatCall:
     async def begin(self, context: ServerContext, http_request: HttpRequest) -> Generation:
         """Submits the request and waits until it has something to say."""
         submit = submitter(self.plan, context.engine)
-        return await context.begin(self.id, [self.request], http_request, submit)
+        return await context.begin(self.id, [self.request], http_request, submit, self.plan.schemas)
 
 
 def submitter(plan: ChatPlan, engine: EngineApi) -> Submit:

@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ramet.grammars import Vocabulary, compile_constraint
 from ramet.grammars.constraints import (
     AnyOf,
     Constraint,
@@ -21,6 +22,7 @@ from ramet.grammars.constraints import (
     Series,
     StructuralTag,
 )
+from ramet.grammars.errors import ConstraintError, GrammarTooComplexError
 from ramet.runtime.errors import InvalidConstraintError
 from ramet.runtime.server.conversation import ToolChoice
 from ramet.runtime.streams import ReasoningFormat, ToolFormat
@@ -227,3 +229,20 @@ def tool_schemas(tools: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]
             )
         schemas[function["name"]] = arguments_schema(function.get("parameters"))
     return schemas
+
+
+def tool_at_fault(schemas: Schemas, vocabulary: Vocabulary) -> InvalidConstraintError | None:
+    """Which tool's schema is why a call's grammar was refused, if one is; compiles them all.
+
+    In the whole grammar a schema's path begins with places that the client has never seen.
+    """
+    for name, schema in schemas.items():
+        try:
+            compile_constraint(JsonSchema(schema), vocabulary)
+        except GrammarTooComplexError:
+            continue
+        except ConstraintError as error:
+            return InvalidConstraintError(
+                f"the schema of the tool {name!r}: {error}", param="tools"
+            )
+    return None

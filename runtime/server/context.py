@@ -11,9 +11,10 @@ from typing import TypeVar
 from fastapi import Request as HttpRequest
 from pydantic import BaseModel
 
-from ramet.runtime.errors import InvalidParameterError, NotFoundError
+from ramet.runtime.errors import InvalidConstraintError, InvalidParameterError, NotFoundError
 from ramet.runtime.events import Failed, Finished
 from ramet.runtime.request import Request
+from ramet.runtime.server.chat_grammar import Schemas, tool_at_fault
 from ramet.runtime.server.chat_plan import ChatPlanner
 from ramet.runtime.server.config import ServerConfig
 from ramet.runtime.server.engine_api import EngineApi
@@ -82,12 +83,14 @@ class ServerContext:
         requests: Sequence[Request],
         http_request: HttpRequest,
         submit: Submit | None = None,
+        schemas: Schemas | None = None,
     ) -> Generation:
         """Submits a call's requests, by the engine's ``submit`` unless another is given, and
         waits until the first has something to say.
 
         A failure up to here is raised, so that it becomes a plain error response. If the client
-        leaves, the requests are aborted.
+        leaves, the requests are aborted. ``schemas`` are those of the call's tools: one that
+        can't be honoured is named.
         """
         tenant = tenant_of(http_request)
         name = tenant.scoped(call_id)
@@ -112,6 +115,13 @@ class ServerContext:
                 generation.add((submit or self.engine.submit)(request))
             async with abort_on_disconnect(http_request, generation):
                 await generation.begin()
+        except InvalidConstraintError as error:
+            generation.close()
+            fault = None
+            if schemas and error.code == InvalidConstraintError.default_code:
+                vocabulary = self.engine.vocabulary
+                fault = await asyncio.to_thread(tool_at_fault, schemas, vocabulary)
+            raise fault or error from None
         except BaseException:
             generation.close()
             raise

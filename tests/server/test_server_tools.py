@@ -346,3 +346,20 @@ def test_arguments_have_no_keys_that_a_plain_schema_does_not_name(serve):
     assert set(made) == {"a", "b"}
     assert set(made["a"]) == {"zip"}
     assert set(made["b"][0]) == {"zip"}
+
+
+@pytest.mark.parametrize("choice", ["auto", "required"])
+def test_a_tool_whose_schema_cannot_be_honoured_is_named(serve, choice):
+    server = serve(["ok"])
+    tools = [
+        {"type": "function", "function": {"name": name, "parameters": {"properties": {"a": a}}}}
+        for name, a in (("good", {"type": "string"}), ("wrong", {"type": "strnig"}))
+    ]
+    for stream in (False, True):
+        answer = server.chat(tools=tools, tool_choice=choice, stream=stream)
+        assert answer.status_code == 400
+        error = answer.json()["error"]
+        assert (error["param"], error["code"]) == ("tools", "invalid_grammar")
+        assert "'wrong'" in error["message"]
+        assert "at /properties/a/type" in error["message"]
+    assert server.num_live() == 0

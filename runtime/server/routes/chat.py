@@ -39,7 +39,11 @@ def chat_router(context: ServerContext) -> APIRouter:
         body = await context.body(http_request, ChatCompletionRequest)
         call = await _prepare(context, body, http_request)
         generation = await context.begin(
-            call.id, call.requests, http_request, submitter(call.plan, context.engine)
+            call.id,
+            call.requests,
+            http_request,
+            submitter(call.plan, context.engine),
+            call.plan.schemas,
         )
         headers = enforced_headers(call.plan.constraint)
         if body.stream:
