@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,12 @@ from ramet.cli import app
 from ramet.cli.programs import load_program, parse_arguments
 
 PROGRAM = """
+from typing import Literal
 from ramet.lang import program
 
 @program
-def greet(s, name: str, times: int = 1, tags: list[str] = ()):
+def greet(s, name: str, times: int = 1, tags: list[str] = (),
+          color: Literal["red", "blue"] = "red", *rest, **more):
     s.user(f"Greet {name} {times} times")
     s.gen("greeting", max_tokens=8)
 """
@@ -51,7 +54,9 @@ def test_arguments_are_validated_by_their_annotations(program_file: Path) -> Non
         ([], "needs --name"),
         (["--name"], "needs a value"),
         (["--name", "A", "--times", "many"], "--times 'many'"),
+        (["--name", "A", "--color", "green"], "'red' or 'blue'"),
         (["--nam", "A"], "takes"),
+        (["--name", "A", "--rest", "1"], "takes"),
     ],
 )
 def test_wrong_arguments_are_named(program_file: Path, words: list[str], message: str) -> None:
@@ -76,3 +81,27 @@ def test_an_unknown_scenario_is_named() -> None:
     result = CliRunner().invoke(app, ["bench", "nonsense"])
     assert result.exit_code == 2
     assert "nonsense" in result.output
+
+
+@pytest.mark.parametrize("trace", ["nowhere/run.html", "run.txt"])
+def test_a_trace_that_can_not_be_written_is_told_before_the_run(
+    program_file: Path, tmp_path: Path, trace: str
+) -> None:
+    words = ["run", f"{program_file}:greet", "--trace", str(tmp_path / trace), "--name", "Ada"]
+    result = CliRunner().invoke(app, [*words, "--model", "no-such-model"])
+    assert result.exit_code == 2
+    assert ".html or .json" in " ".join(result.output.split())
+
+
+def test_a_program_s_file_may_be_named_like_a_module(tmp_path: Path) -> None:
+    import json
+
+    path = tmp_path / "json.py"
+    path.write_text(PROGRAM)
+    assert load_program(f"{path}:greet").name == "greet"
+    assert sys.modules["json"] is json
+
+
+def test_bench_fails_where_requests_fail() -> None:
+    words = ["bench", "json", "--url", "http://127.0.0.1:9", "--repeat", "1", "--per-group", "2"]
+    assert CliRunner().invoke(app, words).exit_code == 1

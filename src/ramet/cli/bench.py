@@ -52,7 +52,10 @@ def bench(
         float | None, typer.Option(rich_help_panel=_SHAPE, help="Requests a second, Poisson.")
     ] = None,
 ) -> None:
-    """Load an engine or a server with a seeded workload, and print what it did."""
+    """Load an engine or a server with a seeded workload, and print what it did.
+
+    The exit code is 1 if a request failed.
+    """
     from ramet.bench.targets import EngineTarget, UrlTarget
     from ramet.bench.workloads import SCENARIOS, Shape
     from ramet.runtime.engine import Engine, EngineConfig
@@ -106,3 +109,5 @@ async def _run(
         print_summaries(runs)
     if len(targets) > 1:
         print_ratios(runs, as_json=as_json)
+    if any(summary.errors for rows in runs.values() for row in rows for summary in row):
+        raise typer.Exit(1)

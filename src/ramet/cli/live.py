@@ -32,7 +32,7 @@ def run_live(
     finally:
         if trace is not None:
             run.trace.save(trace)
-            console.print(f"trace: {trace}")
+            console.print(f"\ntrace: {trace}")
     console.print()
     console.print(Pretty(run.result))
     console.print(report(run))

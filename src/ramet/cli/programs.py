@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from ramet.lang import Program
 
 _EXTRA = {"allow_extra_args": True, "ignore_unknown_options": True}
+_MODULE = "__ramet_program__"
+"""What a program's file is called as a module: its own name may be that of another."""
+
 Target = Annotated[str, typer.Argument(help="A file and a program in it: path.py:program.")]
 
 
@@ -44,11 +47,16 @@ def run(
         typer.Option(help="Write the trace: .html a timeline, .json Chrome's trace format."),
     ] = None,
 ) -> None:
-    """Run a program: ramet run file.py:program --argument value ..."""
+    """Run a program: ramet run file.py:program --argument value ...
+
+    Arguments that are named like an option of this command follow a --.
+    """
     from ramet.cli.live import run_live
     from ramet.lang import connect
     from ramet.runtime.engine import Engine
 
+    if trace is not None and (trace.suffix not in (".html", ".json") or not trace.parent.is_dir()):
+        raise typer.BadParameter(f"{trace} is no .html or .json file in a folder that exists")
     program = load_program(target)
     arguments = parse_arguments(program, ctx.args)
     if url is not None:
@@ -85,11 +93,11 @@ def load_program(target: str) -> Program[..., Any]:
     path = Path(file)
     if not colon or not path.is_file():
         raise typer.BadParameter(f"{target!r} is not a file and a program in it, path.py:program")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    spec = importlib.util.spec_from_file_location(_MODULE, path)
     if spec is None or spec.loader is None:
         raise typer.BadParameter(f"{file} is not a Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
+    sys.modules[spec.name] = module
     sys.path.insert(0, str(path.parent))
     spec.loader.exec_module(module)
     programs = {key: value for key, value in vars(module).items() if isinstance(value, Program)}
@@ -103,7 +111,11 @@ def parse_arguments(program: Program[..., Any], words: list[str]) -> dict[str, A
     from pydantic import TypeAdapter, ValidationError
 
     signature = inspect.signature(program.function, eval_str=True)
-    parameters = dict(list(signature.parameters.items())[1:])
+    parameters = {
+        name: parameter
+        for name, parameter in list(signature.parameters.items())[1:]
+        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    }
     arguments: dict[str, Any] = {}
     rest = iter(words)
     for word in rest:
@@ -118,11 +130,12 @@ def parse_arguments(program: Program[..., Any], words: list[str]) -> dict[str, A
         adapter = TypeAdapter(str if annotation is inspect.Parameter.empty else annotation)
         try:
             arguments[name] = adapter.validate_strings(text)
-        except ValidationError:
+        except ValidationError as as_text:
             try:
                 arguments[name] = adapter.validate_json(text)
-            except ValidationError as error:
-                reason = error.errors()[0]["msg"]
+            except ValidationError as as_json:
+                is_json = as_json.errors()[0]["type"] != "json_invalid"
+                reason = (as_json if is_json else as_text).errors()[0]["msg"]
                 raise typer.BadParameter(f"--{name} {text!r}: {reason}") from None
     missing = [
         name
