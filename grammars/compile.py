@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Literal
 
 from .automaton import AutomatonLexeme, Context, Whole
+from .constraint_json import check_fields
 from .constraints import (
     Choice,
     Constraint,
@@ -88,6 +89,7 @@ class GrammarCompiler:
 
     def _compile(self, constraint: Constraint) -> Grammar:
         if self._regular_backend == "outlines_core" and isinstance(constraint, Regex | Choice):
+            check_fields(constraint)
             return compile_with_outlines(constraint, self.vocab, limits=self.limits)
         start = start_of(constraint, self._languages, self.limits, self.vocab.special_ids)
         plain = isinstance(constraint, Regex | Choice | Ebnf)
@@ -132,6 +134,7 @@ def start_of(
 ) -> Start:
     """What begins the constraint's texts."""
     try:
+        check_fields(constraint)
         match constraint:
             case JsonSchema() | JsonObject():
                 return compile_schema(constraint, languages, limits).start

@@ -34,6 +34,31 @@ def constraint_from_json(value: JsonValue) -> Constraint:
     return cast(Constraint, found)
 
 
+def check_fields(constraint: object, path: str = "") -> None:
+    """Refuse a constraint, or a part, with a field that its annotation doesn't allow.
+
+    Raises:
+        ConstraintError: with ``path`` a JSON pointer to the field. What is no constraint at all
+            is left to whoever tells constraints apart.
+    """
+    if dataclasses.is_dataclass(constraint) and not isinstance(constraint, type):
+        for name, hint in _hints(type(constraint)).items():
+            _check(getattr(constraint, name), hint, f"{path}/{name}")
+
+
+def _check(value: object, hint: Any, path: str) -> None:
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise _wrong(path, f"expected tuple, found {type(value).__name__}")
+        for i, item in enumerate(value):
+            _check(item, arguments[0], f"{path}/{i}")
+    elif dataclasses.is_dataclass(hint) or any(map(dataclasses.is_dataclass, arguments)):
+        check_fields(value, path)
+    elif hint is not Any:
+        _read(value, hint, path)
+
+
 def _plain(value: object) -> JsonValue:
     if dataclasses.is_dataclass(value):
         names = [field.name for field in dataclasses.fields(value)]

@@ -10,13 +10,19 @@ from typing import Any
 import pytest
 
 from ramet.grammars import (
+    Choice,
     CompileLimits,
     ConstraintError,
+    Ebnf,
     EmptyConstraintError,
+    FixedText,
     GrammarCompiler,
     GrammarTooComplexError,
     JsonObject,
     JsonSchema,
+    Regex,
+    Series,
+    StructuralTag,
     Vocabulary,
     compile_constraint,
 )
@@ -109,6 +115,25 @@ def test_too_much_is_an_error_in_good_time(schema: Any, vocab: Vocabulary) -> No
     with pytest.raises(GrammarTooComplexError):
         compile_constraint(JsonSchema(schema), vocab).match('"aaaa"')
     assert time.monotonic() - begin < 20
+
+
+@pytest.mark.parametrize(
+    ("constraint", "path"),
+    [
+        (Regex(5), "/pattern"),  # type: ignore[arg-type]
+        (Regex("a", "java"), "/dialect"),  # type: ignore[arg-type]
+        (Ebnf('start: "a"', "yacc"), "/dialect"),  # type: ignore[arg-type]
+        (Choice("abc"), "/choices"),  # type: ignore[arg-type]
+        (Choice(("a", 5)), "/choices/1"),  # type: ignore[arg-type]
+        (JsonSchema({}, whitespace="wide"), "/whitespace"),  # type: ignore[arg-type]
+        (JsonSchema({}, documents=[]), "/documents"),  # type: ignore[arg-type]
+        (StructuralTag(Series((FixedText("a"), FixedText(5)))), "/root/parts/1/text"),  # type: ignore[arg-type]
+    ],
+)
+def test_fields_of_the_wrong_kind(constraint: Any, path: str, vocab: Vocabulary) -> None:
+    with pytest.raises(ConstraintError) as caught:
+        compile_constraint(constraint, vocab)
+    assert caught.value.path == path
 
 
 def test_a_bound_past_all_texts_is_none(vocab: Vocabulary) -> None:
