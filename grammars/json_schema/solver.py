@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable, Hashable, Iterator
 from typing import TYPE_CHECKING
 
-from ramet.grammars.errors import GrammarTooComplexError
+from ramet.grammars.errors import ConstraintError, GrammarTooComplexError
 from ramet.grammars.limits import CompileLimits
 
 from .atoms import Has, Length, Size
@@ -130,7 +130,12 @@ class Solver:
                 raise GrammarTooComplexError(
                     "", "anyOf", f"one value can meet over {_MAX_VERDICTS} mixes of alternatives"
                 )
-            verdict = next(more, None)
+            try:
+                verdict = next(more, None)
+            except ConstraintError:
+                # A search that was cut short must not pass for one that has ended.
+                self._verdicts.pop(nodes, None)
+                raise
             if verdict is None:
                 return
             found.append(verdict)
