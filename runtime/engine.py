@@ -224,8 +224,9 @@ class Engine:
         constraint: Constraint | None = None,
         hint: ProgramHint | None = None,
     ) -> Completion:
-        """Completes a prompt, and waits for it."""
-        return self.submit(self._request(prompt, params, constraint, hint)).result()
+        """Completes a prompt, and waits for it; an interrupted wait aborts the request."""
+        with self.submit(self._request(prompt, params, constraint, hint)) as stream:
+            return stream.result()
 
     async def agenerate(
         self,

@@ -1,4 +1,4 @@
-"""What ``Engine.submit`` returns: one request's events, for one reader, sync or async."""
+"""What ``Engine.submit`` returns: one request's events, sync or async."""
 
 from __future__ import annotations
 
@@ -81,6 +81,9 @@ class RequestStream:
     Iterate it (``for`` or ``async for``), take what is ready (``take``), or wait for all of it:
     ``result()``, or ``await stream``, which raise what ``Failed`` carries. Leaving ``with`` or
     ``async with`` early aborts the request. An error in the reader touches nobody else.
+
+    Each event is read once: several readers share them. ``result()`` is always the whole output,
+    whoever has read its events, and may be asked for again.
     """
 
     def __init__(self, request: Request, *, abort: Callable[[str], None], wakeups: Wakeups) -> None:
@@ -89,9 +92,9 @@ class RequestStream:
         self._wakeups = wakeups
         self._lock = threading.Lock()
         self._events: deque[Event] = deque()
-        self._waiter: threading.Event | asyncio.Future[None] | None = None
+        self._waiters: list[threading.Event | asyncio.Future[None]] = []
         self._last: Finished | Failed | None = None
-        self._drained = False
+        self._collector = Collector()
 
     @property
     def request_id(self) -> str:
@@ -110,8 +113,8 @@ class RequestStream:
             if isinstance(event, Finished | Failed):
                 self._last = event
             self._events.append(event)
-            waiter, self._waiter = self._waiter, None
-        if waiter is not None:
+            waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
             self._wakeups.add(waiter)
 
     def abort(self) -> None:
@@ -125,23 +128,26 @@ class RequestStream:
         with self._lock:
             events = list(self._events)
             self._events.clear()
-        self._note(events)
+            for event in events:
+                self._collector.add(event)
         return events
 
     def _pop(self, waiter: threading.Event | asyncio.Future[None]) -> Event | None:
-        """The next event; or None, after registering ``waiter`` for it."""
+        """The next event; or None, after registering ``waiter`` for it if one will come."""
         with self._lock:
             if self._events:
                 event = self._events.popleft()
-            else:
-                self._waiter = waiter
-                return None
-        self._note([event])
-        return event
+                self._collector.add(event)
+                return event
+            if self._last is None:
+                self._waiters.append(waiter)
+            return None
 
-    def _note(self, events: list[Event]) -> None:
-        if events and isinstance(events[-1], Finished | Failed):
-            self._drained = True
+    @property
+    def _drained(self) -> bool:
+        """Whether there is nothing left to read, now or later."""
+        with self._lock:
+            return self._last is not None and not self._events
 
     def __iter__(self) -> Iterator[Event]:
         return self
@@ -157,6 +163,8 @@ class RequestStream:
             event = self._pop(ready)
             if event is not None:
                 return event
+            if self.ended:
+                continue
             remaining = None if deadline is None else deadline - time.monotonic()
             if not ready.wait(remaining):
                 raise TimeoutError(f"{self.request_id} has not ended in time")
@@ -171,7 +179,8 @@ class RequestStream:
             event = self._pop(ready)
             if event is not None:
                 return event
-            await ready
+            if not self.ended:
+                await ready
         raise StopAsyncIteration
 
     def result(self, timeout: float | None = None) -> Completion:
@@ -180,26 +189,21 @@ class RequestStream:
         TimeoutError after ``timeout`` seconds; the request goes on.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        collector = Collector()
         while True:
             try:
-                event = self._next(deadline)
+                self._next(deadline)
             except StopIteration:
-                break
-            if event is not None:
-                collector.add(event)
-        return collector.completion()
+                return self._collector.completion()
 
     async def aresult(self) -> Completion:
         """``result`` for asyncio; a cancelled wait aborts the request."""
-        collector = Collector()
         try:
-            async for event in self:
-                collector.add(event)
+            async for _ in self:
+                pass
         except asyncio.CancelledError:
             self.abort()
             raise
-        return collector.completion()
+        return self._collector.completion()
 
     def __await__(self) -> Generator[Any, None, Completion]:
         return self.aresult().__await__()
@@ -242,7 +246,7 @@ class Collector:
         """The whole; raises the error if it is a bad end."""
         last = self._last
         if last is None:
-            raise InvariantError("the request has not ended, or its events were read elsewhere")
+            raise InvariantError("the request has not ended")
         if isinstance(last, Failed):
             raise last.error
         return Completion(
