@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ramet.runtime.cache import RadixCache
 from ramet.runtime.errors import InvalidParameterError
 from ramet.runtime.scheduler import Scheduler, SchedulerConfig
+from ramet.runtime.values import whole
 
 _MAX_THREADS = 1024
 """More than any machine that is worth it has; far more would be threads that hold it up."""
@@ -55,13 +56,15 @@ class EngineConfig(SchedulerConfig):
             "max_grammars",
         ):
             value = getattr(self, name)
-            if value is not None and value < 1:
+            if value is not None and whole(name, value) < 1:
                 raise InvalidParameterError(f"{name} must be at least 1", param=name)
         if self.num_threads is not None and self.num_threads > _MAX_THREADS:
             raise InvalidParameterError(
                 f"num_threads must be at most {_MAX_THREADS}", param="num_threads"
             )
-        if self.prefix_store_bytes < 0:
+        if self.seed is not None:
+            whole("seed", self.seed)
+        if whole("prefix_store_bytes", self.prefix_store_bytes) < 0:
             raise InvalidParameterError(
                 "prefix_store_bytes must be at least 0", param="prefix_store_bytes"
             )

@@ -13,6 +13,7 @@ from ramet.kernels.cpu import step as words
 from ramet.kernels.cpu.features import best_dot_path, usable_cores
 from ramet.kernels.cpu.program import Program, Team
 from ramet.runtime.batch import Batch, Float32Array, Int32Array
+from ramet.runtime.errors import InvalidParameterError
 from ramet.runtime.model.config import ModelConfig
 from ramet.runtime.model.cpu_program import Buffers, KvPages, llama_program
 from ramet.runtime.model.cpu_weights import CpuWeights, load_cpu_weights
@@ -57,7 +58,9 @@ class CpuRunner:
     ) -> None:
         file = model if isinstance(model, ModelFile) else open_model(model)
         if page_size <= 0 or page_size % 16:
-            raise ValueError(f"page_size must be a multiple of 16, not {page_size}")
+            raise InvalidParameterError(
+                f"page_size must be a multiple of 16, not {page_size}", param="page_size"
+            )
         self.config = ModelConfig.from_gguf(file)
         if num_pages is None:
             num_pages = max(1, kv_bytes // self._page_bytes(page_size))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ramet.runtime.errors import InvalidParameterError
+from ramet.runtime.values import whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +44,7 @@ class SchedulerConfig:
 
     def __post_init__(self) -> None:
         for name in ("max_num_seqs", "max_tokens_per_step", "max_logits_per_step", "max_waiting"):
-            if getattr(self, name) < 1:
+            if whole(name, getattr(self, name)) < 1:
                 raise InvalidParameterError(f"{name} must be at least 1", param=name)
         for name in ("max_tokens_per_step", "max_logits_per_step"):
             if getattr(self, name) < self.max_num_seqs:

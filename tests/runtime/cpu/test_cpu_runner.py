@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ramet.runtime.errors import UnsupportedModelError
+from ramet.runtime.errors import InvalidParameterError, UnsupportedModelError
 from ramet.runtime.model.cpu_runner import CpuRunner
 from ramet.runtime.model.reference import ReferenceModel
 
@@ -79,7 +79,7 @@ def test_pages_are_copied_before_anything_else(model_factory, batch_of, tokens):
 def test_what_the_kernels_cannot_take_is_refused(model_factory, batch_of):
     with pytest.raises(UnsupportedModelError, match="head size that is a multiple of 16"):
         CpuRunner(model_factory(head_dim=24), num_pages=4)
-    with pytest.raises(ValueError, match="page_size"):
+    with pytest.raises(InvalidParameterError, match="page_size"):
         CpuRunner(model_factory(), page_size=24)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ramet.runtime.engine import Engine
+from ramet.runtime.engine import Engine, EngineConfig
 from ramet.runtime.errors import InvalidParameterError
 from ramet.runtime.model.scripted import ScriptedModel
 from ramet.runtime.params import SamplingParams
@@ -100,3 +100,19 @@ def test_a_prompt_is_a_text_or_token_ids(prompt: Any) -> None:
     ):
         engine.generate(prompt)
     assert error.value.param == "prompt"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("num_pages", "x"),
+        ("page_size", 16.0),
+        ("max_num_seqs", None),
+        ("max_waiting", "6"),
+        ("seed", "x"),
+    ],
+)
+def test_a_configuration_of_wrong_types_is_refused_by_name(name: str, value: Any) -> None:
+    with pytest.raises(InvalidParameterError) as error:
+        EngineConfig(**{name: value})
+    assert error.value.param == name
