@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from pathlib import Path
 
@@ -100,6 +101,15 @@ def test_a_program_s_file_may_be_named_like_a_module(tmp_path: Path) -> None:
     path.write_text(PROGRAM)
     assert load_program(f"{path}:greet").name == "greet"
     assert sys.modules["json"] is json
+    found = importlib.util.find_spec("json")
+    assert found is not None
+    assert found.origin == json.__file__
+
+
+@pytest.fixture(autouse=True)
+def module_search_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loading a program adds its folder; no other test shall see it."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
 
 
 def test_bench_fails_where_requests_fail() -> None:

@@ -98,7 +98,9 @@ def load_program(target: str) -> Program[..., Any]:
         raise typer.BadParameter(f"{file} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
-    sys.path.insert(0, str(path.parent))
+    # Its neighbours can be imported, behind everything else: a file that is named like a module
+    # of the standard library must not stand in for it, here or in processes that are started later.
+    sys.path.append(str(path.parent.resolve()))
     spec.loader.exec_module(module)
     programs = {key: value for key, value in vars(module).items() if isinstance(value, Program)}
     if name not in programs:
