@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib.machinery
 import sys
 from pathlib import Path
 
@@ -101,7 +101,7 @@ def test_a_program_s_file_may_be_named_like_a_module(tmp_path: Path) -> None:
     path.write_text(PROGRAM)
     assert load_program(f"{path}:greet").name == "greet"
     assert sys.modules["json"] is json
-    found = importlib.util.find_spec("json")
+    found = importlib.machinery.PathFinder.find_spec("json")
     assert found is not None
     assert found.origin == json.__file__
 
