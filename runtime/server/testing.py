@@ -93,7 +93,8 @@ def scripted_server(
     Args:
         scripts: what the model says; see ``ScriptedModel``. Each piece is one token.
         tokenizer: None: a tiny one in which the scripts' pieces are tokens.
-        engine_config: the engine's.
+        engine_config: the engine's; None: the default, but that requests which name no seed draw
+            the same in every run.
         model_options: further arguments of ``ScriptedModel``.
         config: fields of ``ServerConfig``.
     """
@@ -102,6 +103,7 @@ def scripted_server(
         pieces = [piece for each in said for piece in each.pieces if not isinstance(piece, int)]
         tokenizer = scripted_tokenizer(*pieces)
     model = ScriptedModel(tokenizer, said, **model_options or {})
+    engine_config = engine_config or EngineConfig(seed=0)
     with (
         Engine(model, tokenizer, engine_config, model_name="m") as engine,
         running_server(engine, **config) as server,

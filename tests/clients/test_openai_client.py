@@ -111,7 +111,11 @@ def test_a_schema_is_kept_in_every_choice_of_a_stream(serve, text_of):
 def test_json_mode_ends_even_if_the_model_only_wants_line_breaks(serve, openai_client):
     client = openai_client(serve(Script(["\n"], repeat=True)))
     answer = client.chat.completions.create(
-        model="m", messages=HI, response_format={"type": "json_object"}, max_tokens=200
+        model="m",
+        messages=HI,
+        response_format={"type": "json_object"},
+        max_tokens=2000,
+        temperature=0,
     )
     assert answer.choices[0].finish_reason == "stop"
     assert isinstance(json.loads(answer.choices[0].message.content), dict)

@@ -8,7 +8,7 @@ import pytest
 
 from ramet.runtime.engine_config import EngineConfig
 
-AS_SCRIPTED = EngineConfig(forced_tokens=False)
+AS_SCRIPTED = EngineConfig(forced_tokens=False, seed=0)
 SCHEMA = {
     "type": "object",
     "properties": {"x": {"enum": [1, 2]}},

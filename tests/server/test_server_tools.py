@@ -28,7 +28,7 @@ WEATHER = {"type": "function", "function": {"name": "weather", "parameters": CIT
 TIME = {"type": "function", "function": {"name": "time", "parameters": CITY}}
 TOOLS = [WEATHER, TIME]
 RAMBLE = Script(["blah "], repeat=True)
-AS_SCRIPTED = EngineConfig(forced_tokens=False)
+AS_SCRIPTED = EngineConfig(forced_tokens=False, seed=0)
 """Every token is drawn, so that a script's own cuts of a text are kept."""
 
 
