@@ -7,8 +7,7 @@ import random
 import re
 from typing import Any
 
-import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -134,7 +133,7 @@ def compiled(schema: Any, vocab: Vocabulary) -> Grammar | None:
     try:
         return compile_constraint(JsonSchema(schema), vocab)
     except GrammarTooComplexError:
-        pytest.skip("too complex")
+        reject()  # this example only: a skip would end the whole property
     except ConstraintError as error:
         assert error.reason == "no value is valid"  # noqa: PT017
         return None
