@@ -65,7 +65,12 @@ class GrammarCompiler:
         self._languages = Languages(self.limits)
         self._prototype = json_prototype(self.limits)
         self._grammars: OrderedDict[str, Grammar] = OrderedDict()
-        self._lock = threading.Lock()
+        self._grammars_lock = threading.Lock()
+        self._compile_lock = threading.Lock()
+
+    def find(self, constraint: Constraint) -> Grammar | None:
+        """The grammar of a constraint if it is remembered; never waits for a compilation."""
+        return self._remembered(content_key(constraint))
 
     def compile(self, constraint: Constraint) -> Grammar:
         """The grammar of a constraint.
@@ -75,17 +80,24 @@ class GrammarCompiler:
             GrammarTooComplexError: it needs more than the limits allow.
         """
         key = content_key(constraint)
-        with self._lock:
+        # Languages are shared between compilations, so there is one at a time.
+        with self._compile_lock:
+            known = self._remembered(key)
+            if known is not None:
+                return known
+            grammar = self._compile(constraint)
+            with self._grammars_lock:
+                if len(self._grammars) >= self._capacity:
+                    self._grammars.popitem(last=False)
+                self._grammars[key] = grammar
+            return grammar
+
+    def _remembered(self, key: str) -> Grammar | None:
+        with self._grammars_lock:
             known = self._grammars.get(key)
             if known is not None:
                 self._grammars.move_to_end(key)
-                return known
-            # Languages are shared between compilations, so there is one at a time.
-            grammar = self._compile(constraint)
-            if len(self._grammars) >= self._capacity:
-                self._grammars.popitem(last=False)
-            self._grammars[key] = grammar
-            return grammar
+            return known
 
     def _compile(self, constraint: Constraint) -> Grammar:
         if self._regular_backend == "outlines_core" and isinstance(constraint, Regex | Choice):

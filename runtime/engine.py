@@ -117,7 +117,7 @@ class Engine:
             sampler = self._own_sampler = _default_sampler()
         self._stepper = Stepper(self._scheduler, runner, sampler)
         self._grammars = GrammarPool(
-            self._compile, num_threads=config.grammar_threads, max_grammars=config.max_grammars
+            self._compile, self._find_grammar, num_threads=config.grammar_threads
         )
         self._store: PrefixStore | None = None
         self._storage: PageStorage | None = None
@@ -341,6 +341,9 @@ class Engine:
 
     def _compile(self, constraint: Constraint) -> CompiledGrammar:
         return self._compiler.compile(constraint)
+
+    def _find_grammar(self, constraint: Constraint) -> CompiledGrammar | None:
+        return self._compiler.find(constraint)
 
     def _register(self, sequence: Sequence) -> None:
         """Takes responsibility for a request: from here on it gets its one terminal event."""

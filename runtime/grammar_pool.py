@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import json
 import os
 import sys
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol
 
+from ramet.grammars.compile import content_key
 from ramet.grammars.constraints import Constraint
 from ramet.grammars.errors import ConstraintError, GrammarTooComplexError
 from ramet.runtime.errors import InvalidConstraintError, RametError
@@ -26,51 +24,61 @@ class CompiledGrammar(Protocol):
 
 
 class GrammarPool:
-    """Compiled grammars by constraint, the least recently used dropped first.
+    """Compiles constraints in threads of its own; keeps nothing that has been compiled.
 
-    Requests with the same constraint share one compilation, also while it runs; one that fails
-    isn't kept.
+    Requests with the same constraint share one compilation while it runs.
+
+    Args:
+        compile_grammar: makes a constraint's grammar.
+        find: the grammar of a constraint that has been compiled before, or None; called in the
+            caller's thread, so it must be quick.
+        num_threads: compilations at a time.
     """
 
     def __init__(
         self,
         compile_grammar: Callable[[Constraint], CompiledGrammar],
+        find: Callable[[Constraint], CompiledGrammar | None] = lambda _: None,
         *,
         num_threads: int = 1,
-        max_grammars: int = 256,
     ) -> None:
         self._compile = compile_grammar
-        self._max_grammars = max_grammars
+        self._find = find
         self._lock = threading.Lock()
-        self._futures: OrderedDict[str, Future[CompiledGrammar]] = OrderedDict()
+        self._running: dict[str, Future[CompiledGrammar]] = {}
         self._threads = ThreadPoolExecutor(
             num_threads, thread_name_prefix="ramet-grammar", initializer=_step_back
         )
 
     def get(self, constraint: Constraint) -> Future[CompiledGrammar]:
-        """The grammar of a constraint, soon or at once; a failure is a RametError."""
-        key = constraint_key(constraint)
+        """The grammar of a constraint, soon or at once; a failure is a RametError.
+
+        InvalidConstraintError if it is no plain data.
+        """
+        try:
+            found, key = self._find(constraint), content_key(constraint)
+        except ConstraintError as error:
+            raise _refusal(error) from error
+        if found is not None:
+            ready: Future[CompiledGrammar] = Future()
+            ready.set_result(found)
+            return ready
         with self._lock:
-            future = self._futures.get(key)
+            future = self._running.get(key)
             if future is not None:
-                self._futures.move_to_end(key)
                 return future
             future = self._threads.submit(self._compile_checked, constraint)
-            self._futures[key] = future
-            if len(self._futures) > self._max_grammars:
-                self._futures.popitem(last=False)
-        future.add_done_callback(lambda done: self._drop_failed(key, done))
+            self._running[key] = future
+        future.add_done_callback(lambda _: self._forget(key))
         return future
 
     def close(self) -> None:
         """Ends the threads; what is queued is cancelled."""
         self._threads.shutdown(wait=True, cancel_futures=True)
 
-    def _drop_failed(self, key: str, done: Future[CompiledGrammar]) -> None:
-        if done.cancelled() or done.exception() is not None:
-            with self._lock:
-                if self._futures.get(key) is done:
-                    del self._futures[key]
+    def _forget(self, key: str) -> None:
+        with self._lock:
+            del self._running[key]
 
     def _compile_checked(self, constraint: Constraint) -> CompiledGrammar:
         try:
@@ -78,13 +86,17 @@ class GrammarPool:
         except RametError:
             raise
         except ConstraintError as error:
-            raise InvalidConstraintError(
-                str(error), param="constraint", code=_code(error)
-            ) from error
+            raise _refusal(error) from error
         except Exception as error:
             raise RametError(
                 f"the constraint could not be compiled: {type(error).__name__}: {error}"
             ) from error
+
+
+def _refusal(error: ConstraintError) -> InvalidConstraintError:
+    too_complex = isinstance(error, GrammarTooComplexError)
+    code = "grammar_too_complex" if too_complex else "invalid_grammar"
+    return InvalidConstraintError(str(error), param="constraint", code=code)
 
 
 def _step_back() -> None:
@@ -96,12 +108,3 @@ def _step_back() -> None:
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
-
-
-def constraint_key(constraint: Constraint) -> str:
-    """Text that is equal for constraints of equal content; key order counts, for it may matter."""
-    return json.dumps(dataclasses.asdict(constraint), default=repr)
-
-
-def _code(error: ConstraintError) -> str:
-    return "grammar_too_complex" if isinstance(error, GrammarTooComplexError) else "invalid_grammar"
