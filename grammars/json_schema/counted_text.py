@@ -8,114 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ramet.grammars.automaton import DEAD, Row
-from ramet.grammars.json_text import KEY_SLICE, key_text
+from ramet.grammars.json_text import KEY_SLICE
 from ramet.grammars.machine import REACH, Machine
-from ramet.grammars.regular import Dfa
 
+from .character_dfa import CharacterDfa
 from .text_lexemes import QUOTE, Closing, TextLexeme
-
-
-class CharacterDfa:
-    """A string body's automaton (see ``key_body``) that knows where characters end.
-
-    A state is a state of the body with one of ``KEY_TEXT``. All lengths are in characters.
-
-    Attributes:
-        class_of, table: as in a ``Dfa``; state 0 is the start.
-        at_border: bool[num_states]: a character ends here.
-        accepting: bool[num_states].
-    """
-
-    def __init__(self, body: Dfa) -> None:
-        text = key_text()
-        joint = body.class_of.astype(np.int64) * 256 + text.class_of
-        pairs, class_of = np.unique(joint, return_inverse=True)
-        self.class_of = class_of.astype(np.uint8)
-        body_moves = body.table[:, pairs // 256].tolist()
-        text_moves = text.table[:, pairs % 256].tolist()
-        numbers = {(0, 0): 0}
-        order = [(0, 0)]
-        rows: list[list[int]] = []
-        for state, mode in order:
-            row = []
-            for pair in zip(body_moves[state], text_moves[mode], strict=True):
-                if pair[0] < 0 or pair[1] < 0:
-                    row.append(-1)
-                    continue
-                if pair not in numbers:
-                    numbers[pair] = len(order)
-                    order.append(pair)
-                row.append(numbers[pair])
-            rows.append(row)
-        self.table = np.array(rows, np.int32).reshape(len(order), -1)
-        self.at_border = np.array([mode == 0 for _, mode in order])
-        self.accepting = np.array([bool(body.accepting[s]) and mode == 0 for s, mode in order])
-        self.shortest = self._shortest()
-
-    def _before(self, alive: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """The states from which one character, or what is left of one, leads to ``alive``."""
-        borders = alive & self.at_border
-        moves = self.table >= 0
-        found = np.zeros(len(self.table), np.bool_)
-        # A state inside a character completes it; a border begins one and completes it.
-        completes = (moves & borders[self.table]).any(axis=1)
-        found |= completes
-        while True:
-            inside = found & ~self.at_border
-            more = (moves & inside[self.table]).any(axis=1)
-            if not (more & ~found).any():
-                return found
-            found |= more
-
-    def _shortest(self) -> NDArray[np.int64]:
-        """By state, the fewest characters to acceptance, one that is begun included."""
-        far = np.iinfo(np.int64).max
-        shortest = np.full(len(self.table), far)
-        alive = self.accepting & self.at_border
-        shortest[alive] = 0
-        length = 0
-        while alive.any():
-            length += 1
-            found = self._before(alive) & (shortest == far)
-            shortest[found] = length
-            alive = found
-        return shortest
-
-    def longest(self) -> int | None:
-        """The most characters of a member; None if there is no bound."""
-        alive = np.zeros(len(self.table), np.bool_)
-        alive[0] = True
-        length = 0
-        while length <= int(self.at_border.sum()):
-            if not alive.any():
-                return length - 1
-            inside = alive
-            after = np.zeros_like(alive)
-            while inside.any():
-                targets = self.table[inside]
-                reached = np.zeros_like(alive)
-                reached[targets[targets >= 0]] = True
-                after |= reached & self.at_border
-                inside = reached & ~self.at_border
-            alive = after
-            length += 1
-        return None
-
-    def within(self, low: int, high: int | None) -> NDArray[np.bool_]:
-        """The states from which ``low`` to ``high`` more characters can lead to acceptance."""
-        if low <= 0:
-            return self.shortest <= (np.iinfo(np.int64).max - 1 if high is None else high)
-        # Without an upper bound, a length of at least ``low`` can be had by going round a loop.
-        last = low + len(self.table) if high is None else high
-        found = np.zeros(len(self.table), np.bool_)
-        alive = self.accepting & self.at_border
-        for length in range(1, last + 1):
-            alive = self._before(alive)
-            if length >= low:
-                found |= alive
-            if not alive.any():
-                break
-        return found
 
 
 class _UncountedText(TextLexeme):

@@ -37,7 +37,7 @@ from .atoms import (
     TextIs,
     TextLength,
 )  # fmt: skip
-from .counted_text import CharacterDfa
+from .character_dfa import CharacterDfa
 from .formula import Formula, all_of, atom, conjuncts, negate, truth_of
 
 _T = TypeVar("_T")

@@ -233,14 +233,15 @@ def product(
     classes_b: Array,
     truth: int,
     max_states: int,
-) -> tuple[int, Array, Array]:
+) -> tuple[int, Array, Array, Array]:
     """The reachable product of two automata on joint classes.
 
     Joint class j is class ``classes_a[j]`` of a and ``classes_b[j]`` of b. Bit 2 * x + y of
     ``truth`` says whether a pair accepts whose parts accept as x and y.
 
     Returns:
-        status, table, accepting. State 0 is the start.
+        status, table, accepting, pairs: int32[num_states, 2], the states of a and b that each
+        state stands for, -1 for none. State 0 is the start.
     """
     num_classes = classes_a.shape[0]
     num_b = table_b.shape[0] + 1
@@ -250,6 +251,7 @@ def product(
     keys = np.empty(64, np.int64)
     table = np.empty((64, num_classes), np.int32)
     accepting = np.zeros(64, np.bool_)
+    pairs = np.empty((0, 2), np.int32)
     num_states = 0
     current = -1
     while current < num_states:
@@ -273,7 +275,7 @@ def product(
             found = slots[slot]
             if found < 0:
                 if num_states >= max_states:
-                    return TOO_MANY_STATES, table[:0], accepting[:0]
+                    return TOO_MANY_STATES, table[:0], accepting[:0], pairs[:0]
                 found = num_states
                 if found + 1 > table.shape[0]:
                     table = _grown_2d(table, found + 1)
@@ -296,7 +298,11 @@ def product(
             if current >= 0:
                 table[current, j] = found
         current += 1
-    return OK, table[:num_states].copy(), accepting[:num_states].copy()
+    pairs = np.empty((num_states, 2), np.int32)
+    for s in range(num_states):
+        pairs[s, 0] = keys[s] // num_b - 1
+        pairs[s, 1] = keys[s] % num_b - 1
+    return OK, table[:num_states].copy(), accepting[:num_states].copy(), pairs
 
 
 @njit(cache=True, nogil=True)

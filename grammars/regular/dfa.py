@@ -214,7 +214,7 @@ class Dfa:
                 return self
             return other if y and truth & 0b0010 else EMPTY
         class_of, of_self, of_other = _canonical.joint_classes(self.class_of, other.class_of)
-        status, table, accepting = _kernels.product(
+        status, table, accepting, _ = _kernels.product(
             self.table, self.accepting, self.start, other.table, other.accepting, other.start,
             of_self, of_other, truth, limits.states_for(len(of_self)),
         )  # fmt: skip
