@@ -90,9 +90,17 @@ class OutputTypeError(UsageError):
 
 
 class GraphError(UsageError):
-    """A RequestGraph that can't be executed."""
+    """A RequestGraph that can't be executed.
+
+    ``node_id`` is the node at fault, where there is one; ``param`` its place in a graph that came
+    as JSON, such as ``nodes[3].params``.
+    """
 
     default_code = "invalid_graph"
+
+    def __init__(self, message: str, *, node_id: str = "", param: str | None = None) -> None:
+        super().__init__(message, param=param)
+        self.node_id = node_id
 
 
 class UnsupportedError(UsageError):

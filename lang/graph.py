@@ -129,52 +129,19 @@ class RequestGraph:
             self._nodes[join_id] = replace(node, inputs=inputs)
 
     def validate(self) -> None:
-        """Checks edges, cycles and names of a graph that came from elsewhere.
+        """Checks edges, cycles, turns and names of a graph that came from elsewhere.
 
         Raises:
             GraphError: names the node at fault.
         """
-        visiting: set[str] = set()
-        done: set[str] = set()
-        for first in self._nodes:
-            stack = [(first, False)]
-            while stack:
-                node_id, leaving = stack.pop()
-                if leaving:
-                    visiting.discard(node_id)
-                    done.add(node_id)
-                    continue
-                if node_id in done:
-                    continue
-                if node_id in visiting:
-                    raise GraphError(f"node {node_id!r} is part of a cycle")
-                visiting.add(node_id)
-                stack.append((node_id, True))
-                for needed in self.edges(self[node_id]):
-                    if needed in visiting:
-                        raise GraphError(f"nodes {node_id!r} and {needed!r} are part of a cycle")
-                    if needed not in done:
-                        stack.append((needed, False))
-        for node in self:
-            if isinstance(node.parent, str) and isinstance(self[node.parent], Fork):
-                continue
-            if node.parent is not None and len(self.children(node.parent)) > 1:
-                raise GraphError(f"node {node.parent!r} is followed by several and is no fork")
-        self._check_names()
+        from ramet.lang.graph_check import check_graph
 
-    def _check_names(self) -> None:
-        for node in self:
-            name = getattr(node, "name", "")
-            if not name:
-                continue
-            for earlier in self.back_from(node.parent):
-                if getattr(earlier, "name", "") == name and not isinstance(node, Join):
-                    raise GraphError(f"nodes {earlier.id!r} and {node.id!r} both set {name!r}")
+        check_graph(self)
 
     def _load(self, nodes: list[Node]) -> None:
         for node in nodes:
             if node.id in self._nodes:
-                raise GraphError(f"two nodes have the id {node.id!r}")
+                raise GraphError(f"two nodes have the id {node.id!r}", node_id=node.id)
             self._nodes[node.id] = node
         for node in nodes:
             if node.parent is not None:

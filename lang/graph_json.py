@@ -10,21 +10,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 
 from ramet.lang.errors import GraphError
-from ramet.lang.graph import OpenEnd, RequestGraph
-from ramet.lang.nodes import Fork, Gen, Join, Node, Select, Text, TextWithRefs, ToolCall
+from ramet.lang.graph import MAX_NODES, OpenEnd, RequestGraph
+from ramet.lang.graph_reader import near, read_node, wrong
+from ramet.lang.nodes import Node, TextWithRefs
 from ramet.lang.references import Ref
-from ramet.runtime.errors import RametError
 
-_KINDS: dict[str, type[Node]] = {
-    node_type.kind: node_type for node_type in (Text, Gen, Select, ToolCall, Fork, Join)
-}
+_FIELDS = {"name": str, "nodes": list, "open_ends": list}
 
 
 def to_json(graph: RequestGraph) -> dict[str, Any]:
@@ -36,20 +32,41 @@ def to_json(graph: RequestGraph) -> dict[str, Any]:
     }
 
 
-def from_json(data: Any) -> RequestGraph:
+def from_json(data: Any, *, max_nodes: int = MAX_NODES) -> RequestGraph:
     """Reads and validates a graph.
 
     Raises:
-        GraphError: data of another shape, a cycle, a dangling edge, a duplicate name.
+        GraphError: data of another shape, a cycle, a dangling edge, a duplicate name, more than
+            ``max_nodes`` nodes; its ``param`` is the path of what is wrong.
     """
-    if not isinstance(data, Mapping) or not isinstance(data.get("nodes"), list):
-        raise GraphError("a graph is an object with a list of nodes")
-    nodes = [_node_from_json(item) for item in data["nodes"]]
-    graph = RequestGraph.from_nodes(str(data.get("name", "program")), nodes)
+    if not isinstance(data, Mapping):
+        raise wrong("", "a graph is an object with a list of nodes")
+    for name in data:
+        if name not in _FIELDS:
+            hint = near(name, _FIELDS)
+            raise wrong(str(name), f"a graph has no field {name!r}{hint}")
+    items = data.get("nodes")
+    if not isinstance(items, list):
+        raise wrong("nodes", "a graph is an object with a list of nodes")
+    if len(items) > max_nodes:
+        raise wrong("nodes", f"{len(items)} nodes are more than the limit of {max_nodes}")
+    name = data.get("name", "program")
+    if not isinstance(name, str):
+        raise wrong("name", "a graph's name is a text")
     try:
+        nodes = [read_node(item, f"nodes[{index}]") for index, item in enumerate(items)]
+        graph = RequestGraph.from_nodes(name, nodes)
         graph.open_ends = [OpenEnd(**end) for end in data.get("open_ends", [])]
+    except RecursionError:
+        raise wrong("nodes", "the graph nests too deep") from None
     except TypeError as error:
-        raise GraphError(f"a bad open end: {error}") from None
+        raise wrong("open_ends", f"a bad open end: {error}") from None
+    except GraphError as error:
+        if error.param is None and error.node_id:
+            ids = [item.get("id") for item in items]
+            last = len(ids) - 1 - ids[::-1].index(error.node_id)
+            error.param = f"nodes[{last}]"
+        raise
     return graph
 
 
@@ -61,30 +78,6 @@ def _node_to_json(node: Node) -> dict[str, Any]:
             value = _data_to_json(value)
         fields[field.name] = to_jsonable_python(value)
     return fields
-
-
-def _node_from_json(item: Any) -> Node:
-    if not isinstance(item, Mapping) or item.get("kind") not in _KINDS:
-        raise GraphError(f"not a node: {str(item)[:80]}")
-    fields = {name: value for name, value in item.items() if name != "kind"}
-    kind: str = item["kind"]
-    node_type = _KINDS[kind]
-    if "arguments" in fields:
-        fields["arguments"] = _data_from_json(fields["arguments"])
-    known = {field.name for field in dataclasses.fields(node_type)}
-    for name in fields:
-        if name not in known:
-            raise GraphError(f"a {node_type.kind} node has no field {name!r}")
-    try:
-        node: Node = _adapter(kind).validate_python(fields)
-    except (ValidationError, RametError) as error:
-        raise GraphError(f"a bad {node_type.kind} node {fields.get('id')!r}: {error}") from error
-    return node
-
-
-@cache
-def _adapter(kind: str) -> TypeAdapter[Any]:
-    return TypeAdapter(_KINDS[kind])
 
 
 def _data_to_json(value: Any) -> Any:
@@ -99,17 +92,3 @@ def _data_to_json(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_data_to_json(item) for item in value]
     return to_jsonable_python(value, fallback=str)
-
-
-def _data_from_json(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        if "$ref" in value:
-            return Ref(str(value["$ref"]), str(value.get("spec", "")))
-        if "$text" in value and isinstance(value["$text"], list):
-            return TextWithRefs(tuple(_data_from_json(part) for part in value["$text"]))
-        if "$map" in value and isinstance(value["$map"], list):
-            return {key: _data_from_json(item) for key, item in value["$map"]}
-        return {key: _data_from_json(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_data_from_json(item) for item in value]
-    return value

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ramet.lang.backends.choose import BackendLike, as_backend
 from ramet.lang.errors import GraphError
 from ramet.lang.graph import RequestGraph
 from ramet.lang.loop import shared_loop
-from ramet.lang.nodes import Join, Node, ToolCall
+from ramet.lang.nodes import Gen, Join, Node, ToolCall
 from ramet.lang.run import Run
 from ramet.lang.session import RunOptions
 from ramet.lang.state import State
 from ramet.lang.tools import Tool, as_tool
+from ramet.lang.types import described_output
 from ramet.lang.values import Value
 
 
@@ -28,7 +30,9 @@ def run_graph(
 ) -> Run[dict[str, Any]]:
     """Starts a graph's run and returns it at once; its ``result`` has the values by variable.
 
-    A Gen's value is its text. ``tools`` are the functions that the graph's ToolCalls name.
+    A Gen's value is what its constraint and the name of its type make of the text: see
+    ``described_output``. A Gen without a seed draws from ``seed`` and its place in the graph.
+    ``tools`` are the functions that the graph's ToolCalls name.
 
     Raises:
         GraphError: the graph is incomplete, needs a tool that isn't given, or holds a value that
@@ -46,6 +50,11 @@ def run_graph(
             for node in nodes:
                 if isinstance(node, ToolCall):
                     session.tools[node.id] = known[node.tool]
+                elif isinstance(node, Gen):
+                    session.outputs[node.id] = described_output(node.constraint, node.returns)
+                    if node.params.seed is None:
+                        drawn = state._writer.context.seed_of(node.id)
+                        node = replace(node, params=replace(node.params, seed=drawn))
                 value = session.add(node)
                 name = getattr(node, "name", "")
                 if name and (name not in values or not graph.branch_of(node.id)):
@@ -60,12 +69,20 @@ def run_graph(
 
 def _check(graph: RequestGraph, tools: Mapping[str, Tool[..., Any]]) -> None:
     for end in graph.open_ends:
-        raise GraphError(f"the graph ends where its program looks at {end.node_id!r}")
+        raise GraphError(
+            f"the graph ends where its program looks at {end.node_id!r}", param="open_ends"
+        )
     for node in graph:
         if isinstance(node, ToolCall) and node.tool not in tools:
-            raise GraphError(f"node {node.id!r} needs the tool {node.tool!r}, which isn't given")
+            raise GraphError(
+                f"node {node.id!r} needs the tool {node.tool!r}, which isn't given",
+                node_id=node.id,
+            )
         if isinstance(node, Join) and node.of in ("branch", "agent"):
-            raise GraphError(f"only the program's own code can make node {node.id!r} ({node.of})")
+            raise GraphError(
+                f"only the program's own code can make node {node.id!r} ({node.of})",
+                node_id=node.id,
+            )
 
 
 def _in_order(graph: RequestGraph) -> Iterator[Node]:

@@ -21,6 +21,8 @@ SelectMethod = Literal[
     "token_length_normalized", "greedy_token_selection", "unconditional_likelihood_normalized"
 ]
 
+JoinKind = Literal["values", "text", "branch", "agent"]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
@@ -115,7 +117,7 @@ class Join(Node):
 
     kind = "join"
     name: str
-    of: Literal["values", "text", "branch", "agent"] = "values"
+    of: JoinKind = "values"
     inputs: tuple[str, ...] = ()
     parts: Template = ()
 

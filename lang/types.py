@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import inspect
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Any, Generic, Literal, TypeVar, get_args, get_origin
 
 from pydantic import ValidationError
 
-from ramet.grammars.constraints import Choice, Constraint, JsonSchema, Regex
+from ramet.grammars.constraints import Choice, Constraint, JsonObject, JsonSchema, Regex
 from ramet.lang.errors import OutputParseError, OutputTypeError
 from ramet.lang.schemas import adapter_of
 
@@ -79,6 +80,28 @@ def output_type(annotation: Any) -> OutputType[Any]:
     if inspect.isroutine(annotation):
         raise OutputTypeError(f"{label} is a function, not a type")
     return _json(annotation, label)
+
+
+def described_output(constraint: Constraint | None, label: str) -> OutputType[Any]:
+    """The output type of a node that is known by its constraint and its type's name alone.
+
+    Numbers and truth values are themselves; what was held to JSON is the JSON value, unless its
+    type is ``str``; everything else is text.
+    """
+    if isinstance(constraint, JsonSchema | JsonObject) and label != "str":
+        return OutputType(label, constraint, lambda text: _parsed(text, label))
+    for annotation in (int, float, bool):
+        known = output_type(annotation)
+        if (known.label, known.constraint) == (label, constraint):
+            return known
+    return TEXT if constraint is None else text_matching(constraint)
+
+
+def _parsed(text: str, label: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise OutputParseError(text, label, str(error)) from error
 
 
 def type_label(annotation: Any) -> str:
