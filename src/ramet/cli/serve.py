@@ -4,90 +4,32 @@ from __future__ import annotations
 
 import signal
 import sys
-from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Any, NoReturn
 
 import typer
 
-from ramet.cli.options import Model, Threads
-
-_CAPACITY = "Capacity"
-_ACCESS = "Access and operation"
-_CHAT = "Chat"
+from ramet.cli.serve_options import as_command, read_settings
+from ramet.cli.serve_settings import ServeSettings
 
 
 def register(app: typer.Typer) -> None:
-    app.command()(serve)
+    app.command("serve")(as_command(serve))
 
 
-def serve(
-    model: Model = "smollm2",
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")
-    ] = 8000,
-    served_model_name: Annotated[
-        list[str] | None, typer.Option(help="Name that requests use; may be repeated.")
-    ] = None,
-    device: Annotated[
-        str, typer.Option(help="Where the model runs: auto, cpu, cuda, cuda:1.")
-    ] = "auto",
-    threads: Threads = None,
-    max_num_seqs: Annotated[
-        int | None,
-        typer.Option(min=1, rich_help_panel=_CAPACITY, help="Sequences that run at once."),
-    ] = None,
-    max_tokens_per_step: Annotated[
-        int | None, typer.Option(min=1, rich_help_panel=_CAPACITY, help="Tokens of one step.")
-    ] = None,
-    max_waiting: Annotated[
-        int | None, typer.Option(min=1, rich_help_panel=_CAPACITY, help="Requests that may wait.")
-    ] = None,
-    max_context_len: Annotated[
-        int | None, typer.Option(min=1, rich_help_panel=_CAPACITY, help="Most tokens of a request.")
-    ] = None,
-    cache_mib: Annotated[
-        int | None,
-        typer.Option(min=1, rich_help_panel=_CAPACITY, help="Memory for keys and values, in MiB."),
-    ] = None,
-    policy: Annotated[
-        str | None, typer.Option(rich_help_panel=_CAPACITY, help="Scheduling policy.")
-    ] = None,
-    prefix_store: Annotated[
-        Path | None,
-        typer.Option(rich_help_panel=_CAPACITY, help="Folder that keeps hot prefixes."),
-    ] = None,
-    api_keys: Annotated[
-        Path | None,
-        typer.Option(rich_help_panel=_ACCESS, help="JSON file of tenants and their keys."),
-    ] = None,
-    cors_origin: Annotated[
-        list[str] | None,
-        typer.Option(rich_help_panel=_ACCESS, help="Origin that browsers may call from."),
-    ] = None,
-    access_log: Annotated[
-        bool, typer.Option(rich_help_panel=_ACCESS, help="Log a line a request, without prompts.")
-    ] = False,
-    tool_format: Annotated[
-        str | None,
-        typer.Option(rich_help_panel=_CHAT, help="How the model writes tool calls."),
-    ] = None,
-    reasoning_format: Annotated[
-        str | None,
-        typer.Option(rich_help_panel=_CHAT, help="How the model marks its reasoning."),
-    ] = None,
-    grace: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            rich_help_panel=_ACCESS,
-            help="Seconds that running requests get to finish at the end.",
-        ),
-    ] = 30.0,
-) -> None:
-    """Serve a model over the OpenAI API."""
+def serve(given: dict[str, Any]) -> None:
+    """Serve a model over the OpenAI and Anthropic APIs.
+
+    An option may also be an environment variable (RAMET_CACHE_MIB) or a key of the YAML file that
+    --config names (cache_mib). The command line goes before the environment, that before the file.
+    """
+    settings = read_settings(given)
     for number in (signal.SIGTERM, signal.SIGINT):  # until the server takes them over
         signal.signal(number, _end)
+    run(settings)
+
+
+def run(settings: ServeSettings) -> None:
+    """Serves until a signal ends it."""
     from ramet.runtime.engine import EngineConfig
     from ramet.runtime.process import EngineProcess
     from ramet.runtime.server.config import ServerConfig
@@ -95,36 +37,17 @@ def serve(
     from ramet.runtime.server.main import serve as serve_engine
     from ramet.runtime.server.tenants import read_keys_file
 
-    engine_options: dict[str, Any] = {
-        "device": device,
-        "num_threads": threads,
-        "max_num_seqs": max_num_seqs,
-        "max_tokens_per_step": max_tokens_per_step,
-        "max_waiting": max_waiting,
-        "max_context_len": max_context_len,
-        "cache_bytes": None if cache_mib is None else cache_mib << 20,
-        "policy": policy,
-        "prefix_store": None if prefix_store is None else str(prefix_store),
-        "tenant_weights": {tenant.name: tenant.weight for tenant in read_keys_file(api_keys)},
-    }
-    given = {name: value for name, value in engine_options.items() if value is not None}
-    server_config = ServerConfig(
-        host=host,
-        port=port,
-        served_model_names=tuple(served_model_name or (model,)),
-        api_keys_file=api_keys,
-        cors_origins=tuple(cors_origin or ()),
-        access_log=access_log,
-        tool_format=tool_format,
-        reasoning_format=reasoning_format,
-        grace_period_s=grace,
-    )
+    weights = {tenant.name: tenant.weight for tenant in read_keys_file(settings.api_keys)}
+    engine_config = EngineConfig(**settings.engine_options(), tenant_weights=weights)
+    server_config = ServerConfig(**settings.server_options())
 
     def announce(port: int) -> None:
-        typer.echo(f"Serving {model} on http://{host}:{port} (Ctrl-C ends it)", err=True)
+        url = f"http://{settings.host}:{port}"
+        typer.echo(f"Serving {settings.model} on {url} (Ctrl-C ends it)", err=True)
 
-    sockets = bind(host, port)  # a port that is taken is told before the model is loaded
-    with EngineProcess.from_model(model, EngineConfig(**given)) as engine:
+    # A port that is taken is told before the model is loaded.
+    sockets = bind(settings.host, settings.port)
+    with EngineProcess.from_model(settings.model, engine_config) as engine:
         serve_engine(engine, server_config, sockets=sockets, on_started=announce)
 
 

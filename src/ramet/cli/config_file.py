@@ -1,0 +1,62 @@
+"""The configuration file: a YAML mapping of option names to values."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ramet.runtime.errors import RametError
+
+
+class ConfigurationError(RametError):
+    """The configuration file or the environment is wrong, or the file can't be read."""
+
+    status = 400
+    default_code = "invalid_config"
+
+
+def read_config_file(path: Path, known: AbstractSet[str]) -> dict[str, Any]:
+    """The settings of a file, by their names in Python; null is the same as leaving one out.
+
+    A name may be written as on the command line, with ``-`` for ``_``.
+
+    Raises:
+        ConfigurationError: no such file, not a YAML mapping, a key that is not ``known``, or one
+            that is there twice.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        root, document = yaml.compose(text, Loader=yaml.SafeLoader), yaml.safe_load(text)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigurationError(f"the configuration {path} can't be read: {reason}") from None
+    except yaml.YAMLError as error:
+        raise ConfigurationError(f"the configuration {path} is not YAML: {error}") from None
+    if document is None:
+        return {}
+    if not isinstance(document, dict):
+        raise ConfigurationError(f"the configuration {path} is not a mapping of options to values")
+    seen: set[str] = set()
+    for key, _ in root.value:
+        name = _name(key.value)
+        if name not in known:
+            raise ConfigurationError(
+                f"the configuration {path}: unknown option {key.value!r}{_hint(name, known)}"
+            )
+        if name in seen:
+            raise ConfigurationError(f"the configuration {path}: {key.value!r} is there twice")
+        seen.add(name)
+    return {_name(key): value for key, value in document.items() if value is not None}
+
+
+def _name(key: object) -> str:
+    return str(key).replace("-", "_")
+
+
+def _hint(name: str, known: AbstractSet[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {near[0]}?" if near else ""

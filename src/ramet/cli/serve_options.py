@@ -1,0 +1,106 @@
+"""The options of ``ramet serve``, made from its settings, and what is wrong with them said."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+import typer
+from annotated_types import Ge, Le
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+from typer.core import TyperOption
+
+from ramet.cli.config_file import ConfigurationError
+from ramet.cli.serve_settings import ADVANCED, ENV_PREFIX, Option, ServeSettings, options
+
+_UNSAID = (None, (), False)
+"""Defaults that say nothing."""
+
+
+def as_command(serve: Callable[[dict[str, Any]], None]) -> Callable[..., None]:
+    """``serve``, which takes what was given, as a function with a parameter for each setting."""
+
+    @functools.wraps(serve)
+    def command(**given: Any) -> None:
+        del given["help_all"]
+        serve({name: value for name, value in given.items() if value not in (None, [])})
+
+    parameters = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=_annotation(ServeSettings.model_fields[name], option),
+        )
+        for name, option in options()
+    ]
+    help_all = typer.Option(
+        "--help-all", is_eager=True, callback=_show_all, help="Show the advanced groups, too."
+    )
+    parameters.append(
+        inspect.Parameter(
+            "help_all",
+            inspect.Parameter.KEYWORD_ONLY,
+            default=False,
+            annotation=Annotated[bool, help_all],
+        )
+    )
+    vars(command)["__signature__"] = inspect.Signature(parameters)
+    command.__annotations__ = {each.name: each.annotation for each in parameters}
+    return command
+
+
+def read_settings(given: Mapping[str, Any]) -> ServeSettings:
+    """The settings in force.
+
+    Raises:
+        typer.BadParameter: a value of the command line is wrong.
+        ConfigurationError: the environment or the file is wrong.
+    """
+    try:
+        return ServeSettings(**given)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name, reason = str(first["loc"][0]), first["msg"]
+        variable = f"{ENV_PREFIX}{name.upper()}"
+        if name in given:
+            raise typer.BadParameter(reason, param_hint=_flag(name)) from None
+        if os.environ.get(variable):
+            raise ConfigurationError(f"the environment's {variable}: {reason}") from None
+        raise ConfigurationError(f"the configuration's {name}: {reason}") from None
+
+
+def _annotation(field: FieldInfo, option: Option) -> Any:
+    """A setting as a parameter of a command; None: it is not given."""
+    bounds = {type(each): each for each in field.metadata}
+    least, most = bounds.get(Ge), bounds.get(Le)
+    default = field.default
+    info = typer.Option(
+        help=option.help if default in _UNSAID else f"{option.help} ({default})",
+        rich_help_panel=option.panel,
+        metavar=option.metavar,
+        hidden=option.panel in ADVANCED,
+        min=None if least is None else least.ge,
+        max=None if most is None else most.le,
+        show_default=False,
+    )
+    kind: Any = field.annotation
+    return Annotated[list[str] | None if default == () else kind | None, info]
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _show_all(context: typer.Context, wanted: bool) -> None:
+    if not wanted:
+        return
+    for parameter in context.command.params:
+        if isinstance(parameter, TyperOption):
+            parameter.hidden = False
+    typer.echo(context.get_help())
+    raise typer.Exit

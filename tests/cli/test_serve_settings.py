@@ -1,0 +1,199 @@
+"""The options of ``ramet serve`` from the command line, the environment and a file."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from ramet.cli import app, serve
+from ramet.cli.config_file import ConfigurationError, read_config_file
+from ramet.cli.serve_settings import ADVANCED, ServeSettings, options
+from ramet.runtime.engine_config import EngineConfig
+from ramet.runtime.server.config import ServerConfig
+
+NAMES = [name for name, _ in options() if name != "config"]
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> Callable[..., ServeSettings]:
+    """Runs ``ramet serve`` up to where it has its settings."""
+
+    def read(*words: str, env: dict[str, str] | None = None) -> ServeSettings:
+        found: list[ServeSettings] = []
+        with monkeypatch.context() as patch:
+            patch.setattr(serve, "run", found.append)
+            for name, value in (env or {}).items():
+                patch.setenv(name, value)
+            CliRunner().invoke(app, ["serve", *words], catch_exceptions=False)
+        return found[0]
+
+    return read
+
+
+def values(name: str) -> tuple[Any, Any, Any]:
+    """Three different values of an option."""
+    field = ServeSettings.model_fields[name]
+    kind = str(field.annotation)
+    if "bool" in kind:
+        return True, False, True
+    if "float" in kind:
+        return 1.5, 2.5, 3.5
+    if "int" in kind:
+        return 71, 72, 73
+    if "tuple" in kind:
+        return ("a",), ("b", "c"), ("d",)
+    if "Path" in kind:
+        return Path("a"), Path("b"), Path("c")
+    return "a", "b", "c"
+
+
+def as_words(name: str, value: Any) -> list[str]:
+    flag = "--" + name.replace("_", "-")
+    if isinstance(value, bool):
+        return [flag if value else flag.replace("--", "--no-", 1)]
+    each = value if isinstance(value, tuple) else (value,)
+    return [word for one in each for word in (flag, str(one))]
+
+
+def as_text(value: Any) -> str:
+    return ",".join(value) if isinstance(value, tuple) else str(value)
+
+
+def as_yaml(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return list(value)
+    return str(value) if isinstance(value, Path) else value
+
+
+@settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(name=st.sampled_from(NAMES), sources=st.sets(st.sampled_from(["line", "env", "file"])))
+def test_the_line_goes_before_the_environment_and_that_before_the_file(
+    tmp_path: Path, read: Callable[..., ServeSettings], name: str, sources: set[str]
+) -> None:
+    by_source = dict(zip(("line", "env", "file"), values(name), strict=True))
+    words: list[str] = []
+    env: dict[str, str] = {}
+    if "line" in sources:
+        words += as_words(name, by_source["line"])
+    if "env" in sources:
+        env[f"RAMET_{name.upper()}"] = as_text(by_source["env"])
+    if "file" in sources:
+        path = tmp_path / "serve.yaml"
+        path.write_text(yaml.safe_dump({name.replace("_", "-"): as_yaml(by_source["file"])}))
+        words += ["--config", str(path)]
+    wanted = next((by_source[each] for each in ("line", "env", "file") if each in sources), None)
+    found = read(*words, env=env)
+    if wanted is None:
+        wanted = ServeSettings.model_fields[name].default
+    assert getattr(found, name) == wanted
+    rest = found.model_dump(exclude={name, "config"})
+    assert rest == ServeSettings().model_dump(exclude={name, "config"})
+
+
+def test_the_environment_may_name_the_file(
+    tmp_path: Path, read: Callable[..., ServeSettings]
+) -> None:
+    path = tmp_path / "serve.yaml"
+    path.write_text("port: 81\nserved_model_name: one\n")
+    found = read(env={"RAMET_CONFIG": str(path), "RAMET_HOST": ""})
+    assert (found.port, found.served_model_name, found.host) == (81, ("one",), "127.0.0.1")
+
+
+def test_every_option_that_sets_a_field_sets_one_that_is_there() -> None:
+    fields = {
+        f"{part}.{field.name}"
+        for part, kind in (("engine", EngineConfig), ("server", ServerConfig))
+        for field in dataclasses.fields(kind)
+    }
+    targets = [option.sets for _, option in options() if option.sets]
+    assert set(targets) <= fields
+    assert len(set(targets)) == len(targets)
+
+
+def test_sizes_are_counted_in_bytes_inside() -> None:
+    found = ServeSettings(cache_mib=3, max_body_mib=2, model="m.gguf")
+    assert found.engine_options() == {"device": "auto", "cache_bytes": 3 << 20}
+    config = ServerConfig(**found.server_options())
+    assert config.max_body_bytes == 2 << 20
+    assert config.served_model_names == ("m.gguf",)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("max-num-seq: 3", "unknown option 'max-num-seq'; did you mean max_num_seqs?"),
+        ("zzz: 3", "unknown option 'zzz'"),
+        ("config: other.yaml", "unknown option 'config'"),
+        ("port: 1\nport: 2", "'port' is there twice"),
+        ("max-waiting: 1\nmax_waiting: 2", "'max_waiting' is there twice"),
+        ("- port", "is not a mapping"),
+        ("port: [", "is not YAML"),
+        ("[a]: 1", "is not YAML"),
+        ("? [a]\n: 1", "is not YAML"),
+    ],
+)
+def test_a_wrong_file_is_named(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "serve.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigurationError) as raised:
+        read_config_file(path, frozenset(NAMES))
+    assert message in raised.value.message
+    assert str(path) in raised.value.message
+
+
+def test_a_file_that_is_not_there_is_named(read: Callable[..., ServeSettings]) -> None:
+    with pytest.raises(ConfigurationError, match=r"/no/such\.yaml can't be read: No such file"):
+        read("--config", "/no/such.yaml")
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "port: null\n"])
+def test_a_file_may_say_nothing(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "serve.yaml"
+    path.write_text(text)
+    assert read_config_file(path, frozenset(NAMES)) == {}
+
+
+def test_a_wrong_value_is_told_where_it_is(
+    tmp_path: Path, read: Callable[..., ServeSettings]
+) -> None:
+    with pytest.raises(ConfigurationError, match=r"RAMET_PORT: .*integer"):
+        read(env={"RAMET_PORT": "tcp://10.0.0.1:8000"})
+    path = tmp_path / "serve.yaml"
+    path.write_text("grace: soon\n")
+    with pytest.raises(ConfigurationError, match=r"the configuration's grace: .*number"):
+        read("--config", str(path))
+    assert read("--config", str(path), "--grace", "2").grace == 2
+
+
+def test_an_empty_name_is_refused() -> None:
+    for words in (
+        ["--served-model-name", ""],
+        ["--served-model-name", "a", "--served-model-name="],
+    ):
+        ended = CliRunner().invoke(app, ["serve", *words])
+        assert ended.exit_code == 2
+        assert "--served-model-name" in ended.output
+
+
+def test_help_fits_a_screen_and_keeps_the_advanced_groups_apart() -> None:
+    screen = {"COLUMNS": "100", "LINES": "40"}
+    short = CliRunner().invoke(app, ["serve", "--help"], env=screen).output
+    whole = CliRunner().invoke(app, ["serve", "--help-all"], env=screen).output
+    assert len(short.splitlines()) <= 40
+    for name, option in options():
+        flag = "--" + name.replace("_", "-") + " "
+        assert flag in whole
+        assert (flag in short) == (option.panel not in ADVANCED)
+    for panel in ADVANCED:
+        assert panel in whole
+        assert panel not in short
