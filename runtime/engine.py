@@ -322,6 +322,7 @@ class Engine:
         key = f"{fingerprint} {runner.page_format}"
         self._storage = runner
         self._store = PrefixStore(folder, key, self.config.prefix_store_bytes)
+        self._store.prepare()
         self._store.load(self._cache, runner, max_pages=runner.num_pages // 2)
 
     def _save_prefixes(self) -> int:

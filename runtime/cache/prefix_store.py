@@ -49,6 +49,21 @@ class PrefixStore:
         name = hashlib.blake2b(fingerprint.encode(), digest_size=8).hexdigest()
         self.path = self._folder / f"prefixes-{name}.bin"
 
+    def prepare(self) -> bool:
+        """Makes the folder, and tries to write there; a warning says that it can't be done.
+
+        Told at the start, not when there is something to lose; nothing else changes.
+        """
+        probe = self.path.with_suffix(f".{os.getpid()}.probe")
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            probe.write_bytes(b"")
+            probe.unlink()
+        except OSError as error:
+            logger.warning("prefixes can't be stored in %s: %s", self._folder, error)
+            return False
+        return True
+
     def save(self, cache: RadixCache, storage: PageStorage) -> int:
         """Writes the hottest pages; returns how many. A disk that refuses stops nothing."""
         page_bytes = len(storage.read_page(0))

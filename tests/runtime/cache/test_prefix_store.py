@@ -84,9 +84,17 @@ def test_a_folder_that_cannot_be_written_stops_nothing(tmp_path, caplog):
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
     with caplog.at_level(logging.WARNING), engine_with(blocked / "store") as engine:
+        assert "can't be stored" in caplog.text  # told at the start already
         engine.submit(Request(prompt_token_ids=PROMPT, params=PARAMS)).result(10)
         assert engine.save_prefixes() == 0
     assert "not stored" in caplog.text
+
+
+def test_a_folder_that_can_be_written_is_made_and_left_empty_at_the_start(tmp_path, caplog):
+    folder = tmp_path / "new" / "store"
+    with caplog.at_level(logging.WARNING), engine_with(folder):
+        assert list(folder.iterdir()) == []
+    assert not caplog.records
 
 
 def test_a_store_larger_than_the_pool_fills_half_of_it(stored):
