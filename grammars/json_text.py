@@ -7,7 +7,6 @@ others has few spellings. In both, state 0 is the border between two characters.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -22,9 +21,6 @@ from .regular import (
     json_string_body,
     regex_dfa,
 )  # fmt: skip
-from .regular.limits import too_complex
-
-_NUM_ON_THE_WAY = 32
 
 VALUE_SLICE, KEY_SLICE = range(2)
 """The vocabulary's slices: tokens that stay inside a value's or a name's text."""
@@ -73,12 +69,7 @@ def _key_decoder() -> Transducer:
 
 def key_body(dfa: Dfa, limits: RegularLimits) -> Dfa:
     """The spellings in ``KEY_TEXT`` of the texts in ``dfa``, a language of valid UTF-8."""
-    # On the way there are states of escapes that come to nothing, which are many.
-    roomy = replace(limits, max_states=_NUM_ON_THE_WAY * limits.max_states)
-    body = json_string_body(dfa, roomy, decoder=_key_decoder())
-    if body.num_states > limits.max_states:
-        raise too_complex("a language of JSON strings", limits)
-    return body
+    return json_string_body(dfa, limits, decoder=_key_decoder())
 
 
 @cache

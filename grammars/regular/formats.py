@@ -122,26 +122,20 @@ def _clock(minutes: int) -> str:
 
 
 def _without_marker(marked: Dfa) -> Dfa:
-    """``#`` stands for an optional fraction of a second."""
+    """``#``, in a class of bytes of its own, stands for an optional fraction of a second."""
     builder = NfaBuilder()
     builder.num_states = marked.num_states
-    rows = marked.transitions
-    for state in range(marked.num_states):
-        for byte in range(256):
-            target = int(rows[state, byte])
-            if target < 0:
-                continue
-            if byte != ord("#"):
-                builder.edges.append((state, byte, byte, target))
-                continue
-            builder.empty_move(state, target)
-            fraction = builder.byte_range(48, 57, builder.byte_range(46, 46, state))
-            builder.edges.append((fraction, 48, 57, fraction))
-            builder.empty_move(fraction, target)
+    for source, first, last, target in marked.edges.tolist():
+        if first != ord("#"):
+            builder.edges.append((source, first, last, target))
+            continue
+        builder.empty_move(source, target)
+        fraction = builder.byte_range(48, 57, builder.byte_range(46, 46, source))
+        builder.edges.append((fraction, 48, 57, fraction))
+        builder.empty_move(fraction, target)
     end = builder.new_state()
-    for state in range(marked.num_states):
-        if marked.accepting[state]:
-            builder.empty_move(state, end)
+    for state in marked.finals:
+        builder.empty_move(state, end)
     return builder.build(end)
 
 

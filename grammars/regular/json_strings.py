@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,8 @@ _SHORT = {'"': 0x22, "\\": 0x5C, "/": 0x2F, "b": 8, "f": 12, "n": 10, "r": 13, "
 class Transducer:
     """A deterministic byte transducer; mode 0 is the start and the only accepting mode.
 
+    Every way round leads through mode 0.
+
     Attributes:
         modes: int16[num_modes, 256], the next mode or -1.
         outputs: int16[num_modes, 256], the emitted byte or -1.
@@ -39,6 +41,22 @@ class Transducer:
 
     modes: NDArray[np.int16]
     outputs: NDArray[np.int16]
+
+    @cached_property
+    def upwards(self) -> NDArray[np.int64]:
+        """The modes but 0, each after those that it leads to."""
+        targets = [sorted({int(m) for m in row if m > 0}) for row in self.modes]
+        done: dict[int, None] = {}
+
+        def visit(mode: int) -> None:
+            if mode not in done:
+                for target in targets[mode]:
+                    visit(target)
+                done[mode] = None
+
+        for mode in range(1, len(targets)):
+            visit(mode)
+        return np.array(list(done), np.int64)
 
 
 def json_string_body(
@@ -60,11 +78,10 @@ def json_string_body(
     columns = np.concatenate([decoder.modes, seen]).astype(np.int64)
     class_of, firsts = _canonical.equal_columns(columns)
     status, table, accepting = _kernels.transduce(
-        dfa.table, dfa.accepting, dfa.start,
+        dfa.table, dfa.accepting,
         np.ascontiguousarray(decoder.modes[:, firsts], np.int64),
         np.ascontiguousarray(outputs[:, firsts], np.int64),
-        np.arange(len(decoder.modes)) == 0,
-        dfa.class_of.astype(np.int64), limits.states_for(len(firsts)),
+        decoder.upwards, dfa.class_of.astype(np.int64), limits.states_for(len(firsts)),
     )  # fmt: skip
     if status:
         raise too_complex("a language of JSON strings", limits)

@@ -17,6 +17,7 @@ from functools import cache
 
 from .algebra import characters, concat, literal, literals, optional, star, union_all
 from .dfa import Dfa
+from .nfa import NfaBuilder
 from .regex import regex_dfa
 from .utf8 import normalised
 
@@ -31,20 +32,25 @@ def regex_format() -> Dfa:
     """The subset described above."""
     quantifier = optional(concat(_quantifiers(), regex_dfa(r"\??")))
     atoms = union_all([_plain_characters(_SYNTAX), regex_dfa("[./]"), _escapes(), _classes()])
-    simple = union_all([concat(atoms, quantifier), regex_dfa(r"[\^$]|\\[bB]")])
-    close = literal(")")
-    look = concat(regex_dfa(r"\(\?<?[=!]"), _alternatives(simple), close)
-    expression = _alternatives(simple)
-    for depth in range(MAX_NESTING):
-        group = concat(regex_dfa(r"\((\?:)?"), expression, close, quantifier)
-        terms = [simple, group] if depth < MAX_NESTING - 1 else [simple, group, look]
-        expression = _alternatives(union_all(terms))
-    return expression
+    # Options may be empty, so a bar may stand wherever a term may.
+    term = union_all([concat(atoms, quantifier), regex_dfa(r"[\^$|]|\\[bB]")])
+    look = concat(regex_dfa(r"\(\?<?[=!]"), star(term), literal(")"))
+    opening = regex_dfa(r"\((\?:)?")
+    builder = NfaBuilder()
 
+    def fill(inside: int, depth: int) -> None:
+        """Terms and groups lead from a state back to it."""
+        builder.empty_move(builder.dfa(term, inside), inside)
+        if depth > 0:
+            group = builder.dfa(opening, inside)
+            fill(group, depth - 1)
+            closed = builder.byte_range(0x29, 0x29, group)
+            builder.empty_move(builder.dfa(quantifier, closed), inside)
 
-def _alternatives(term: Dfa) -> Dfa:
-    branch = star(term)
-    return concat(branch, star(concat(literal("|"), branch)))
+    builder.start = builder.new_state()
+    fill(builder.start, MAX_NESTING)
+    builder.empty_move(builder.dfa(look, builder.start), builder.start)
+    return builder.build(builder.start)
 
 
 def _plain_characters(excluded: str) -> Dfa:
