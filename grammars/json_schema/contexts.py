@@ -58,7 +58,7 @@ class ValueContext(Context):
     @property
     def key(self) -> Hashable:
         return (
-            "value", self.plan.number, self.frame.id, self.prefixes, self.may_close, self._is_known,
+            "value", self.plan, self.frame.id, self.prefixes, self.may_close, self._is_known,
         )  # fmt: skip
 
     def lexeme(self, machine: Machine) -> Lexeme | None:
@@ -281,7 +281,7 @@ class ObjectFrame(Frame):
         self._live = -1
         self.id = machine.number(
             (
-                "object", plan.number, goals, residual, seen, count, used, names_id, is_undecided,
+                "object", plan, goals, residual, seen, count, used, names_id, is_undecided,
                 floor, content, label, parent.id,
             )
         )  # fmt: skip
@@ -461,7 +461,7 @@ class ArrayFrame(Frame):
         self.is_recording = parent.records
         self.records = parent.records or plan.has_unique
         nodes = None if child is None else child.nodes
-        self.id = machine.number(("array", plan.number, goals, state, content, nodes, parent.id))
+        self.id = machine.number(("array", plan, goals, state, content, nodes, parent.id))
 
     @classmethod
     def opened(cls, machine: Machine, value_plan: ValuePlan, parent: Frame) -> After:

@@ -77,6 +77,24 @@ def test_a_series_of_anything(compile_: Compile) -> None:
     )
 
 
+def test_schemas_of_one_shape_are_told_apart(compile_: Compile) -> None:
+    def tag(name: str, kind: str) -> Tag:
+        inner = {"type": "object", "properties": {"b": {"type": "array", "items": {"type": kind}}}}
+        schema = {
+            "type": "object",
+            "properties": {"a": {"type": kind}, "c": inner},
+            "additionalProperties": False,
+        }
+        return Tag(f"<{name}>", JsonSchema(schema), f"</{name}>")
+
+    tags = (tag("f", "integer"), tag("g", "boolean"))
+    numbers, truths = '{"a": 1, "c": {"b": [2]}}', '{"a": true, "c": {"b": [false]}}'
+    right = f"<f>{numbers}</f>", f"<g>{truths}</g>"
+    wrong = [f"<f>{truths}</f>", f"<g>{numbers}</g>", f'<g>{{"c": {{"b": [2]}}}}</g>']
+    check(compile_, AnyOf(tags), [*right], wrong)
+    check(compile_, Series(tags), ["".join(right)], [right[0] + text for text in wrong])
+
+
 def test_tools_in_auto_mode(compile_: Compile) -> None:
     check(
         compile_,
