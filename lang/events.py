@@ -109,6 +109,12 @@ class EventLog:
             index += 1
 
     async def __aiter__(self) -> AsyncIterator[RunEvent]:
+        async for events in self.batches():
+            for event in events:
+                yield event
+
+    async def batches(self) -> AsyncIterator[list[RunEvent]]:
+        """The events, those that are there already together."""
         loop = asyncio.get_running_loop()
         index = 0
         arrived = asyncio.Event()
@@ -123,7 +129,8 @@ class EventLog:
                 await arrived.wait()
                 arrived.clear()
                 continue
-            yield event
-            if isinstance(event, RunEnded):
+            events = self._events[index:]
+            yield events
+            if isinstance(events[-1], RunEnded):
                 return
-            index += 1
+            index += len(events)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -27,19 +28,21 @@ def run_graph(
     seed: int = 0,
     cache_salt: str = "",
     priority: int = 0,
+    loop: asyncio.AbstractEventLoop | None = None,
 ) -> Run[dict[str, Any]]:
     """Starts a graph's run and returns it at once; its ``result`` has the values by variable.
 
     A Gen's value is what its constraint and the name of its type make of the text: see
     ``described_output``. A Gen without a seed draws from ``seed`` and its place in the graph.
-    ``tools`` are the functions that the graph's ToolCalls name.
+    ``tools`` are the functions that the graph's ToolCalls name. The run lives on ``loop``, or
+    else on the one that all programs of synchronous callers share.
 
     Raises:
         GraphError: the graph is incomplete, needs a tool that isn't given, or holds a value that
             only the program's own code can make.
     """
     known = {name: as_tool(function) for name, function in (tools or {}).items()}
-    _check(graph, known)
+    check_runnable(graph, known)
     nodes = list(_in_order(graph))
 
     def bind(state: State) -> Callable[[], dict[str, Value[Any]]]:
@@ -64,10 +67,11 @@ def run_graph(
         return body
 
     options = RunOptions(seed=seed, cache_salt=cache_salt, priority=priority)
-    return Run(graph.name, bind, as_backend(backend), options, shared_loop(), {})
+    return Run(graph.name, bind, as_backend(backend), options, loop or shared_loop(), {})
 
 
-def _check(graph: RequestGraph, tools: Mapping[str, Tool[..., Any]]) -> None:
+def check_runnable(graph: RequestGraph, tools: Mapping[str, Any]) -> None:
+    """Refuses a graph that can't run without its program; ``GraphError`` says why."""
     for end in graph.open_ends:
         raise GraphError(
             f"the graph ends where its program looks at {end.node_id!r}", param="open_ends"

@@ -206,6 +206,26 @@ class Engine:
                 lambda done: self._thread.post(lambda: self._start(sequence, done))
             )
 
+    def compile(self, constraint: Constraint) -> Future[None]:
+        """Has a constraint compiled, as for a request that will have it; safe from any thread.
+
+        The future's error is an InvalidConstraintError for one that can't be honoured. Cancelling
+        it cancels no compilation, for others may wait for the same.
+        """
+        answer: Future[None] = Future()
+
+        def pass_on(done: Future[CompiledGrammar]) -> None:
+            if not answer.set_running_or_notify_cancel():
+                return
+            error = EngineDeadError("closed") if done.cancelled() else done.exception()
+            if error is None:
+                answer.set_result(None)
+            else:
+                answer.set_exception(error)
+
+        self._grammars.get(constraint).add_done_callback(pass_on)
+        return answer
+
     def add_step_listener(self, listener: Callable[[], None]) -> None:
         """Has the step's thread call ``listener`` after each step's events; it must be quick."""
         self._step_listeners.append(listener)

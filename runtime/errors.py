@@ -79,9 +79,26 @@ class InvalidParameterError(InvalidRequestError):
 
 
 class InvalidConstraintError(InvalidRequestError):
-    """A constraint can't be honoured exactly; the message names the schema path and keyword."""
+    """A constraint can't be honoured exactly; the message names the schema path and keyword.
+
+    ``pointer`` is the place in the constraint, as ``ConstraintError.path`` has it, and ``reason``
+    what is wrong there; both are empty where they aren't known.
+    """
 
     default_code = "invalid_grammar"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        param: str | None = None,
+        code: str | None = None,
+        pointer: str = "",
+        reason: str = "",
+    ) -> None:
+        super().__init__(message, param=param, code=code)
+        self.pointer = pointer
+        self.reason = reason
 
 
 class EmptyPromptError(InvalidRequestError):

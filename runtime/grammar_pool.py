@@ -96,7 +96,9 @@ class GrammarPool:
 def _refusal(error: ConstraintError) -> InvalidConstraintError:
     too_complex = isinstance(error, GrammarTooComplexError)
     code = "grammar_too_complex" if too_complex else "invalid_grammar"
-    return InvalidConstraintError(str(error), param="constraint", code=code)
+    return InvalidConstraintError(
+        str(error), param="constraint", code=code, pointer=error.path, reason=error.reason
+    )
 
 
 def _step_back() -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ramet.lang.backends.base import (
     Call,
@@ -25,6 +26,7 @@ from ramet.lang.nodes import Gen, Select
 from ramet.lang.values import add_usage
 from ramet.runtime.errors import EmptyPromptError
 from ramet.runtime.events import (
+    Event,
     Failed,
     Finished,
     PromptLogprobs,
@@ -36,7 +38,8 @@ from ramet.runtime.params import SamplingParams
 from ramet.runtime.request import Request
 
 if TYPE_CHECKING:
-    from ramet.runtime.engine import Engine
+    from ramet.runtime.engine_config import EngineStats
+    from ramet.runtime.tokenizer import ChatTemplate, Tokenizer
 
 Pieces = list[tuple[str, bool]]
 """A prompt's text in pieces; the flag marks control tokens. No two texts are neighbours."""
@@ -48,6 +51,27 @@ MIN_WARM_LEN = 32
 """Tokens below which computing a beginning ahead isn't worth a request."""
 
 
+class EngineLike(Protocol):
+    """What the backend needs of an engine: an ``Engine``, or one in another process."""
+
+    @property
+    def model_name(self) -> str: ...
+
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+
+    @property
+    def chat_template(self) -> ChatTemplate | None: ...
+
+    def stats(self) -> EngineStats:
+        """What the engine is doing; may take a moment."""
+        ...
+
+    def submit(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
+        """The request's events; leaving early aborts it."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class _Told:
     """What a call's prompt and output were, as text and as the tokens that spelled it."""
@@ -57,7 +81,7 @@ class _Told:
 
 
 class EngineBackend:
-    """Sends calls to an Engine in this process. The engine stays the caller's: it isn't closed.
+    """Sends calls to an engine. The engine stays the caller's: it isn't closed.
 
     A prompt that goes on from an earlier call of its run begins with exactly that call's tokens,
     prompt and output, so that the prefix cache holds all of them, however another tokenisation
@@ -65,7 +89,7 @@ class EngineBackend:
     they were (some trim them), the prompt is encoded anew.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: EngineLike) -> None:
         self._engine = engine
         self._told: OrderedDict[str, dict[str, _Told]] = OrderedDict()  # by run, by node
 
@@ -141,7 +165,7 @@ class EngineBackend:
         told = self._previous(call)
         if len(token_ids) - (len(told.token_ids) if told else 0) < MIN_WARM_LEN:
             return None
-        stats = self._engine.stats()
+        stats = await asyncio.to_thread(self._engine.stats)
         if stats.num_waiting or stats.num_free_pages * stats.page_size < 4 * len(token_ids):
             return None
         ahead = replace(call, priority=call.priority - 1)

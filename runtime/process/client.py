@@ -14,12 +14,13 @@ import multiprocessing
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from functools import cached_property, partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from ramet.grammars.constraints import Constraint
 from ramet.grammars.vocabulary import Vocabulary
 from ramet.runtime.admission import check_request
 from ramet.runtime.engine import Engine, EngineConfig, EngineStats, grammar_vocabulary
@@ -33,6 +34,7 @@ from ramet.runtime.process.messages import (
     Ask,
     Close,
     Command,
+    Compile,
     Events,
     Question,
     Ready,
@@ -165,6 +167,14 @@ class EngineProcess:
             if request_id in self._live:
                 self._send(Abort(request_id))
 
+    def compile(self, constraint: Constraint) -> Future[None]:
+        """See ``Engine.compile``. EngineDeadError if there is no engine now."""
+        number, answer = self._await_answer()
+        answer.add_done_callback(lambda _: self._answers.pop(number, None))
+        with self._lock:
+            self._send(Compile(number, constraint))
+        return answer
+
     def stats(self) -> EngineStats:
         """Counts as of now; EngineDeadError if the engine doesn't answer."""
         stats: EngineStats = self._ask("stats")
@@ -206,11 +216,8 @@ class EngineProcess:
         self.close()
 
     def _ask(self, question: Question) -> Any:
-        number, answer = next(self._numbers), Future[Any]()
+        number, answer = self._await_answer()
         with self._lock:
-            if self.error is not None:
-                raise self.error
-            self._answers[number] = answer
             self._send(Ask(number, question))
         try:
             return answer.result(timeout=_ANSWER_TIMEOUT_S)
@@ -218,6 +225,15 @@ class EngineProcess:
             raise EngineDeadError("the engine does not answer") from None
         finally:
             self._answers.pop(number, None)
+
+    def _await_answer(self) -> tuple[int, Future[Any]]:
+        """A number for a question, and where its answer will be."""
+        number, answer = next(self._numbers), Future[Any]()
+        with self._lock:
+            if self.error is not None:
+                raise self.error
+            self._answers[number] = answer
+        return number, answer
 
     def _send(self, command: Command) -> None:
         if self._connection is None:
@@ -275,11 +291,9 @@ class EngineProcess:
                     self._deliver(request_id, event)
                 self._wakeups.flush()
             case Answer(number, value, error):
-                answer = self._answers.get(number)
-                if answer is not None and error is not None:
-                    answer.set_exception(error)
-                elif answer is not None:
-                    answer.set_result(value)
+                answer = self._answers.pop(number, None)
+                if answer is not None:
+                    _settle(answer, value, error)
             case Ready():
                 with self._lock:
                     self.error = None
@@ -316,5 +330,13 @@ class EngineProcess:
             stream.push(Failed(dead, usage))
         self._wakeups.flush()
         for answer in answers.values():
-            if not answer.done():
-                answer.set_exception(dead)
+            _settle(answer, None, dead)
+
+
+def _settle(answer: Future[Any], value: Any, error: Exception | None) -> None:
+    """Sets an answer, unless who asked has given up."""
+    with contextlib.suppress(InvalidStateError):
+        if error is None:
+            answer.set_result(value)
+        else:
+            answer.set_exception(error)

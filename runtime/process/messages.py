@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ramet.grammars.constraints import Constraint
 from ramet.runtime.events import Event
 from ramet.runtime.request import Request
 
@@ -32,6 +33,14 @@ class Ask:
 
     number: int
     question: Question
+
+
+@dataclass(frozen=True, slots=True)
+class Compile:
+    """To the engine: compile this, and answer under this number."""
+
+    number: int
+    constraint: Constraint
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,5 +79,5 @@ class Answer:
     error: Exception | None = None
 
 
-Command = Submit | Abort | Ask | Close
+Command = Submit | Abort | Ask | Compile | Close
 Report = Ready | StartFailed | Events | Answer

@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from functools import partial
 from multiprocessing.connection import Connection
 
@@ -19,6 +20,7 @@ from ramet.runtime.process.messages import (
     Ask,
     Close,
     Command,
+    Compile,
     Events,
     Ready,
     Report,
@@ -100,5 +102,17 @@ def _obey(command: Command, engine: Engine, outbox: Outbox) -> None:
                 outbox.send(Answer(number, getattr(engine, question)()))
             except Exception as error:
                 outbox.send(Answer(number, None, error))
+        case Compile(number, constraint):
+            try:
+                compiled = engine.compile(constraint)
+            except RametError as refused:
+                outbox.send(Answer(number, None, refused))
+            else:
+                compiled.add_done_callback(partial(_tell, outbox, number))
         case Close():
             pass
+
+
+def _tell(outbox: Outbox, number: int, done: Future[None]) -> None:
+    error = done.exception()
+    outbox.send(Answer(number, None, error if isinstance(error, Exception) else None))

@@ -2,6 +2,7 @@
 
 from ramet.runtime.server.app import create_app
 from ramet.runtime.server.config import ServerConfig
+from ramet.runtime.server.extension import Extension
 from ramet.runtime.server.main import serve
 
-__all__ = ["ServerConfig", "create_app", "serve"]
+__all__ = ["Extension", "ServerConfig", "create_app", "serve"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from fastapi import Depends, FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
@@ -9,6 +11,7 @@ from ramet.runtime.server.chat_plan import ChatPlanner
 from ramet.runtime.server.config import ServerConfig
 from ramet.runtime.server.context import ServerContext
 from ramet.runtime.server.engine_api import EngineApi
+from ramet.runtime.server.extension import Extension
 from ramet.runtime.server.http import install_error_handlers
 from ramet.runtime.server.lifecycle import Lifecycle
 from ramet.runtime.server.middleware import RequestLog
@@ -45,7 +48,10 @@ _BODIES = (
 
 
 def create_app(
-    engine: EngineApi, config: ServerConfig | None = None, lifecycle: Lifecycle | None = None
+    engine: EngineApi,
+    config: ServerConfig | None = None,
+    lifecycle: Lifecycle | None = None,
+    extensions: Sequence[Extension] = (),
 ) -> FastAPI:
     """The application. It borrows the engine: who made it closes it.
 
@@ -66,7 +72,7 @@ def create_app(
     )
     app = FastAPI(title="Ramet", version="1", redirect_slashes=False)
     install_error_handlers(app)
-    install_openapi(app, _BODIES)
+    install_openapi(app, [*_BODIES, *(body for each in extensions for body in each.bodies)])
     key_needed = [Depends(context.authenticate)]
     routers = (
         chat_router,
@@ -76,6 +82,7 @@ def create_app(
         grammar_router,
         tokenize_router,
         models_router,
+        *(each.router for each in extensions),
     )
     for router in routers:
         app.include_router(router(context), dependencies=key_needed)

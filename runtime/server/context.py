@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from fastapi import Request as HttpRequest
 from pydantic import BaseModel
@@ -128,6 +128,18 @@ class ServerContext:
         return generation
 
 
+class Call(Protocol):
+    """What one HTTP call has running."""
+
+    def abort(self) -> None:
+        """Ends it early."""
+        ...
+
+    def close(self) -> None:
+        """Ends what still runs; harmless when repeated."""
+        ...
+
+
 def tenant_of(http_request: HttpRequest) -> Tenant:
     """Who sent an authenticated request."""
     tenant: Tenant = http_request.state.tenant
@@ -135,21 +147,19 @@ def tenant_of(http_request: HttpRequest) -> Tenant:
 
 
 @contextlib.asynccontextmanager
-async def whole_answer(http_request: HttpRequest, generation: Generation) -> AsyncIterator[None]:
+async def whole_answer(http_request: HttpRequest, call: Call) -> AsyncIterator[None]:
     """Around the making of an answer that is sent in one piece: the call ends with the block."""
     try:
-        async with abort_on_disconnect(http_request, generation):
+        async with abort_on_disconnect(http_request, call):
             yield
     finally:
-        generation.close()
+        call.close()
 
 
 @contextlib.asynccontextmanager
-async def abort_on_disconnect(
-    http_request: HttpRequest, generation: Generation
-) -> AsyncIterator[None]:
+async def abort_on_disconnect(http_request: HttpRequest, call: Call) -> AsyncIterator[None]:
     """While the block runs, a client that leaves takes its requests with it."""
-    watcher = asyncio.create_task(watch_disconnect(http_request.receive, generation.abort))
+    watcher = asyncio.create_task(watch_disconnect(http_request.receive, call.abort))
     try:
         yield
     finally:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from typing import Protocol
 
-from ramet.grammars import Vocabulary
+from ramet.grammars import Constraint, Vocabulary
 from ramet.runtime.engine_config import EngineStats
 from ramet.runtime.request import Request
 from ramet.runtime.server.generation import EventSource
@@ -38,6 +39,10 @@ class EngineApi(Protocol):
 
     def stats(self) -> EngineStats:
         """What the engine is doing."""
+        ...
+
+    def compile(self, constraint: Constraint) -> Future[None]:
+        """Has a constraint compiled ahead of its requests; the future's error says why not."""
         ...
 
     def submit(self, request: Request) -> EventSource:

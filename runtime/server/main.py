@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType
 
 import uvicorn
@@ -13,6 +13,7 @@ import uvicorn
 from ramet.runtime.server.app import create_app
 from ramet.runtime.server.config import ServerConfig
 from ramet.runtime.server.engine_api import EngineApi
+from ramet.runtime.server.extension import Extension
 from ramet.runtime.server.lifecycle import Lifecycle
 from ramet.runtime.server.listen import bind
 
@@ -32,6 +33,7 @@ class HttpServer(uvicorn.Server):
         engine: EngineApi,
         config: ServerConfig,
         *,
+        extensions: Sequence[Extension] = (),
         on_started: Callable[[int], None] | None = None,
     ) -> None:
         self._on_started = on_started
@@ -39,7 +41,7 @@ class HttpServer(uvicorn.Server):
         self._grace_s = config.grace_period_s
         self._drain: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        app = create_app(engine, config, self._lifecycle)
+        app = create_app(engine, config, self._lifecycle, extensions)
         super().__init__(
             uvicorn.Config(
                 app,
@@ -95,12 +97,14 @@ def serve(
     engine: EngineApi,
     config: ServerConfig | None = None,
     *,
+    extensions: Sequence[Extension] = (),
     sockets: list[socket.socket] | None = None,
     on_started: Callable[[int], None] | None = None,
 ) -> None:
     """Serves ``engine`` over HTTP until a signal; returns after a graceful end.
 
     Args:
+        extensions: further routes.
         sockets: bound ones to listen on; None: the configuration's host and port are bound now.
         on_started: is told the port once it listens.
 
@@ -110,7 +114,7 @@ def serve(
     config = config or ServerConfig()
     if config.access_log:
         _log_to_stderr("ramet.access")
-    server = HttpServer(engine, config, on_started=on_started)
+    server = HttpServer(engine, config, extensions=extensions, on_started=on_started)
     server.run(bind(config.host, config.port) if sockets is None else sockets)
 
 

@@ -135,6 +135,16 @@ class Telemetry:
             Histogram("vllm:request_generation_tokens", "Tokens of a request's output.", _TOKENS)
         )
 
+        self._programs = registry.add(
+            Counter("ramet:programs_total", "Programs that have ended, by how they ended.")
+        )
+        self._program_time = registry.add(
+            Histogram("ramet:program_seconds", "A program's time, from graph to end.", _SECONDS)
+        )
+        self._program_calls = registry.add(
+            Histogram("ramet:program_calls", "Calls of a program.", _TOKENS)
+        )
+
     def watch(self, stats: Callable[[], EngineStats]) -> None:
         """Adds the series that are read from the engine when they are asked for."""
         for name, kind, help_text, read in _ENGINE_SERIES:
@@ -143,6 +153,12 @@ class Telemetry:
     def http(self, path: str, status: int) -> None:
         """One response of a known route."""
         self._http.add(path=path, status=str(status))
+
+    def program(self, outcome: str, seconds: float, num_calls: int) -> None:
+        """One program's end: ``completed``, ``failed`` or ``aborted``."""
+        self._programs.add(outcome=outcome)
+        self._program_time.observe(seconds)
+        self._program_calls.observe(num_calls)
 
     def end(self, event: Finished | Failed) -> None:
         """One request's last event."""

@@ -24,6 +24,7 @@ from ramet.runtime.engine_config import EngineConfig
 from ramet.runtime.model.scripted import Script, ScriptedModel
 from ramet.runtime.process import EngineProcess
 from ramet.runtime.server.config import ServerConfig
+from ramet.runtime.server.extension import Extension
 from ramet.runtime.server.main import HttpServer
 from ramet.runtime.tokenizer import Tokenizer
 from ramet.runtime.tokenizer.scripted import scripted_tokenizer
@@ -86,6 +87,7 @@ def scripted_server(
     tokenizer: Tokenizer | None = None,
     engine_config: EngineConfig | None = None,
     model_options: Mapping[str, Any] | None = None,
+    extensions: Sequence[Extension] = (),
     **config: Any,
 ) -> Iterator[RunningServer]:
     """Runs a server in a thread, on loopback and a free port, until the block ends.
@@ -96,6 +98,7 @@ def scripted_server(
         engine_config: the engine's; None: the default, but that requests which name no seed draw
             the same in every run.
         model_options: further arguments of ``ScriptedModel``.
+        extensions: further routes.
         config: fields of ``ServerConfig``.
     """
     said = [each if isinstance(each, Script) else Script(each) for each in scripts]
@@ -106,15 +109,17 @@ def scripted_server(
     engine_config = engine_config or EngineConfig(seed=0)
     with (
         Engine(model, tokenizer, engine_config, model_name="m") as engine,
-        running_server(engine, **config) as server,
+        running_server(engine, extensions, **config) as server,
     ):
         yield server
 
 
 @contextlib.contextmanager
-def running_server(engine: Engine | EngineProcess, **config: Any) -> Iterator[RunningServer]:
+def running_server(
+    engine: Engine | EngineProcess, extensions: Sequence[Extension] = (), **config: Any
+) -> Iterator[RunningServer]:
     """Serves an engine from a thread, as ``scripted_server`` does; at the end it is checked."""
-    server = HttpServer(engine, ServerConfig(port=0, **config))
+    server = HttpServer(engine, ServerConfig(port=0, **config), extensions=extensions)
     thread = threading.Thread(target=server.run, name="ramet-test-server")
     thread.start()
     try:

@@ -30,6 +30,7 @@ def serve(given: dict[str, Any]) -> None:
 
 def run(settings: ServeSettings) -> None:
     """Serves until a signal ends it."""
+    from ramet.lang.serving import PROGRAMS
     from ramet.runtime.engine import EngineConfig
     from ramet.runtime.process import EngineProcess
     from ramet.runtime.server.config import ServerConfig
@@ -48,7 +49,13 @@ def run(settings: ServeSettings) -> None:
     # A port that is taken is told before the model is loaded.
     sockets = bind(settings.host, settings.port)
     with EngineProcess.from_model(settings.model, engine_config) as engine:
-        serve_engine(engine, server_config, sockets=sockets, on_started=announce)
+        serve_engine(
+            engine,
+            server_config,
+            extensions=(PROGRAMS,),
+            sockets=sockets,
+            on_started=announce,
+        )
 
 
 def _end(*_: object) -> NoReturn:

@@ -1,0 +1,113 @@
+"""What a running program tells its client: values by name, as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic_core import to_jsonable_python
+
+from ramet.lang.errors import (
+    BackendError,
+    DependencyFailedError,
+    LangError,
+    NodeFailedError,
+    OutputParseError,
+)
+from ramet.lang.events import NodeFailed, NodeFinished, RunEvent, TextPiece
+from ramet.lang.nodes import Node
+from ramet.lang.values import add_usage
+from ramet.runtime.errors import InvalidRequestError, RametError, RequestAbortedError
+from ramet.runtime.events import Usage
+from ramet.runtime.server.http import as_ramet_error
+from ramet.runtime.server.usage import CallUsage
+
+Shaped = dict[str, Any]
+"""An event as JSON; its ``type`` is its name."""
+
+
+class ProgramOutput:
+    """Turns a run's events into the client's, and adds up what the calls took.
+
+    Args:
+        places: each node's index in the graph that the client sent.
+    """
+
+    def __init__(self, places: dict[str, int]) -> None:
+        self._places = places
+        self._usage = Usage()
+        self.num_calls = 0
+
+    def feed(self, events: Iterable[RunEvent]) -> list[Shaped]:
+        """The client's events for some of the run's."""
+        shaped: list[Shaped] = []
+        for event in events:
+            match event:
+                case TextPiece(node, text):
+                    last = shaped[-1] if shaped else {}
+                    if last.get("type") == "value.delta" and last["node"] == node.id:
+                        last["delta"] += text
+                    else:
+                        shaped.append({"type": "value.delta", **_named(node), "delta": text})
+                case NodeFinished():
+                    shaped.append(self._finished(event))
+                case NodeFailed(node, error) if not isinstance(error, RequestAbortedError):
+                    error_body = self.error_body(error, node)
+                    shaped.append({"type": "node.failed", **_named(node), "error": error_body})
+        return shaped
+
+    def _finished(self, event: NodeFinished) -> Shaped:
+        meta = event.result.meta
+        value = to_jsonable_python(event.result.value, fallback=str)
+        shaped = {"type": "value.done", **_named(event.node), "value": value}
+        if meta.finish_reason is None:
+            return shaped
+        self.num_calls += 1
+        self._usage = add_usage(self._usage, meta.usage)
+        shaped["finish_reason"] = meta.finish_reason
+        shaped["usage"] = _usage(meta.usage)
+        if meta.choice_scores:
+            shaped["scores"] = meta.choice_scores
+        return shaped
+
+    def error_body(self, error: BaseException, node: Node | None = None) -> Shaped:
+        """The error object for what went wrong; ``param`` is the node's place in the body."""
+        known = plain_error(error)
+        node_id = node.id if node is not None else failed_node(error)
+        body: Shaped = dict(known.body()["error"])
+        if node_id in self._places:
+            body |= {"param": f"graph.nodes[{self._places[node_id]}]", "node": node_id}
+        return body
+
+    @property
+    def usage(self) -> Shaped:
+        """The sum over all calls that have finished."""
+        return _usage(self._usage) | {"num_calls": self.num_calls}
+
+
+def plain_error(error: BaseException) -> RametError:
+    """What went wrong, without the run that it went wrong in.
+
+    An output that ends before its value is complete is the caller's: it would end so again.
+    """
+    cause = error.__cause__ if isinstance(error, NodeFailedError) else error
+    if isinstance(cause, OutputParseError):
+        return InvalidRequestError(cause.message, code=cause.code)
+    if isinstance(cause, LangError) and not isinstance(cause, BackendError | DependencyFailedError):
+        return cause
+    if isinstance(cause, Exception):
+        return as_ramet_error(cause)
+    return RequestAbortedError("the program was aborted")
+
+
+def failed_node(error: BaseException) -> str:
+    """The node that failed, if one is named."""
+    return error.node_id if isinstance(error, NodeFailedError) else ""
+
+
+def _named(node: Node) -> Shaped:
+    return {"name": getattr(node, "name", ""), "node": node.id}
+
+
+def _usage(usage: Usage) -> Shaped:
+    return CallUsage.of([usage], 1).openai()

@@ -1,0 +1,148 @@
+"""``POST /v1/programs``: a graph as JSON runs on the server, and its values stream back by name."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi import Request as HttpRequest
+from pydantic_core import to_jsonable_python
+from starlette.responses import Response
+
+from ramet.lang.backends.engine import EngineBackend
+from ramet.lang.events import RunEnded
+from ramet.lang.graph import RequestGraph
+from ramet.lang.graph_run import run_graph
+from ramet.lang.serving.admit import check_calls, read_graph
+from ramet.lang.serving.body import ProgramRequest
+from ramet.lang.serving.call import ProgramCall, ProgramRun
+from ramet.lang.serving.output import ProgramOutput, plain_error
+from ramet.runtime.server.context import (
+    ServerContext,
+    abort_on_disconnect,
+    tenant_of,
+    whole_answer,
+)
+from ramet.runtime.server.extension import Extension
+from ramet.runtime.server.http import OrjsonResponse, error_headers, new_id
+from ramet.runtime.server.openapi import json_body
+from ramet.runtime.server.sse import EventStreamResponse, named_event
+
+
+def programs_router(context: ServerContext) -> APIRouter:
+    """The program routes of a server."""
+    router = APIRouter(tags=["Ramet"])
+
+    @router.post("/v1/programs", openapi_extra=json_body(ProgramRequest))
+    async def programs(http_request: HttpRequest) -> Response:
+        """Runs a program's graph."""
+        body = await context.body(http_request, ProgramRequest)
+        model = context.check_model(body.model)
+        graph = await read_graph(body.graph, context.config)
+        call = ProgramCall(
+            context,
+            tenant_of(http_request),
+            body.request_id or new_id("prog"),
+            deadline_s=body.deadline_s,
+        )
+        try:
+            backend = EngineBackend(call.engine)
+            async with abort_on_disconnect(http_request, call):
+                await call.prepare(check_calls(graph, backend, context.engine))
+            run = run_graph(
+                graph,
+                backend=backend,
+                seed=body.seed,
+                cache_salt=body.cache_salt or "",
+                priority=body.priority,
+                loop=asyncio.get_running_loop(),
+            )
+            call.runs(run)
+        except BaseException:
+            call.close()
+            raise
+        program = _Program(call, run, graph, model, int(time.time()))
+        if body.stream:
+            return EventStreamResponse(program.stream(), abort=call.abort, close=call.close)
+        async with whole_answer(http_request, call):
+            return await program.whole()
+
+    return router
+
+
+PROGRAMS = Extension(programs_router, (ProgramRequest,))
+"""What a server mounts to run programs."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Program:
+    """A program that runs, and how it is told to its client."""
+
+    call: ProgramCall
+    run: ProgramRun
+    graph: RequestGraph
+    model: str
+    created: int
+
+    def output(self) -> ProgramOutput:
+        return ProgramOutput({node.id: index for index, node in enumerate(self.graph)})
+
+    def head(self) -> dict[str, Any]:
+        return {
+            "id": self.call.id,
+            "object": "program",
+            "created": self.created,
+            "model": self.model,
+            "program": self.graph.name,
+        }
+
+    def end(self, output: ProgramOutput, ended: RunEnded) -> dict[str, Any]:
+        """The last event."""
+        values = {
+            name: to_jsonable_python(value, fallback=str) for name, value in self.run.values.items()
+        }
+        result = {**self.head(), "values": values, "usage": output.usage}
+        error = self.call.reason or ended.error
+        if error is None:
+            return {"type": "program.completed", **result}
+        return {"type": "program.failed", **result, "error": output.error_body(error)}
+
+    async def whole(self) -> Response:
+        """The answer in one piece."""
+        output = self.output()
+        async for events in self.run.events.batches():
+            output.feed(events)
+            if isinstance(ended := events[-1], RunEnded):
+                answer = self.end(output, ended)
+                del answer["type"]
+                error = self.call.reason or ended.error
+                if error is None:
+                    return OrjsonResponse(answer)
+                known = plain_error(error)
+                return OrjsonResponse(
+                    answer, status_code=known.status, headers=dict(error_headers(known))
+                )
+        raise AssertionError("every run ends")
+
+    async def stream(self) -> AsyncIterator[bytes]:
+        """The events as they come."""
+        output = self.output()
+        number = 0
+
+        def written(shaped: dict[str, Any]) -> bytes:
+            nonlocal number
+            number += 1
+            return named_event(shaped["type"], {**shaped, "sequence_number": number - 1})
+
+        num_calls = len(self.graph.calls())
+        yield written({"type": "program.created", **self.head(), "num_calls": num_calls})
+        async for events in self.run.events.batches():
+            shaped = [written(each) for each in output.feed(events)]
+            if isinstance(ended := events[-1], RunEnded):
+                shaped.append(written(self.end(output, ended)))
+            if shaped:
+                yield b"".join(shaped)
