@@ -9,7 +9,7 @@ neighbour changes little.
 - ``linear``: the integer dot products that this machine has, and float32 activations, against the
   best one; and the best one against the multiplier's peak, which is measured too.
 - ``attention``: decode rows that share a prefix, its pages read once a tile of rows against once a
-  row.
+  row; and products of bfloat16, where the machine has them, against float32 ones.
 - ``step``: where a step of the model goes, by operation.
 """
 
@@ -28,7 +28,14 @@ from numba.extending import intrinsic
 from ramet.kernels.cpu import attention, linear
 from ramet.kernels.cpu import ir as vec
 from ramet.kernels.cpu import step as words
-from ramet.kernels.cpu.features import DotPath, host_features, host_name, supported_dot_paths
+from ramet.kernels.cpu.features import (
+    AttentionPath,
+    DotPath,
+    best_attention_path,
+    host_features,
+    host_name,
+    supported_dot_paths,
+)
 from ramet.kernels.cpu.memory import call_op, load_i64
 from ramet.kernels.cpu.program import STAGE_WORDS, Program, Stage
 from ramet.kernels.cpu.weights import pack_float
@@ -183,7 +190,9 @@ def prefill_batch(num_tokens: int, done: int) -> Batch:
     )
 
 
-def attention_time(batch: Batch, num_heads: int, num_kv_heads: int, *, grouping: bool) -> float:
+def attention_time(
+    batch: Batch, num_heads: int, num_kv_heads: int, path: AttentionPath, *, grouping: bool
+) -> float:
     """CPU seconds of one layer's attention, head size 64, over cold-started pages."""
     head_dim, group_size = 64, num_heads // num_kv_heads
     num_tokens, num_pages = batch.num_tokens, int(batch.page_tables.max()) + 1
@@ -216,26 +225,33 @@ def attention_time(batch: Batch, num_heads: int, num_kv_heads: int, *, grouping:
         attention.NUM_KV_HEADS: num_kv_heads, attention.GROUP_SIZE: group_size,
         attention.HEAD_DIM: head_dim,
     }  # fmt: skip
-    program = Program([Stage(attention.attend_tiles, operands)])
+    program = Program([Stage(attention.attend_op(path), operands)])
     return float(stage_times(program, step, 15)[0])
 
 
 def benchmark_attention() -> None:
-    flops = peak_flops()
+    flops, best = peak_flops(), best_attention_path()
+    peaks = {"float32": flops, "bf16": 2 * flops}
     print(
         "## Attention: 32 decode rows that share 2,048 tokens, 16 own tokens each, head size 64\n"
     )
-    print("| query heads / key heads | ungrouped / grouped | grouped, of the float32 peak |")
-    print("|---|---|---|")
+    print(f"| query heads / key heads | ungrouped / grouped | float32, grouped / {best}, grouped "
+          f"| float32, ungrouped / {best}, grouped | {best}, grouped, of its peak |")  # fmt: skip
+    print("|---|---|---|---|---|")
     for num_heads, num_kv_heads in ((9, 9), (9, 3), (8, 1)):
         batch = decode_batch(32, 128, 1)
-        grouped, plain = (
-            attention_time(batch, num_heads, num_kv_heads, grouping=grouping)
-            for grouping in (True, False)
+
+        def measure(path: AttentionPath, *, grouping: bool) -> float:
+            return attention_time(batch, num_heads, num_kv_heads, path, grouping=grouping)  # noqa: B023
+
+        grouped, plain = (measure(best, grouping=grouping) for grouping in (True, False))
+        float_grouped, float_plain = (
+            measure("float32", grouping=grouping) for grouping in (True, False)
         )
         work = 4.0 * 64 * num_heads * int(batch.context_lens.sum())
         print(f"| {num_heads} / {num_kv_heads} | {plain / grouped:.2f} "
-              f"| {work / grouped / flops:.0%} |")  # fmt: skip
+              f"| {float_grouped / grouped:.2f} | {float_plain / grouped:.2f} "
+              f"| {work / grouped / peaks[best]:.0%} |")  # fmt: skip
     print()
 
 

@@ -13,12 +13,15 @@ and verification rows are all runs, at every level of the tree, since each chunk
 
 from __future__ import annotations
 
+from functools import cache
+
 from numba import njit, types
 
+from ramet.kernels.cpu import attention_runs as runs
 from ramet.kernels.cpu import attention_tiles as tiles
 from ramet.kernels.cpu.attention_tiles import CHUNK, MASKED
-from ramet.kernels.cpu.compiled import jit, op
-from ramet.kernels.cpu.features import num_vector_registers
+from ramet.kernels.cpu.compiled import Op, jit
+from ramet.kernels.cpu.features import AttentionPath
 from ramet.kernels.cpu.memory import (
     bits_to_f32,
     load_f32,
@@ -42,7 +45,6 @@ from ramet.kernels.cpu.step import (
 
 _CHUNK_VECTORS = CHUNK // 16
 _MAX_TILE_ROWS = 48
-_WIDE = num_vector_registers() == 32
 
 # Operands; the results are also quantised if the operands of ``quantise`` ask for it.
 Q, Q_STRIDE = 2, 3  # float32 rows that begin with all heads' queries, scaled
@@ -133,53 +135,6 @@ def _fill_upcoming(stage, step, row, head, chunk, last, following, keys, values)
 
 
 @njit
-def _run_scores(keys, values, queries, scores, num_rows, num_vectors, pair_stride, head_dim):  # type: ignore[no-untyped-def]
-    for v in range(0, num_vectors, 4):
-        now, out = keys + 8 * v, scores + 64 * v
-        next_keys, next_values = now + 8 * _CHUNK_VECTORS, values + 8 * (v + _CHUNK_VECTORS)
-        r = 0
-        if _WIDE:
-            while r + 6 <= num_rows:
-                q, s = queries + 4 * r * head_dim, out + 4 * r * CHUNK
-                tiles.scores6(q, now, next_keys, next_values, pair_stride, head_dim, s)
-                r += 6
-            if r + 3 <= num_rows:
-                q, s = queries + 4 * r * head_dim, out + 4 * r * CHUNK
-                tiles.scores3(q, now, next_keys, next_values, pair_stride, head_dim, s)
-                r += 3
-        while r < num_rows:
-            q, s = queries + 4 * r * head_dim, out + 4 * r * CHUNK
-            tiles.scores1(q, now, next_keys, next_values, pair_stride, head_dim, s)
-            r += 1
-
-
-@njit
-def _run_values(values, scores, weighted, num_rows, num_vectors, head_dim):  # type: ignore[no-untyped-def]
-    column = 0
-    while column + 64 <= head_dim:
-        r = 0
-        if _WIDE:
-            while r + 6 <= num_rows:
-                p, out = scores + 4 * r * CHUNK, weighted + 4 * r * head_dim
-                tiles.weighted6(p, values, column, num_vectors, head_dim, out)
-                r += 6
-            if r + 3 <= num_rows:
-                p, out = scores + 4 * r * CHUNK, weighted + 4 * r * head_dim
-                tiles.weighted3(p, values, column, num_vectors, head_dim, out)
-                r += 3
-        while r < num_rows:
-            p, out = scores + 4 * r * CHUNK, weighted + 4 * r * head_dim
-            tiles.weighted1(p, values, column, num_vectors, head_dim, out)
-            r += 1
-        column += 64
-    while column < head_dim:
-        for r in range(num_rows):
-            p, out = scores + 4 * r * CHUNK, weighted + 4 * r * head_dim
-            tiles.weighted_narrow(p, values, column, num_vectors, head_dim, out)
-        column += 16
-
-
-@njit
 def _mask_row(scores, position, base, num_vectors, window):  # type: ignore[no-untyped-def]
     """Hides what a token at ``position`` can't see of the chunk that begins at ``base``."""
     for t in range(position + 1 - base, num_vectors * 16):
@@ -187,18 +142,6 @@ def _mask_row(scores, position, base, num_vectors, window):  # type: ignore[no-u
     if window > 0:
         for t in range(min(position - window + 1 - base, num_vectors * 16)):
             store_f32(scores, t, types.float32(MASKED))
-
-
-@njit
-def _weigh_rows(scores, parts, num_rows, num_vectors):  # type: ignore[no-untyped-def]
-    """Masked scores of one chunk to weights."""
-    r = 0
-    while r + 3 <= num_rows:
-        tiles.softmax3(scores + 4 * r * CHUNK, num_vectors, parts + 8 * r)
-        r += 3
-    while r < num_rows:
-        tiles.softmax1(scores + 4 * r * CHUNK, num_vectors, parts + 8 * r)
-        r += 1
 
 
 @njit
@@ -224,89 +167,96 @@ def _run_end(step, run, end, base, page_size):  # type: ignore[no-untyped-def]
     return stop, min(CHUNK, visible)
 
 
-@op
-def attend_tiles(stage: int, step: int, counter: int, thread: int) -> None:
+@cache
+def attend_op(path: AttentionPath) -> Op:
     """Attention of every tile and key/value head."""
-    num_kv_heads = load_i64(stage, NUM_KV_HEADS)
-    group_size = load_i64(stage, GROUP_SIZE)
-    head_dim = load_i64(stage, HEAD_DIM)
-    page_size = load_i64(stage, PAGE_SIZE)
-    window = load_i64(stage, WINDOW)
-    cap = bits_to_f32(load_i64(stage, SOFT_CAP))
-    positions = load_i64(step, POSITIONS)
-    num_tiles = load_i64(step, NUM_TILES)
-    max_rows = max(1, _MAX_TILE_ROWS // group_size) * group_size
-    keys, values, queries, scores, weighted, totals, parts, states = _layout(
-        load_i64(step, SCRATCH) + thread * load_i64(step, SCRATCH_BYTES), max_rows, head_dim
-    )
-    task = next_task(counter)
-    while task < num_tiles * num_kv_heads:
-        following = next_task(counter)
-        # Later tiles of a prompt see more: they go first, so that threads end together.
-        tile = num_tiles - 1 - task // num_kv_heads
-        head = task % num_kv_heads
-        begin = load_i32(load_i64(step, TILES), 2 * tile)
-        end = load_i32(load_i64(step, TILES), 2 * tile + 1)
-        first_seen, last_seen = load_i32(positions, begin), 0
-        for token in range(begin, end):
-            q = load_i64(stage, Q) + token * load_i64(stage, Q_STRIDE)
-            q += 4 * head * group_size * head_dim
-            target = queries + 4 * (token - begin) * group_size * head_dim
-            for i in range(group_size * head_dim):
-                store_f32(target, i, load_f32(q, i))
-            position = load_i32(positions, token)
-            first_seen, last_seen = min(first_seen, position), max(last_seen, position)
-        num_rows = (end - begin) * group_size
-        for i in range(num_rows * head_dim):
-            store_f32(totals, i, types.float32(0))
-        for r in range(num_rows):
-            store_f32(states, 2 * r, types.float32(MASKED))
-            store_f32(states, 2 * r + 1, types.float32(0))
-        first_chunk = max(0, first_seen - window + 1) // CHUNK if window > 0 else 0
-        for chunk in range(first_chunk, last_seen // CHUNK + 1):
-            base = chunk * CHUNK
-            run = begin
-            while run < end:
-                last = load_i32(positions, run) // 16
-                if last * 16 + 15 < base:  # this token's context ends before the chunk
-                    run += 1
-                    continue
-                stop, visible = _run_end(step, run, end, base, page_size)
-                row = load_i32(load_i64(step, TOKEN_ROWS), run)
-                num_vectors = (visible + 15) // 16
-                padded = (num_vectors + 3) // 4 * 4
-                first = base // 16
-                _fill_addresses(stage, step, row, head, first, padded, first + num_vectors - 1,
-                                keys, values)  # fmt: skip
-                _fill_upcoming(stage, step, row, head, chunk, last, following,
-                               keys + 8 * _CHUNK_VECTORS, values + 8 * _CHUNK_VECTORS)  # fmt: skip
-                r0 = (run - begin) * group_size
-                count = (stop - run) * group_size
-                run_scores = scores + 4 * r0 * CHUNK
-                _run_scores(keys, values, queries + 4 * r0 * head_dim, run_scores, count,
-                            num_vectors, page_size * 4, head_dim)  # fmt: skip
-                for r in range(r0, r0 + count):
-                    row_scores = scores + 4 * r * CHUNK
-                    if cap > 0:
-                        tiles.cap_row(row_scores, num_vectors, cap)
-                    position = load_i32(positions, begin + r // group_size)
-                    if window > 0 or position < base + 16 * num_vectors - 1:
-                        _mask_row(row_scores, position, base, num_vectors, window)
-                _weigh_rows(run_scores, parts + 8 * r0, count, num_vectors)
-                _run_values(values, run_scores, weighted + 4 * r0 * head_dim, count, num_vectors,
-                            head_dim)  # fmt: skip
-                for r in range(r0, r0 + count):
-                    if load_f32(parts, 2 * r) > types.float32(MASKED):
-                        tiles.merge_row(states + 8 * r, totals + 4 * r * head_dim, parts + 8 * r,
-                                        weighted + 4 * r * head_dim, head_dim)  # fmt: skip
-                run = stop
-        for r in range(num_rows):
-            token = begin + r // group_size
-            column = (head * group_size + r % group_size) * head_dim
-            out = load_i64(stage, OUT) + token * load_i64(stage, OUT_STRIDE) + 4 * column
-            tiles.finish_row(states + 8 * r, totals + 4 * r * head_dim, head_dim, out)
-            store_quantised(stage, out, token, column // 32, head_dim // 32)
-        task = following
+    load_queries, size = tiles.load_queries(path), tiles.item_bytes(path)
+    run_scores, run_weights, run_values = runs.run_arithmetic(path)
+
+    def attend_tiles(stage: int, step: int, counter: int, thread: int) -> None:
+        num_kv_heads = load_i64(stage, NUM_KV_HEADS)
+        group_size = load_i64(stage, GROUP_SIZE)
+        head_dim = load_i64(stage, HEAD_DIM)
+        page_size = load_i64(stage, PAGE_SIZE)
+        window = load_i64(stage, WINDOW)
+        cap = bits_to_f32(load_i64(stage, SOFT_CAP))
+        positions = load_i64(step, POSITIONS)
+        num_tiles = load_i64(step, NUM_TILES)
+        max_rows = max(1, _MAX_TILE_ROWS // group_size) * group_size
+        keys, values, queries, scores, weighted, totals, parts, states = _layout(
+            load_i64(step, SCRATCH) + thread * load_i64(step, SCRATCH_BYTES), max_rows, head_dim
+        )
+        task = next_task(counter)
+        while task < num_tiles * num_kv_heads:
+            following = next_task(counter)
+            # Later tiles of a prompt see more: they go first, so that threads end together.
+            tile = num_tiles - 1 - task // num_kv_heads
+            head = task % num_kv_heads
+            begin = load_i32(load_i64(step, TILES), 2 * tile)
+            end = load_i32(load_i64(step, TILES), 2 * tile + 1)
+            first_seen, last_seen = load_i32(positions, begin), 0
+            for token in range(begin, end):
+                q = load_i64(stage, Q) + token * load_i64(stage, Q_STRIDE)
+                q += 4 * head * group_size * head_dim
+                target = queries + size * (token - begin) * group_size * head_dim
+                load_queries(q, group_size * head_dim, target)
+                position = load_i32(positions, token)
+                first_seen, last_seen = min(first_seen, position), max(last_seen, position)
+            num_rows = (end - begin) * group_size
+            for i in range(num_rows * head_dim):
+                store_f32(totals, i, types.float32(0))
+            for r in range(num_rows):
+                store_f32(states, 2 * r, types.float32(MASKED))
+                store_f32(states, 2 * r + 1, types.float32(0))
+            first_chunk = max(0, first_seen - window + 1) // CHUNK if window > 0 else 0
+            for chunk in range(first_chunk, last_seen // CHUNK + 1):
+                base = chunk * CHUNK
+                run = begin
+                while run < end:
+                    last = load_i32(positions, run) // 16
+                    if last * 16 + 15 < base:  # this token's context ends before the chunk
+                        run += 1
+                        continue
+                    stop, visible = _run_end(step, run, end, base, page_size)
+                    row = load_i32(load_i64(step, TOKEN_ROWS), run)
+                    num_vectors = (visible + 15) // 16
+                    padded = (num_vectors + 3) // 4 * 4
+                    first = base // 16
+                    _fill_addresses(stage, step, row, head, first, padded, first + num_vectors - 1,
+                                    keys, values)  # fmt: skip
+                    beyond = 8 * _CHUNK_VECTORS
+                    _fill_upcoming(stage, step, row, head, chunk, last, following,
+                                   keys + beyond, values + beyond)  # fmt: skip
+                    r0 = (run - begin) * group_size
+                    count = (stop - run) * group_size
+                    run_at = scores + 4 * r0 * CHUNK
+                    run_scores(keys, values, queries + size * r0 * head_dim, run_at, count,
+                                num_vectors, page_size * 4, head_dim)  # fmt: skip
+                    for r in range(r0, r0 + count):
+                        row_scores = scores + 4 * r * CHUNK
+                        if cap > 0:
+                            tiles.cap_row(row_scores, num_vectors, cap)
+                        position = load_i32(positions, begin + r // group_size)
+                        if window > 0 or position < base + 16 * num_vectors - 1:
+                            _mask_row(row_scores, position, base, num_vectors, window)
+                    run_weights(run_at, parts + 8 * r0, count, num_vectors)
+                    run_values(values, run_at, weighted + 4 * r0 * head_dim, count, num_vectors,
+                                head_dim)  # fmt: skip
+                    for r in range(r0, r0 + count):
+                        if load_f32(parts, 2 * r) > types.float32(MASKED):
+                            total = totals + 4 * r * head_dim
+                            tiles.merge_row(states + 8 * r, total, parts + 8 * r,
+                                            weighted + 4 * r * head_dim, head_dim)  # fmt: skip
+                    run = stop
+            for r in range(num_rows):
+                token = begin + r // group_size
+                column = (head * group_size + r % group_size) * head_dim
+                out = load_i64(stage, OUT) + token * load_i64(stage, OUT_STRIDE) + 4 * column
+                tiles.finish_row(states + 8 * r, totals + 4 * r * head_dim, head_dim, out)
+                store_quantised(stage, out, token, column // 32, head_dim // 32)
+            task = following
+
+    return Op(f"attend_tiles_{path}", attend_tiles)
 
 
 @jit()

@@ -1,13 +1,17 @@
 # ruff: noqa: ARG001 (numba calls intrinsics with a typing context)
 """The arithmetic of attention: register tiles of scores and weighted sums, softmax, merging.
 
-Rows are queries of one key/value head, float32[head_dim], one after the other. Score rows are
-``CHUNK`` float32 apart. Each score and each weighted sum is one chain of fused multiply-adds in a
-fixed order, whatever tile it is in.
+Rows are queries of one key/value head, one after the other. Score rows are ``CHUNK`` float32 apart.
+Keys and values come in words of two bfloat16: of a key's components 2i and 2i + 1, and of one
+component of the values of tokens 2i and 2i + 1. They meet queries and weights of softmax in either
+of two ways (``AttentionPath``): those are rounded to bfloat16 and one instruction multiplies and
+adds both halves of 16 words in float32, or they stay float32 and the halves are taken one by one.
+Each score and each weighted sum is one chain in a fixed order, whatever tile it is in.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from numba import types
@@ -15,20 +19,67 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ramet.kernels.cpu import ir as vec
-from ramet.kernels.cpu.ir import F32, I16, I64, VF32, VI32, Variable, i64
+from ramet.kernels.cpu.features import AttentionPath
+from ramet.kernels.cpu.ir import F32, I32, I64, VF32, VI32, Builder, Value, Variable, i64
 
 CHUNK = 128
 MASKED = -1e30
 
 
-def _scores(num_rows: int) -> Any:
+def item_bytes(path: AttentionPath) -> int:
+    """Bytes of a query's component, and of a weight of softmax."""
+    return 2 if path == "bf16" else 4
+
+
+def _add_pairs(
+    b: Builder,
+    path: AttentionPath,
+    words: Sequence[Value],
+    rows: Sequence[Value],
+    sums: Sequence[Sequence[Variable]],
+) -> None:
+    """Adds each row's pair of numbers, at the addresses ``rows``, times the pairs in ``words``."""
+    if path == "bf16":
+        for at, accumulators in zip(rows, sums, strict=True):
+            pair = vec.splat(b, vec.load(b, at, I32))
+            for accumulator, word in zip(accumulators, words, strict=True):
+                accumulator.set(vec.dot_bf16(b, pair, word, accumulator.get()))
+        return
+    halves = [vec.bf16_pairs(b, word) for word in words]
+    for half in range(2):
+        for at, accumulators in zip(rows, sums, strict=True):
+            scalar = vec.splat(b, vec.load(b, at, F32, 4 * half))
+            for accumulator, vectors in zip(accumulators, halves, strict=True):
+                accumulator.set(vec.fma(b, scalar, vectors[half], accumulator.get()))
+
+
+def load_queries(path: AttentionPath) -> Any:
+    @intrinsic
+    def load_queries(typingctx, q, count, out):  # type: ignore[no-untyped-def]
+        """Copies ``count`` float32, a multiple of 16, as the path has its queries."""
+
+        def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
+            q, count, out = args
+            with cgutils.for_range(b, b.udiv(count, i64(16))) as loop:
+                value = vec.load(b, vec.offset(b, q, loop.index, 64), VF32)
+                if path == "bf16":
+                    value = vec.round_to_bf16(b, value)
+                vec.store(b, value, vec.offset(b, out, loop.index, 16 * item_bytes(path)))
+            return context.get_dummy_value()
+
+        return types.void(*([types.int64] * 3)), codegen
+
+    return load_queries
+
+
+def scores(path: AttentionPath, num_rows: int) -> Any:
     @intrinsic
     def tile(typingctx, q, keys, next_keys, next_values, pair_stride, head_dim, out):  # type: ignore[no-untyped-def]
         """Scores of ``num_rows`` queries and four vectors of 16 keys.
 
         ``keys``: address of four addresses; components 2i and 2i + 1 of a vector's keys are 16
-        pairs of bfloat16, ``pair_stride * i`` bytes on. ``next_keys``, ``next_values``: addresses
-        of four addresses of what is needed a chunk later, which is fetched meanwhile.
+        words, ``pair_stride * i`` bytes on. ``next_keys``, ``next_values``: addresses of four
+        addresses of what is needed a chunk later, which is fetched meanwhile.
         """
 
         def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
@@ -37,7 +88,8 @@ def _scores(num_rows: int) -> Any:
                 [vec.load(b, table, I64, 8 * v) for v in range(4)]
                 for table in (keys, next_keys, next_values)
             )
-            q_stride = b.mul(head_dim, i64(4))
+            size = item_bytes(path)
+            q_stride = b.mul(head_dim, i64(size))
             rows = [vec.offset(b, q, i64(r), q_stride) for r in range(num_rows)]
             sums = [[Variable(b, vec.vf32(0.0)) for _ in bases] for _ in rows]
             with cgutils.for_range(b, b.udiv(head_dim, i64(4))) as loop:
@@ -49,14 +101,8 @@ def _scores(num_rows: int) -> Any:
                     for base in value_bases:
                         vec.prefetch(b, vec.offset(b, base, pair, 64))
                     words = [vec.load(b, b.add(base, at), VI32) for base in bases]
-                    pairs = [vec.bf16_pairs(b, word) for word in words]
-                    for component in range(2):
-                        for row, accumulators in zip(rows, sums, strict=True):
-                            q_at = vec.offset(b, row, pair, 8)
-                            scalar = vec.splat(b, vec.load(b, q_at, F32, 4 * component))
-                            for accumulator, vectors in zip(accumulators, pairs, strict=True):
-                                value = vec.fma(b, scalar, vectors[component], accumulator.get())
-                                accumulator.set(value)
+                    pairs = [vec.offset(b, row, pair, 2 * size) for row in rows]
+                    _add_pairs(b, path, words, pairs, sums)
             for r, accumulators in enumerate(sums):
                 for v, accumulator in enumerate(accumulators):
                     vec.store(b, accumulator.get(), out, r * CHUNK * 4 + 64 * v)
@@ -67,42 +113,38 @@ def _scores(num_rows: int) -> Any:
     return tile
 
 
-def _weighted(num_rows: int, width: int) -> Any:
+def weighted(path: AttentionPath, num_rows: int, width: int) -> Any:
     @intrinsic
     def tile(typingctx, p, values, column, num_vectors, head_dim, out):  # type: ignore[no-untyped-def]
         """``num_rows`` weighted sums of values, 16 * ``width`` components from ``column`` on.
 
-        ``values``: address of ``num_vectors`` addresses, each of 16 values [head_dim].
+        ``values``: address of ``num_vectors`` addresses, each of 8 pairs of values [head_dim, 2].
         """
 
         def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
             p, values, column, num_vectors, head_dim, out = args
-            stride = b.mul(head_dim, i64(2))
-            column_bytes = b.mul(column, i64(2))
+            size = item_bytes(path)
+            stride = b.mul(head_dim, i64(4))
+            column_bytes = b.mul(column, i64(4))
             sums = [[Variable(b, vec.vf32(0.0)) for _ in range(width)] for _ in range(num_rows)]
             with cgutils.for_range(b, num_vectors) as loop:
                 base = vec.load(b, vec.offset(b, values, loop.index, 8), I64)
                 base = b.add(base, column_bytes)
-                weights = vec.offset(b, p, loop.index, 64)
+                weights = vec.offset(b, p, loop.index, 16 * size)
                 with cgutils.for_range(b, i64(4)) as quarter:
-                    for u in range(4):
-                        t = b.add(b.mul(quarter.index, i64(4)), i64(u))
-                        vectors = _load_values(b, vec.offset(b, base, t, stride), width)
-                        weight_at = vec.offset(b, weights, t, 4)
-                        for r, accumulators in enumerate(sums):
-                            weight = vec.splat(b, vec.load(b, weight_at, F32, r * CHUNK * 4))
-                            for accumulator, vector in zip(accumulators, vectors, strict=True):
-                                accumulator.set(vec.fma(b, weight, vector, accumulator.get()))
+                    for u in range(2):
+                        pair = b.add(b.mul(quarter.index, i64(2)), i64(u))
+                        at = vec.offset(b, base, pair, stride)
+                        words = [vec.load(b, at, VI32, 64 * w) for w in range(width)]
+                        at = vec.offset(b, weights, pair, 2 * size)
+                        pairs = [b.add(at, i64(r * CHUNK * 4)) for r in range(num_rows)]
+                        _add_pairs(b, path, words, pairs, sums)
             target = vec.offset(b, out, column, 4)
             row_bytes = b.mul(head_dim, i64(4))
             for r, accumulators in enumerate(sums):
                 row = vec.offset(b, target, i64(r), row_bytes)
-                results = [accumulator.get() for accumulator in accumulators]
-                if width > 1:
-                    pairs = zip(results[::2], results[1::2], strict=True)
-                    results = [part for pair in pairs for part in vec.interleave(b, *pair)]
-                for w, result in enumerate(results):
-                    vec.store(b, result, row, 64 * w)
+                for w, accumulator in enumerate(accumulators):
+                    vec.store(b, accumulator.get(), row, 64 * w)
             return context.get_dummy_value()
 
         return types.void(*([types.int64] * 6)), codegen
@@ -110,25 +152,12 @@ def _weighted(num_rows: int, width: int) -> Any:
     return tile
 
 
-def _load_values(b: Any, at: Any, width: int) -> list[Any]:
-    """16 * ``width`` components as float32: one vector in order, or pairs of vectors with the even
-    and the odd components of 32."""
-    if width == 1:
-        return [vec.bf16_to_f32(b, vec.load(b, at, vec.vector(I16)))]
-    words = [vec.load(b, at, VI32, 64 * w) for w in range(width // 2)]
-    return [vector for word in words for vector in vec.bf16_pairs(b, word)]
-
-
-scores6, scores3, scores1 = (_scores(rows) for rows in (6, 3, 1))
-weighted6, weighted3, weighted1 = (_weighted(rows, 4) for rows in (6, 3, 1))
-weighted_narrow = _weighted(1, 1)
-
-
-def _softmax(num_rows: int) -> Any:
+def softmax(path: AttentionPath, num_rows: int) -> Any:
     @intrinsic
     def softmax(typingctx, scores, num_vectors, out):  # type: ignore[no-untyped-def]
-        """Scores of ``num_rows`` rows to ``exp(score - maximum)`` in place; each row's maximum and
-        sum to ``out``, one after the other. Rows are interleaved to hide latency."""
+        """Scores of ``num_rows`` rows to ``exp(score - maximum)`` in place, as the path has its
+        weights; each row's maximum and sum to ``out``, one after the other. The sum is that of the
+        weights as they are kept. Rows are interleaved to hide latency."""
 
         def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
             scores, num_vectors, out = args
@@ -143,9 +172,12 @@ def _softmax(num_rows: int) -> Any:
             totals = [Variable(b, vec.vf32(0.0)) for _ in rows]
             with cgutils.for_range(b, num_vectors) as loop:
                 for row, shift, total in zip(rows, shifts, totals, strict=True):
-                    at = vec.offset(b, row, loop.index, 64)
-                    value = vec.exp(b, b.fsub(vec.load(b, at, VF32), shift))
-                    vec.store(b, value, at)
+                    value = vec.load(b, vec.offset(b, row, loop.index, 64), VF32)
+                    weight = value = vec.exp(b, b.fsub(value, shift))
+                    if path == "bf16":  # half as wide, so it only overwrites what has been read
+                        weight = vec.round_to_bf16(b, value)
+                        value = vec.bf16_to_f32(b, weight)
+                    vec.store(b, weight, vec.offset(b, row, loop.index, 16 * item_bytes(path)))
                     total.set(b.fadd(total.get(), value))
             sums = [vec.fold(b, total.get(), vec.fadd) for total in totals]
             for r, (maximum, total) in enumerate(zip(maxima, sums, strict=True)):
@@ -156,9 +188,6 @@ def _softmax(num_rows: int) -> Any:
         return types.void(*([types.int64] * 3)), codegen
 
     return softmax
-
-
-softmax3, softmax1 = _softmax(3), _softmax(1)
 
 
 @intrinsic

@@ -16,6 +16,10 @@ plain vector arithmetic that LLVM lowers to what the target has (NEON, SSE)."""
 DOT_PATHS: tuple[DotPath, ...] = ("avx512-vnni", "avx-vnni", "avx2", "portable")
 """Fastest first."""
 
+AttentionPath = Literal["bf16", "float32"]
+"""How attention multiplies: in pairs of bfloat16, summed in float32 (``vdpbf16ps``), or all in
+float32. Keys and values are bfloat16 either way."""
+
 _NEEDED: dict[DotPath, frozenset[str]] = {
     "avx512-vnni": frozenset({"avx512f", "avx512bw", "avx512vl", "avx512vnni"}),
     "avx-vnni": frozenset({"avx2", "avxvnni"}),
@@ -76,6 +80,11 @@ def best_dot_path() -> DotPath:
     )
 
 
+def best_attention_path() -> AttentionPath:
+    """The faster path of this machine."""
+    return "bf16" if {"avx512f", "avx512bf16"} <= host_features() else "float32"
+
+
 def usable_cores() -> int:
     """The number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
@@ -89,6 +98,7 @@ def describe() -> dict[str, str]:
         "cpu": host_name(),
         "cores": str(usable_cores()),
         "int8 dot product": best_dot_path(),
+        "attention": best_attention_path(),
         "vector width": "512 bit" if "avx512f" in host_features() else "chosen by LLVM",
     }
 

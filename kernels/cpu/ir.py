@@ -201,16 +201,6 @@ def fold(b: Builder, x: Value, operation: Callable[[Builder, Value, Value], Valu
     return b.extract_element(x, i32(0))
 
 
-def interleave(b: Builder, even: Value, odd: Value) -> tuple[Value, Value]:
-    """The 32 values even[0], odd[0], even[1], odd[1], ... as two vectors."""
-    lanes = [half * LANES + i for i in range(LANES) for half in (0, 1)]
-    first, second = (
-        b.shuffle_vector(even, odd, ir.Constant(VI32, part))
-        for part in (lanes[:LANES], lanes[LANES:])
-    )
-    return first, second
-
-
 def fadd(b: Builder, x: Value, y: Value) -> Value:
     return b.fadd(x, y)
 
@@ -262,6 +252,43 @@ def f32_to_bf16(b: Builder, x: Value) -> Value:
     odd = b.and_(b.lshr(bits, constant(16)), constant(1))
     rounded = b.add(bits, b.add(odd, constant(0x7FFF)))
     return b.trunc(b.lshr(rounded, constant(16)), vector(I16) if is_vector else I16)
+
+
+class _BFloat16(ir.Type):  # type: ignore[misc]
+    """LLVM's bfloat, which llvmlite has no name for; only ever the element of a vector."""
+
+    null = "0.0"
+    intrinsic_name = "bf16"
+
+    def __str__(self) -> str:
+        return "bfloat"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _BFloat16)
+
+    def __hash__(self) -> int:
+        return hash(_BFloat16)
+
+
+def _bf16_vector(lanes: int) -> Any:
+    """How this LLVM's AVX-512 intrinsics take bfloat16: as such (from version 16) or as bits."""
+    if tuple(llvm.llvm_version_info) >= (16,):
+        return vector(_BFloat16(), lanes)
+    return vector(I32, lanes // 2) if lanes == 32 else vector(I16, lanes)
+
+
+def dot_bf16(b: Builder, x: Value, y: Value, accumulator: Value) -> Value:
+    """``accumulator`` [16 x float32] plus the products of the two bfloat16 in each word of ``x``
+    and ``y``, summed in a fixed order; needs AVX512-BF16."""
+    kind = _bf16_vector(32)
+    arguments = [accumulator, b.bitcast(x, kind), b.bitcast(y, kind)]
+    return call(b, "llvm.x86.avx512bf16.dpbf16ps.512", VF32, arguments)
+
+
+def round_to_bf16(b: Builder, x: Value) -> Value:
+    """16 float32 to 16 bfloat16, as 16 int16, to nearest; needs AVX512-BF16."""
+    rounded = call(b, "llvm.x86.avx512bf16.cvtneps2bf16.512", _bf16_vector(16), [x])
+    return b.bitcast(rounded, vector(I16))
 
 
 class Variable:

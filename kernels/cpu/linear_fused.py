@@ -166,23 +166,38 @@ def _rotate(x, cosines, sines, rope_dim):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def _store_bf16(typingctx, x, count, target, pair_stride):  # type: ignore[no-untyped-def]
-    """Stores ``count`` (a multiple of 16) float32 as bfloat16 pairs, ``pair_stride`` apart."""
+def _store_key(typingctx, x, count, target, pair_stride):  # type: ignore[no-untyped-def]
+    """Stores ``count`` (a multiple of 16) float32 as words of two bfloat16, ``pair_stride``
+    apart."""
 
     def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
         x, count, target, pair_stride = args
         with cgutils.for_range(b, b.udiv(count, i64(16))) as loop:
             bits = vec.f32_to_bf16(b, vec.load(b, vec.offset(b, x, loop.index, 64), VF32))
             at = vec.offset(b, target, b.mul(loop.index, i64(8)), pair_stride)
-            dense = b.icmp_unsigned("==", pair_stride, i64(4))
-            with b.if_else(dense) as (together, apart):
-                with together:
-                    vec.store(b, bits, at)
-                with apart:
-                    words = b.bitcast(bits, vec.vector(vec.I32, 8))
-                    for pair in range(8):
-                        word = b.extract_element(words, vec.i32(pair))
-                        vec.store(b, word, vec.offset(b, at, i64(pair), pair_stride))
+            words = b.bitcast(bits, vec.vector(vec.I32, 8))
+            for pair in range(8):
+                word = b.extract_element(words, vec.i32(pair))
+                vec.store(b, word, vec.offset(b, at, i64(pair), pair_stride))
+        return context.get_dummy_value()
+
+    return types.void(*([types.int64] * 4)), codegen
+
+
+@intrinsic
+def _store_value(typingctx, x, count, target, half):  # type: ignore[no-untyped-def]
+    """Stores ``count`` (a multiple of 16) float32 as bfloat16 in the low or high halves of words
+    at ``target``; the other halves stay."""
+
+    def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
+        x, count, target, half = args
+        shift = vec.splat(b, b.trunc(b.mul(half, i64(16)), vec.I32))
+        kept = b.xor(b.shl(vec.vi32(0xFFFF), shift), vec.vi32(-1))
+        with cgutils.for_range(b, b.udiv(count, i64(16))) as loop:
+            bits = vec.f32_to_bf16(b, vec.load(b, vec.offset(b, x, loop.index, 64), VF32))
+            at = vec.offset(b, target, loop.index, 64)
+            word = b.shl(b.zext(bits, vec.VI32), shift)
+            vec.store(b, b.or_(b.and_(vec.load(b, at, vec.VI32), kept), word), at)
         return context.get_dummy_value()
 
     return types.void(*([types.int64] * 4)), codegen
@@ -225,9 +240,9 @@ def _finish_head(stage, step, x, row, head):  # type: ignore[no-untyped-def]
     page += slot // page_size * page_size * head_dim * 2
     place = slot % page_size
     if kind == KEYS:
-        _store_bf16(x, head_dim, page + place * 4, page_size * 4)
+        _store_key(x, head_dim, page + place * 4, page_size * 4)
     else:
-        _store_bf16(x, head_dim, page + place * head_dim * 2, 4)
+        _store_value(x, head_dim, page + place // 2 * head_dim * 4, place % 2)
 
 
 @cache
@@ -235,7 +250,7 @@ def heads_op(format_name: str, path: DotPath | None) -> Op:
     """Queries, keys or values of all heads.
 
     Queries are scaled and go to ``HEAD_OUT``; keys and values go to pages as bfloat16, keys
-    [head_dim / 2, page_size, 2] and values [page_size, head_dim] in a head's page.
+    [head_dim / 2, page_size, 2] and values [page_size / 2, head_dim, 2] in a head's page.
     """
     product = block_product(format_name, path)
 

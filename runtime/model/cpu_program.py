@@ -11,7 +11,7 @@ from ramet.kernels.cpu import attention, linear, linear_fused, quantise, rows
 from ramet.kernels.cpu import step as words
 from ramet.kernels.cpu.buffers import aligned_empty, lazy_zeros
 from ramet.kernels.cpu.compiled import Op
-from ramet.kernels.cpu.features import DotPath
+from ramet.kernels.cpu.features import AttentionPath, DotPath
 from ramet.kernels.cpu.program import Program, Stage, float_operand
 from ramet.kernels.cpu.weights import GROUP, PackedWeight
 from ramet.runtime.model.config import ModelConfig
@@ -26,9 +26,10 @@ class KvPages:
     """Key and value storage: uint16 (bfloat16 bits), for each layer, kv head and page.
 
     ``keys`` [layers, kv heads, pages, head_dim / 2, page_size, 2], ``values`` [layers, kv heads,
-    pages, page_size, head_dim]. A page's keys are transposed, two components together, so that 16
-    tokens' scores are one vector;
-    neighbouring pages of one head are neighbours in memory, so that a sequence is read as a stream.
+    pages, page_size / 2, head_dim, 2]. Both are words of two numbers that are summed in the same
+    result: two components of a key, one component of two tokens' values. A page's keys are
+    transposed, so that 16 tokens' scores are one vector; neighbouring pages of one head are
+    neighbours in memory, so that a sequence is read as a stream.
     """
 
     keys: npt.NDArray[np.uint16]
@@ -40,12 +41,12 @@ class KvPages:
         head = (config.num_layers, config.num_kv_heads, num_pages)
         return cls(
             lazy_zeros((*head, config.head_dim // 2, page_size, 2), np.uint16),
-            lazy_zeros((*head, page_size, config.head_dim), np.uint16),
+            lazy_zeros((*head, page_size // 2, config.head_dim, 2), np.uint16),
         )
 
     @property
     def page_size(self) -> int:
-        return int(self.values.shape[-2])
+        return int(self.keys.shape[-2])
 
     @property
     def num_pages(self) -> int:
@@ -137,10 +138,11 @@ def llama_program(
     rotary: tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]],
     *,
     dot_path: DotPath | None,
+    attention_path: AttentionPath,
     num_threads: int,
 ) -> Program:
     """Emits the forward pass. ``dot_path`` None: activations stay float32."""
-    emitter = _Emitter(config, pages, buffers, rotary, dot_path, num_threads)
+    emitter = _Emitter(config, pages, buffers, rotary, dot_path, attention_path, num_threads)
     emitter.embed(weights.embedding)
     for index, layer in enumerate(weights.layers):
         emitter.layer(index, layer)
@@ -156,6 +158,7 @@ class _Emitter:
         buffers: Buffers,
         rotary: tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]],
         dot_path: DotPath | None,
+        attention_path: AttentionPath,
         num_threads: int,
     ) -> None:
         self.stages: list[Stage] = []
@@ -164,6 +167,7 @@ class _Emitter:
         self._buffers = buffers
         self._rotary = rotary
         self._dot_path = dot_path
+        self._attention_path: AttentionPath = attention_path
         self._num_threads = num_threads
 
     def embed(self, table: PackedWeight) -> None:
@@ -373,7 +377,7 @@ class _Emitter:
         whole_groups = config.head_dim % GROUP == 0
         if self._dot_path is not None and whole_groups:
             operands |= buffers.attended_q.as_output()
-        self._emit(attention.attend_tiles, operands)
+        self._emit(attention.attend_op(self._attention_path), operands)
         if self._dot_path is not None and not whole_groups:
             width = config.num_heads * config.head_dim
             self._rows(rows.quantise_rows, buffers.attended, width, buffers.attended_q, {})

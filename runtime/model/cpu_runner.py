@@ -10,7 +10,12 @@ import numpy.typing as npt
 
 from ramet.kernels.cpu import attention, linear_fused
 from ramet.kernels.cpu import step as words
-from ramet.kernels.cpu.features import best_dot_path, usable_cores
+from ramet.kernels.cpu.features import (
+    AttentionPath,
+    best_attention_path,
+    best_dot_path,
+    usable_cores,
+)
 from ramet.kernels.cpu.program import Program, Team
 from ramet.runtime.batch import Batch, Float32Array, Int32Array
 from ramet.runtime.errors import InvalidParameterError
@@ -39,7 +44,8 @@ class CpuRunner:
         num_threads: threads of a step, the caller included; None: one a usable core. They sleep
             between steps.
         activations: what meets the weights: ``int8`` with a scale a group of 32 values, or
-            ``float32``, slower, for reference.
+            ``float32``, slower, for reference. With ``int8``, queries and weights of attention
+            meet keys and values as bfloat16 where the CPU multiplies those.
         group_pages: read pages that rows share once for all of them. Changes no result.
     """
 
@@ -69,7 +75,9 @@ class CpuRunner:
         )
         file.drop_cached()  # the weights are packed: the file is not read any more
         self._pages = KvPages.zeros(self.config, num_pages, page_size)
-        self._dot_path = best_dot_path() if activations == "int8" else None
+        reduced = activations == "int8"
+        self._dot_path = best_dot_path() if reduced else None
+        self._attention_path: AttentionPath = best_attention_path() if reduced else "float32"
         self._num_threads = num_threads or usable_cores()
         self._group_pages = group_pages
         self._rotary = self._rotary_tables()
@@ -116,8 +124,9 @@ class CpuRunner:
 
     @property
     def page_format(self) -> str:
-        """How ``KvPages`` lays a page out: bfloat16 keys in pairs of dimensions, then values."""
-        return "cpu bf16 keys[layer, head, dim/2, token, 2] values[layer, head, token, dim]"
+        """How ``KvPages`` lays a page out: bfloat16 keys in pairs of dimensions, then values in
+        pairs of tokens."""
+        return "cpu bf16 keys[layer, head, dim/2, token, 2] values[layer, head, token/2, dim, 2]"
 
     def read_page(self, page: int) -> bytes:
         """A page's keys and values, as they are stored."""
@@ -177,6 +186,7 @@ class CpuRunner:
             buffers,
             self._rotary,
             dot_path=self._dot_path,
+            attention_path=self._attention_path,
             num_threads=self._num_threads,
         )
         self._buffers, self._program = buffers, program

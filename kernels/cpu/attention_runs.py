@@ -1,0 +1,87 @@
+"""Attention's arithmetic for any number of rows: cut into register tiles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import njit
+
+from ramet.kernels.cpu import attention_tiles as tiles
+from ramet.kernels.cpu.attention_tiles import CHUNK
+from ramet.kernels.cpu.features import AttentionPath, num_vector_registers
+
+_CHUNK_VECTORS = CHUNK // 16
+_WIDE = num_vector_registers() == 32
+
+
+def run_arithmetic(path: AttentionPath) -> tuple[Any, Any, Any]:
+    """Compiled functions for a run of rows and one chunk of the keys and values that they share:
+
+    - ``run_scores(keys, values, queries, scores, num_rows, num_vectors, pair_stride, head_dim)``;
+      behind the addresses in ``keys`` and ``values`` stand those of what is needed next
+    - ``run_weights(scores, parts, num_rows, num_vectors)``: masked scores to weights
+    - ``run_values(values, scores, weighted, num_rows, num_vectors, head_dim)``
+    """
+    size = tiles.item_bytes(path)
+    scores6, scores3, scores1 = (tiles.scores(path, num_rows) for num_rows in (6, 3, 1))
+    weighted6, weighted3, weighted1 = (tiles.weighted(path, num_rows, 4) for num_rows in (6, 3, 1))
+    weighted_narrow = tiles.weighted(path, 1, 1)
+    softmax3, softmax1 = tiles.softmax(path, 3), tiles.softmax(path, 1)
+
+    def run_scores(keys, values, queries, scores, num_rows, num_vectors, pair_stride, head_dim):  # type: ignore[no-untyped-def]
+        for v in range(0, num_vectors, 4):
+            now, out = keys + 8 * v, scores + 64 * v
+            next_keys, next_values = now + 8 * _CHUNK_VECTORS, values + 8 * (v + _CHUNK_VECTORS)
+            r = 0
+            if _WIDE:
+                while r + 6 <= num_rows:
+                    q, s = queries + size * r * head_dim, out + 4 * r * CHUNK
+                    scores6(q, now, next_keys, next_values, pair_stride, head_dim, s)
+                    r += 6
+                if r + 3 <= num_rows:
+                    q, s = queries + size * r * head_dim, out + 4 * r * CHUNK
+                    scores3(q, now, next_keys, next_values, pair_stride, head_dim, s)
+                    r += 3
+            while r < num_rows:
+                q, s = queries + size * r * head_dim, out + 4 * r * CHUNK
+                scores1(q, now, next_keys, next_values, pair_stride, head_dim, s)
+                r += 1
+
+    def run_weights(scores, parts, num_rows, num_vectors):  # type: ignore[no-untyped-def]
+        r = 0
+        while r + 3 <= num_rows:
+            softmax3(scores + 4 * r * CHUNK, num_vectors, parts + 8 * r)
+            r += 3
+        while r < num_rows:
+            softmax1(scores + 4 * r * CHUNK, num_vectors, parts + 8 * r)
+            r += 1
+
+    def run_values(values, scores, weighted, num_rows, num_vectors, head_dim):  # type: ignore[no-untyped-def]
+        column = 0
+        while column + 64 <= head_dim:
+            r = 0
+            if _WIDE:
+                while r + 6 <= num_rows:
+                    p, out = scores + 4 * r * CHUNK, weighted + 4 * r * head_dim
+                    weighted6(p, values, column, num_vectors, head_dim, out)
+                    r += 6
+                if r + 3 <= num_rows:
+                    p, out = scores + 4 * r * CHUNK, weighted + 4 * r * head_dim
+                    weighted3(p, values, column, num_vectors, head_dim, out)
+                    r += 3
+            while r < num_rows:
+                p, out = scores + 4 * r * CHUNK, weighted + 4 * r * head_dim
+                weighted1(p, values, column, num_vectors, head_dim, out)
+                r += 1
+            column += 64
+        while column < head_dim:
+            for r in range(num_rows):
+                p, out = scores + 4 * r * CHUNK, weighted + 4 * r * head_dim
+                weighted_narrow(p, values, column, num_vectors, head_dim, out)
+            column += 16
+
+    functions = run_scores, run_weights, run_values
+    for function in functions:  # compiled code is linked by name
+        function.__name__ = function.__qualname__ = f"{function.__name__}_{path}"
+    scores_, weights_, values_ = (njit(function) for function in functions)
+    return scores_, weights_, values_
