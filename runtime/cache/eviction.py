@@ -1,9 +1,11 @@
-"""Which cached page goes next: the one whose next use is farthest away.
+"""Which cached page goes next: the one that is worth least while it waits for its next use.
 
 Belady's rule (1966) with what is known. A page that a program expects again has a known next
-use. One whose future is unknown is taken to come back after as long as it has lain idle, so the
-least recently used goes first. What a program has forgotten never comes back. Times are ticks of
-the cache's clock, which counts look-ups.
+use, and the farthest goes first. One whose future is unknown is taken to come back after as long
+as it has lain idle, if it comes back at all: its wait is its idle time over the learned chance
+that it does, so that of pages that cost the same to compute the one goes whose loss costs least
+for the time that its place is free. That is least recent use where all chances are alike. What a
+program has forgotten never comes back. Times are ticks of the cache's clock, which counts look-ups.
 """
 
 from __future__ import annotations
@@ -11,26 +13,26 @@ from __future__ import annotations
 import heapq
 
 from ramet.runtime.cache.node import NEVER, Node
+from ramet.runtime.cache.reuse_odds import NUM_KINDS, ReuseOdds, kind_of
 
 _Entry = tuple[float, int, int, Node]
 """(priority, order of arrival, the node's serial, node); stale when the serial is not current."""
 
 
 class EvictionQueue:
-    """Evictable nodes in three lazy heaps; every operation takes O(log n) amortised.
+    """Evictable nodes in lazy heaps; every operation takes O(log n) amortised.
 
     A node enters by ``push`` when it becomes evictable, and again whenever its times change; an
     entry that is no longer its node's latest, or whose node isn't evictable, is skipped.
     """
 
     def __init__(self) -> None:
-        self._idle: list[_Entry] = []  # unknown future, least recently used first
+        self.odds = ReuseOdds()
+        # Unknown future, a heap for each kind of page, least recently used first.
+        self._idle: list[list[_Entry]] = [[] for _ in range(NUM_KINDS)]
         self._farthest: list[_Entry] = []  # known future, farthest first
         self._soonest: list[_Entry] = []  # the same nodes, soonest first: to find broken promises
         self._arrivals = 0
-
-    def __len__(self) -> int:
-        return len(self._idle) + len(self._farthest)
 
     def push(self, node: Node) -> None:
         """Queues an evictable node under its present times."""
@@ -43,26 +45,32 @@ class EvictionQueue:
             heapq.heappush(self._farthest, (-node.next_use, *tail))
             heapq.heappush(self._soonest, (node.next_use, *tail))
         else:
-            heapq.heappush(self._idle, (float(node.last_use), *tail))
+            heapq.heappush(self._idle[kind_of(node)], (float(node.last_use), *tail))
 
     def pop(self, now: int) -> Node | None:
         """Takes the best node to evict, or None when there is none."""
         self._demote_overdue(now)
-        idle, known = self._peek(self._idle), self._peek(self._farthest)
-        if idle is None and known is None:
+        best: list[_Entry] | None = None
+        longest_wait = -1.0
+        for kind, heap in enumerate(self._idle):
+            if (entry := self._peek(heap)) is not None:
+                wait = (now - entry[0] + 1) / self.odds[kind]
+                if wait > longest_wait:
+                    best, longest_wait = heap, wait
+        known = self._peek(self._farthest)
+        if known is not None and (best is None or -known[0] - now > longest_wait):
+            best = self._farthest
+        if best is None:
             return None
-        idle_distance = -1.0 if idle is None else now - idle[0]
-        known_distance = -1.0 if known is None else -known[0] - now
-        heap = self._farthest if known_distance > idle_distance else self._idle
-        if not heap:
-            heap = self._farthest if heap is self._idle else self._idle
-        node = heapq.heappop(heap)[-1]
+        node = heapq.heappop(best)[-1]
         node.queue_serial += 1
+        if best is not self._farthest:
+            self.odds.note_eviction(node)
         return node
 
     def compact(self, num_nodes: int) -> None:
         """Drops stale entries once they outnumber the nodes."""
-        for heap in (self._idle, self._farthest, self._soonest):
+        for heap in (*self._idle, self._farthest, self._soonest):
             if len(heap) > 64 + 2 * num_nodes:
                 heap[:] = [entry for entry in heap if _is_current(entry)]
                 heapq.heapify(heap)

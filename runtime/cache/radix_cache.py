@@ -67,6 +67,14 @@ class RadixCache:
         """Pages that ``allocate`` can give: free ones and evictable ones."""
         return self.pool.num_free + self.num_cached - self._num_locked
 
+    def num_evictable(self, handle: PrefixHandle) -> int:
+        """Pages of a prefix that nobody holds."""
+        node, count = handle.node, 0
+        while node.parent is not None and not node.locked:
+            count += 1
+            node = node.parent
+        return count
+
     def allocate(self, count: int) -> list[int] | None:
         """Gives the caller ``count`` pages, evicting as needed; changes nothing if it can't."""
         if count > self.num_available:
@@ -121,6 +129,7 @@ class RadixCache:
         """
         self._clock += 1
         node: Node = handle.node
+        self._queue.odds.note_use(node)
         node.last_use = self._clock
         pages = [0] * node.depth
         while node.parent is not None:
@@ -246,6 +255,15 @@ class RadixCache:
         node.dead_since = -1
         if node.evictable:
             self._queue.push(node)
+
+    def withdraw(self, handle: PrefixHandle, uses: int) -> None:
+        """Takes back what ``expect`` said of so many uses."""
+        node = handle.node
+        node.uses = max(node.uses - uses, 0)
+        if not node.uses and node.next_use is not None:
+            node.next_use = None
+            if node.evictable:
+                self._queue.push(node)
 
     def forget(self, handle: PrefixHandle, keep_len: int = 0) -> None:
         """Says that nobody will use the prefix again beyond its first ``keep_len`` tokens.
