@@ -82,7 +82,10 @@ class Simulation:
         self.events: dict[Sequence, list[Event]] = {}
 
     def add(self, request: Request, matcher: Matcher | None = None) -> Sequence:
-        """Queues a request; its greedy output is the scripted model's."""
+        """Queues a request; its greedy output is the scripted model's.
+
+        QueueFullError when too many wait already; then the sequence is nowhere.
+        """
         events: list[Event] = []
         params = request.params
         wanted = self.max_len if params.max_tokens is None else params.max_tokens
@@ -96,8 +99,8 @@ class Simulation:
             submit_time=self.now,
             matcher=matcher,
         )
-        self.events[sequence] = events
         self.scheduler.add(sequence)
+        self.events[sequence] = events
         return sequence
 
     def step(self) -> bool:

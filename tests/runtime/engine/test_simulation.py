@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from ramet.runtime.batch import Batch
-from ramet.runtime.errors import RequestAbortedError
+from ramet.runtime.errors import EngineDeadError, QueueFullError, RequestAbortedError
 from ramet.runtime.events import Event, Failed, Finished, TextDelta
 from ramet.runtime.params import SamplingParams
 from ramet.runtime.request import ProgramHint, Request, next_request_id
@@ -86,6 +86,8 @@ class SchedulerMachine(RuleBasedStateMachine):
         page_size=st.sampled_from([1, 4, 8]),
         forced=st.booleans(),
         max_draft_len=st.sampled_from([4, 0]),
+        max_waiting=st.sampled_from([100, 100, 4]),
+        max_wait_s=st.sampled_from([30.0, 5.0]),
     )
     def start(
         self,
@@ -96,8 +98,10 @@ class SchedulerMachine(RuleBasedStateMachine):
         page_size: int,
         forced: bool,
         max_draft_len: int,
+        max_waiting: int,
+        max_wait_s: float,
     ) -> None:
-        config = SchedulerConfig(
+        self.config = SchedulerConfig(
             max_num_seqs=num_seqs,
             max_tokens_per_step=num_tokens,
             max_logits_per_step=num_tokens,
@@ -106,13 +110,15 @@ class SchedulerMachine(RuleBasedStateMachine):
             forced_tokens=forced,
             max_draft_len=max_draft_len,
             max_draft_batch=12,
+            max_waiting=max_waiting,
+            max_wait_s=max_wait_s,
         )
         self.broken = False
         self.sim = Simulation(
-            config, num_pages * 8 // page_size, page_size, before_step=self._before_step
+            self.config, num_pages * 8 // page_size, page_size, before_step=self._before_step
         )
         self.sequences: list[Sequence] = []
-        self.constrained: set[Sequence] = set()
+        self.num_digits: dict[Sequence, tuple[int, bool]] = {}
 
     def _before_step(self, batch: Batch) -> None:
         if self.broken or POISON in batch.token_ids:
@@ -138,8 +144,9 @@ class SchedulerMachine(RuleBasedStateMachine):
             st.none(),
             st.tuples(
                 st.sampled_from(["p", "q"]),
-                st.integers(0, 3),
-                st.integers(0, 3),
+                st.sampled_from([None, 0, 1, 3]),
+                st.sampled_from([None, 0, 1, 3]),
+                st.sampled_from([0.0, 0.4, 1.0]),
                 st.sampled_from(["", "search"]),
             ),
         ),
@@ -172,7 +179,8 @@ class SchedulerMachine(RuleBasedStateMachine):
                 program_id=hint[0],
                 steps_to_next_use=hint[1],
                 remaining_uses=hint[2],
-                tool=hint[3],
+                critical_path_weight=hint[3],
+                tool=hint[4],
             ),
         )
         matcher = None
@@ -188,9 +196,14 @@ class SchedulerMachine(RuleBasedStateMachine):
                 request = dataclasses.replace(
                     request, prompt_token_ids=tuple(prompt), request_id=next_request_id()
                 )
-        self.sequences.append(self.sim.add(request, matcher))
+        try:
+            sequence = self.sim.add(request, matcher)
+        except QueueFullError:
+            assert self.sim.scheduler.num_waiting >= self.config.max_waiting
+            return
+        self.sequences.append(sequence)
         if matcher is not None:
-            self.constrained.add(self.sequences[-1])
+            self.num_digits[sequence] = matcher.count, matcher.forced
 
     @rule(count=st.sampled_from([8, 3, 1]))
     def step(self, count: int) -> None:
@@ -199,10 +212,17 @@ class SchedulerMachine(RuleBasedStateMachine):
             self.sim.scheduler.check()
 
     @precondition(lambda self: self.sequences)
-    @rule(data=st.data())
-    def abort(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), reason=st.sampled_from(["aborted", "the client has disconnected"]))
+    def abort(self, data: st.DataObject, reason: str) -> None:
+        """In any state: waiting, running, preempted, blocked on another, ended already."""
         sequence = data.draw(st.sampled_from(self.sequences))
-        self.sim.scheduler.release(sequence, RequestAbortedError("aborted"))
+        self.sim.scheduler.release(sequence, RequestAbortedError(reason))
+
+    @rule(really=st.sampled_from([False] * 19 + [True]))
+    def end_all(self, really: bool) -> None:
+        if really:
+            self.sim.scheduler.release_all(EngineDeadError("the engine has been closed"))
+            assert self.sim.scheduler.idle
 
     @rule(broken=st.sampled_from([False] * 9 + [True]))
     def broken_step(self, broken: bool) -> None:
@@ -244,13 +264,31 @@ class SchedulerMachine(RuleBasedStateMachine):
         assert usage.completion_tokens == len(tokens)
         prompt = sequence.request.prompt_token_ids
         assert 0 <= usage.cached_tokens < len(prompt) or usage.cached_tokens == 0
-        if isinstance(terminal[0], Failed) and POISON not in prompt:
+        if sequence in self.num_digits:
+            expected = self._alone(sequence)
+        else:
+            expected = self.sim.runner.continuation(prompt, len(tokens))
+        if isinstance(terminal[0], Failed):
+            assert tokens == expected[: len(tokens)]
             return
-        if sequence in self.constrained:
-            assert set(tokens) <= set(TOKENIZER.encode("0123456789"))
-        elif isinstance(terminal[0], Finished):
-            assert tokens == self.sim.runner.continuation(prompt, len(tokens))
+        assert POISON not in prompt or not sequence.num_output
+        assert tokens == expected
+        if sequence not in self.num_digits:
             assert len(tokens) == sequence.params.max_tokens
+
+    def _alone(self, sequence: Sequence) -> list[int]:
+        """The output of a constrained request that nobody else shares an engine with."""
+        config = SchedulerConfig(forced_tokens=self.config.forced_tokens, max_draft_len=0)
+        pool = self.sim.cache.pool
+        alone = Simulation(config, pool.num_pages, pool.page_size)
+        request = Request(
+            prompt_token_ids=sequence.request.prompt_token_ids, params=sequence.params
+        )
+        count, forced = self.num_digits[sequence]
+        again = alone.add(request, DigitsMatcher(count, None, forced))
+        alone.drain()
+        assert isinstance(alone.events[again][-1], Finished)
+        return again.output.tolist()
 
 
 SchedulerMachine.TestCase.settings = settings(
