@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from types import UnionType
+from typing import get_args
 
 from ramet.grammars import Constraint
 from ramet.runtime.errors import (
@@ -12,7 +13,7 @@ from ramet.runtime.errors import (
     InvalidParameterError,
 )
 from ramet.runtime.params import SamplingParams
-from ramet.runtime.request import ProgramHint, Request
+from ramet.runtime.request import Pooling, ProgramHint, Request
 from ramet.runtime.values import number, text, whole
 
 
@@ -30,8 +31,11 @@ def check_request(request: Request, *, vocab_size: int, max_len: int) -> int:
     _check_ids("stop_token_ids", params.stop_token_ids, vocab_size)
     _check_ids("allowed_token_ids", params.allowed_token_ids or (), vocab_size)
     _check_scoring(request)
-    wanted = params.max_tokens
-    if wanted is None:
+    _check_pooling(request)
+    wanted = 0 if request.pooling else params.max_tokens
+    if request.pooling:
+        needed, described = num_prompt, "nothing for an output"
+    elif wanted is None:
         needed = num_prompt + max(params.min_tokens, 1)
         described = f"at least {max(params.min_tokens, 1)} for the output"
     else:
@@ -92,6 +96,20 @@ def _check_ids(name: str, token_ids: Iterable[int], vocab_size: int) -> None:
             raise InvalidParameterError(
                 f"{name} names token {token_id}; ids are 0 to {vocab_size - 1}", param=name
             )
+
+
+def _check_pooling(request: Request) -> None:
+    if request.pooling is None:
+        return
+    if request.pooling not in get_args(Pooling):
+        raise InvalidParameterError(
+            f"pooling must be mean or last, not {request.pooling!r}", param="pooling"
+        )
+    if request.params != SamplingParams() or request.constraint is not None:
+        raise InvalidParameterError(
+            "nothing is generated where pooling is asked for: leave params and constraint out",
+            param="pooling",
+        )
 
 
 def _check_scoring(request: Request) -> None:

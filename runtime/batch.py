@@ -5,7 +5,7 @@ The runner and the sampler know nothing of requests; the scheduler knows nothing
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -69,6 +69,8 @@ class Batch:
     page_copies: Int32Array  # [C, 3]: source page, destination page, tokens; before all else
     logit_tokens: Int32Array  # [L]; ascending indices into token_ids
     sampling: SamplingRows  # L rows, in the order of logit_tokens
+    # [H]; ascending indices into token_ids, whose hidden states are wanted
+    hidden_tokens: Int32Array = field(default_factory=lambda: np.empty(0, np.int32))
 
     @property
     def num_tokens(self) -> int:
@@ -91,6 +93,7 @@ class StepResult:
     logprobs: Float32Array  # [L]; of the chosen token, before temperature and filters, after masks
     top_token_ids: Int32Array  # [L, K]
     top_logprobs: Float32Array  # [L, K]
+    hidden_states: Float32Array | None = None  # [H, hidden_size]; None: none was wanted
 
 
 class ModelRunner(Protocol):
@@ -123,6 +126,15 @@ class SamplingRunner(ModelRunner, Protocol):
 
     def run_and_sample(self, batch: Batch) -> StepResult:
         """``run``, and the choice of a token for each of the logits by ``batch.sampling``."""
+        ...
+
+
+@runtime_checkable
+class EmbeddingRunner(ModelRunner, Protocol):
+    """A runner that can show what its head reads, for a batch's ``hidden_tokens``."""
+
+    def hidden_states(self) -> Float32Array:
+        """After a step: the final norm's output for its ``hidden_tokens``, [H, hidden_size]."""
         ...
 
 

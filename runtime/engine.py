@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 from ramet.grammars import Constraint, GrammarCompiler, JsonSchema, Vocabulary
 from ramet.runtime.admission import check_request
-from ramet.runtime.batch import ModelRunner, PageStorage, SamplingRunner
+from ramet.runtime.batch import EmbeddingRunner, ModelRunner, PageStorage, SamplingRunner
 from ramet.runtime.cache import PagePool, RadixCache
 from ramet.runtime.cache.prefix_store import PrefixStore
 from ramet.runtime.engine_config import EngineConfig, EngineStats
@@ -184,6 +184,12 @@ class Engine:
         max_len = check_request(
             request, vocab_size=self._runner.vocab_size, max_len=self.max_context_len
         )
+        if request.pooling and not isinstance(self._runner, EmbeddingRunner):
+            raise InvalidParameterError(
+                f"{type(self._runner).__name__} has no hidden states to make embeddings of",
+                param="pooling",
+                code="unsupported_parameter",
+            )
         params = request.params
         with self._lock:
             seed = self._seeds.getrandbits(63) if params.seed is None else params.seed

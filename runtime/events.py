@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from ramet.runtime.batch import Float32Array
 from ramet.runtime.errors import RametError
 
 FinishReason = Literal["stop", "length"]
@@ -67,6 +68,13 @@ class PromptLogprobs:
     start: int = 0
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Embedding:
+    """The prompt as a vector of length 1, float32 [hidden_size]."""
+
+    vector: Float32Array
+
+
 @dataclass(frozen=True, slots=True)
 class Finished:
     """The request's good end. ``matched_stop`` is the stop string or token id that ended it."""
@@ -85,4 +93,4 @@ class Failed:
     usage: Usage
 
 
-Event = TextDelta | PromptLogprobs | Finished | Failed
+Event = TextDelta | PromptLogprobs | Embedding | Finished | Failed

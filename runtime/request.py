@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from ramet.grammars.constraints import Constraint
 from ramet.runtime.params import SamplingParams
+
+Pooling = Literal["mean", "last"]
+"""Whose hidden states make an embedding: all of the prompt's tokens, or its last."""
 
 _request_numbers = itertools.count()
 
@@ -59,6 +62,8 @@ class Request:
         tpot_target_s: wanted mean seconds a token after the first; likewise.
         score_from: with ``params.prompt_logprobs``, the first prompt token whose log-probability
             is wanted; the cached prefix before it is reused. None: all but the first token.
+        pooling: nothing is generated; the prompt's hidden states become an ``Embedding``. With it,
+            ``params`` are the default and there is no constraint.
         request_id: unique; what ``Engine.abort`` takes.
     """
 
@@ -73,6 +78,7 @@ class Request:
     ttft_target_s: float | None = None
     tpot_target_s: float | None = None
     score_from: int | None = None
+    pooling: Pooling | None = None
     request_id: str = field(default_factory=next_request_id)
 
     def __post_init__(self) -> None:

@@ -10,8 +10,10 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from ramet.runtime.batch import Float32Array
 from ramet.runtime.errors import InvariantError
 from ramet.runtime.events import (
+    Embedding,
     Event,
     Failed,
     Finished,
@@ -36,6 +38,7 @@ class Completion:
     usage: Usage
     timings: Timings
     prompt_logprobs: PromptLogprobs | None = None
+    embedding: Float32Array | None = None
 
     @property
     def token_ids(self) -> list[int]:
@@ -230,6 +233,7 @@ class Collector:
         self._texts: list[str] = []
         self._tokens: list[TokenInfo] = []
         self._prompt_logprobs: PromptLogprobs | None = None
+        self._embedding: Float32Array | None = None
         self._last: Finished | Failed | None = None
 
     def add(self, event: Event) -> None:
@@ -239,6 +243,8 @@ class Collector:
                 self._tokens.extend(event.tokens)
             case PromptLogprobs():
                 self._prompt_logprobs = event
+            case Embedding():
+                self._embedding = event.vector
             case _:
                 self._last = event
 
@@ -257,4 +263,5 @@ class Collector:
             usage=last.usage,
             timings=last.timings,
             prompt_logprobs=self._prompt_logprobs,
+            embedding=self._embedding,
         )

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from ramet.runtime.batch import (
     Batch,
+    EmbeddingRunner,
     Float32Array,
     ModelRunner,
     SamplingRows,
@@ -60,9 +61,13 @@ class Stepper:
     def _compute(self, batch: Batch) -> StepResult:
         if self._sampler is None:
             assert isinstance(self._runner, SamplingRunner)
-            return self._runner.run_and_sample(batch)
-        logits = self._runner.run(batch)
-        return self._sampler.sample(logits, batch.sampling)
+            result = self._runner.run_and_sample(batch)
+        else:
+            result = self._sampler.sample(self._runner.run(batch), batch.sampling)
+        if len(batch.hidden_tokens):
+            assert isinstance(self._runner, EmbeddingRunner)
+            result.hidden_states = self._runner.hidden_states()
+        return result
 
     def _isolate(self, step: Step, error: Exception) -> None:
         """After a fault, computes each row alone, so that only those that can't be fail.

@@ -114,6 +114,7 @@ class CpuRunner:
         if self._closed:
             raise RuntimeError("the runner is closed")
         self._check(batch)
+        self._hidden_tokens = batch.hidden_tokens
         for source, target, _ in batch.page_copies:
             self._pages.copy_page(source, target)
         num_logits = len(batch.logit_tokens)
@@ -121,6 +122,16 @@ class CpuRunner:
         self._team.run(program, self._step(batch))
         logits: Float32Array = buffers.logits[:num_logits, : self.vocab_size]  # type: ignore[assignment]
         return logits
+
+    def hidden_states(self) -> Float32Array:
+        """See ``EmbeddingRunner``: the final norm, row by row in float64, of what is left of the
+        last step in the buffers."""
+        assert self._buffers is not None
+        rows = self._buffers.hidden[self._hidden_tokens].astype(np.float64)
+        squares = np.square(rows).mean(axis=1, keepdims=True)
+        normed = rows / np.sqrt(squares + self.config.norm_eps) * self._weights.output_norm
+        states: Float32Array = normed.astype(np.float32)
+        return states
 
     @property
     def page_format(self) -> str:
@@ -262,9 +273,9 @@ class CpuRunner:
         ids = batch.token_ids
         if ids.min() < 0 or ids.max() >= self.vocab_size:
             raise ValueError(f"token ids must be in [0, {self.vocab_size})")
-        wanted = batch.logit_tokens
-        if len(wanted) and (wanted.min() < 0 or wanted.max() >= batch.num_tokens):
-            raise ValueError("logit_tokens must be indices of tokens")
+        for wanted in (batch.logit_tokens, batch.hidden_tokens):
+            if len(wanted) and (wanted.min() < 0 or wanted.max() >= batch.num_tokens):
+                raise ValueError("logit_tokens and hidden_tokens must be indices of tokens")
         if lens.max() > self.max_context_len:
             raise ValueError(f"a context may have at most {self.max_context_len} tokens")
         pages = -(-lens // self.page_size)

@@ -32,10 +32,16 @@ class ReferenceModel:
     @torch.inference_mode()
     def logits(self, token_ids: Sequence[int]) -> npt.NDArray[np.float32]:
         """Logits behind every token, float32[len(token_ids), vocab_size]."""
-        hidden = self._hidden(token_ids)
+        hidden = self._states(token_ids)
         head = "token_embd.weight" if self.config.tied_embeddings else "output.weight"
         logits: npt.NDArray[np.float32] = F.linear(hidden, self._weights[head]).numpy()
         return logits
+
+    @torch.inference_mode()
+    def hidden_states(self, token_ids: Sequence[int]) -> npt.NDArray[np.float32]:
+        """What the head reads, the final norm's output: float32[len(token_ids), hidden_size]."""
+        states: npt.NDArray[np.float32] = self._states(token_ids).numpy()
+        return states
 
     @torch.inference_mode()
     def greedy(
@@ -50,7 +56,7 @@ class ReferenceModel:
                 break
         return sequence[len(token_ids) :]
 
-    def _hidden(self, token_ids: Sequence[int]) -> torch.Tensor:
+    def _states(self, token_ids: Sequence[int]) -> torch.Tensor:
         """The last layer's normalised states, [T, hidden_size]."""
         ids = torch.tensor(token_ids, dtype=torch.long)
         if len(ids) == 0 or not 0 <= int(ids.min()) <= int(ids.max()) < self.config.vocab_size:

@@ -112,6 +112,7 @@ class ScriptedModel:
         self._places: OrderedDict[bytes, _Place] = OrderedDict()
         self._before_step = before_step
         self._step_delay_s = step_delay_s
+        self._batch: Batch | None = None
         self.num_steps = 0
         self.num_tokens = 0
 
@@ -143,6 +144,7 @@ class ScriptedModel:
             self._tokens[target, :num_tokens] = self._tokens[source, :num_tokens]
             self._positions[target, :num_tokens] = self._positions[source, :num_tokens]
         self._write(batch)
+        self._batch = batch
         logits = np.empty((len(batch.logit_tokens), self.vocab_size), np.float32)
         rows = np.searchsorted(batch.row_starts, batch.logit_tokens, side="right") - 1
         for row in range(batch.num_rows):
@@ -157,6 +159,12 @@ class ScriptedModel:
                 place = self._find_place(context[:length], steered=steered, scored=scored)
                 self._fill_logits(logits[index], context[:length], place)
         return logits
+
+    def hidden_states(self) -> Float32Array:
+        """``scripted_states`` of the last step's ``hidden_tokens``."""
+        assert self._batch is not None
+        wanted = self._batch.hidden_tokens
+        return scripted_states(self._batch.token_ids[wanted], self._batch.positions[wanted])
 
     @property
     def page_format(self) -> str:
@@ -279,6 +287,12 @@ class ScriptedModel:
         forced = self._forced(place)
         if forced is not None:
             row[forced] = _FORCED_LOGIT
+
+
+def scripted_states(token_ids: Int32Array, positions: Int32Array) -> Float32Array:
+    """The model's hidden states, [N, 8]: made up, but no two tokens or positions have the same."""
+    waves = np.outer(token_ids + 1, np.arange(1, 9)) + 0.1 * positions[:, None]
+    return np.cos(waves).astype(np.float32)
 
 
 def _resolve(scripts: Iterable[Script], tokenizer: Tokenizer) -> list[_Answer]:

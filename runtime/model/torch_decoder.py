@@ -49,6 +49,14 @@ class TorchDecoder:
 
         ``workspace`` is ``paged_attention``'s, if it is to be kept between calls.
         """
+        x, residual = self.layers(inputs, workspace)
+        return self.head(self.final_norm(x, residual, inputs.logit_tokens))
+
+    def layers(
+        self, inputs: StepInputs, workspace: tuple[torch.Tensor, torch.Tensor] | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Writes the step's keys and values, returns what the last layer adds to the residual
+        stream, and the stream without it, each [T, hidden_size]."""
         weights, eps = self.weights, self.config.norm_eps
         residual = weights.embedding.rows(inputs.token_ids, weights.dtype)
         x = residual
@@ -60,12 +68,21 @@ class TorchDecoder:
             x = self._attention(index, layer, x, inputs, workspace)
             x = rms_norm(x, layer.ffn_norm, eps, residual)
             x = self._project(silu_mul(self._project(x, layer.gate_up)), layer.down)
-        # Nothing mixes tokens from here on, so only those whose logits are wanted go on.
-        wanted = inputs.logit_tokens
-        x = rms_norm(x[wanted], weights.final_norm, eps, residual[wanted])
+        return x, residual
+
+    def final_norm(
+        self, x: torch.Tensor, residual: torch.Tensor, wanted: torch.Tensor
+    ) -> torch.Tensor:
+        """What the head reads of ``wanted`` tokens. Nothing mixes tokens after the layers, so only
+        those of which more is wanted go on."""
+        norm, eps = self.weights.final_norm, self.config.norm_eps
+        return rms_norm(x[wanted], norm, eps, residual[wanted])
+
+    def head(self, normed: torch.Tensor) -> torch.Tensor:
+        """Logits, float32 [L, vocab_size], of the final norm's output."""
         return linear(
-            x,
-            weights.head,
+            normed,
+            self.weights.head,
             out_dtype=torch.float32,
             batch_invariant=self._batch_invariant,
         )

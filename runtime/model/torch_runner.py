@@ -90,6 +90,7 @@ class TorchRunner:
         if options.batch_invariant:
             step = int(np.lcm(options.page_size, self._shape.block_keys))
             self._chunk_len = -(-FIXED_CHUNK_LEN // step) * step
+        self._hidden = torch.empty(0, config.hidden_size)
         self._graphs: StepGraphs | None = None
         if device.type == "cuda" and options.graph_tokens:
             table_width = -(-self.max_context_len // options.page_size)
@@ -161,11 +162,23 @@ class TorchRunner:
             return torch.empty(0, self.vocab_size, device=self._device)
         plan = self.plan(batch)
         with self._current_device():
-            if self._graphs is not None:
+            wants_hidden = len(batch.hidden_tokens) > 0
+            if self._graphs is not None and not wants_hidden:
                 logits = self._graphs.run(batch, plan)
                 if logits is not None:
                     return logits
-            return self._decoder.forward(step_inputs(batch, plan, self.page_size, self._device))
+            inputs = step_inputs(batch, plan, self.page_size, self._device)
+            if not wants_hidden:
+                return self._decoder.forward(inputs)
+            x, residual = self._decoder.layers(inputs)
+            wanted = torch.from_numpy(batch.hidden_tokens).to(self._device)
+            self._hidden = self._decoder.final_norm(x, residual, wanted)
+            return self._decoder.head(self._decoder.final_norm(x, residual, inputs.logit_tokens))
+
+    def hidden_states(self) -> Float32Array:
+        """See ``EmbeddingRunner``; of the last step that wanted any."""
+        states: Float32Array = self._hidden.float().cpu().numpy()
+        return states
 
     def plan(self, batch: Batch) -> AttentionPlan:
         """The step's attention plan."""

@@ -13,6 +13,7 @@ from ramet.runtime.scheduler.sequence import Sequence
 from ramet.runtime.scheduler.slots import Slots
 
 _NO_COPIES = np.empty((0, 3), np.int32)
+_NO_TOKENS = np.empty(0, np.int32)
 
 
 @dataclass(slots=True)
@@ -22,7 +23,7 @@ class Row:
     ``num_scores`` rows of logits say how likely known prompt tokens were; if ``draws``, the last
     rows are for the token after all known ones and for those after each token of ``draft``, a
     guess of what it will be, which counts to ``num_new`` and stands in the sequence's buffer
-    behind its known tokens.
+    behind its known tokens. The hidden states of the last ``num_hidden`` tokens are wanted.
     """
 
     sequence: Sequence
@@ -30,6 +31,7 @@ class Row:
     num_scores: int = 0
     draws: bool = False
     draft: tuple[int, ...] = ()
+    num_hidden: int = 0
 
     @property
     def num_draws(self) -> int:
@@ -43,6 +45,16 @@ class Row:
         """Shortens the guess."""
         self.num_new -= len(self.draft) - length
         self.draft = self.draft[:length]
+
+
+def _hidden_tokens(rows: Seq[Row], row_starts: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+    """The tokens whose hidden states are wanted: the last of each row that wants some."""
+    wanted = [
+        np.arange(end - row.num_hidden, end, dtype=np.int32)
+        for row, end in zip(rows, row_starts[1:].tolist(), strict=True)
+        if row.num_hidden
+    ]
+    return np.concatenate(wanted) if wanted else _NO_TOKENS
 
 
 class BatchBuilder:
@@ -110,6 +122,7 @@ class BatchBuilder:
                 mask_rows,
                 masks,
             ),
+            hidden_tokens=_hidden_tokens(rows, row_starts),
         )
 
     @staticmethod

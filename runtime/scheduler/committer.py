@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ramet.runtime.batch import StepResult
 from ramet.runtime.errors import RametError
-from ramet.runtime.events import TokenInfo
+from ramet.runtime.events import Embedding, TokenInfo
 from ramet.runtime.scheduler.batch_builder import Row
 from ramet.runtime.scheduler.drafts import Drafter
 from ramet.runtime.scheduler.output import End, OutputWriter
@@ -40,6 +40,11 @@ class Committer:
         row.sequence.num_computed += row.num_new - len(row.draft)
         self._pages.publish(row.sequence)
 
+    def pool(self, row: Row, result: StepResult, first: int) -> None:
+        """Takes the row's hidden states, ``result``'s from ``first`` on."""
+        if row.sequence.pooler is not None and result.hidden_states is not None:
+            row.sequence.pooler.take(result.hidden_states[first : first + row.num_hidden])
+
     def take(
         self, row: Row, result: StepResult, first: int, num_logprobs: list[int]
     ) -> End | RametError | None:
@@ -57,10 +62,18 @@ class Committer:
         if sequence.num_output and sequence.first_token_time is None:
             sequence.first_token_time = self._clock()
         if end is None and sequence.num_pending <= 0:
-            end = End("length")  # a prompt that was only to be scored
+            end = self._end_prompt(sequence)
         if end is None:
             self._output.flush(sequence)
         return end
+
+    @staticmethod
+    def _end_prompt(sequence: Sequence) -> End:
+        """The end of a prompt that was only to be read."""
+        if sequence.pooler is None:
+            return End("length")
+        sequence.emit(Embedding(sequence.pooler.vector()))
+        return End("stop")
 
     def _take_score(self, sequence: Sequence, token: TokenInfo) -> None:
         sequence.prompt_logprobs.append(token)

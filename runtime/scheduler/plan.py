@@ -43,7 +43,9 @@ class StepPlan:
             until = min(until, first + num_logits)
             row.num_new = until - sequence.num_computed
             row.num_scores = max(0, min(until, sequence.num_prompt - 1) - first)
-        row.draws = until == sequence.num_tokens
+        if sequence.pooler is not None:
+            row.num_hidden = sequence.pooler.num_wanted(until)
+        row.draws = until == sequence.num_tokens and sequence.pooler is None
         if row.num_logits > num_logits:
             row.draws, row.num_new = False, row.num_new - 1
         if row.num_new < 1:

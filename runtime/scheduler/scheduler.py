@@ -232,8 +232,11 @@ class Scheduler:
         num_logprobs = step.batch.sampling.num_logprobs.tolist()
         for row in step.rows:
             self._committer.publish(row)
-        first = 0
+        first = first_hidden = 0
         for row in step.rows:
+            if row.num_hidden:
+                self._committer.pool(row, result, first_hidden)
+                first_hidden += row.num_hidden
             end = self._committer.take(row, result, first, num_logprobs)
             if end is not None:
                 self.release(row.sequence, end)

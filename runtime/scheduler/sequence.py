@@ -13,6 +13,7 @@ from ramet.runtime.cache import PrefixHandle
 from ramet.runtime.events import Event, Timings, TokenInfo, Usage
 from ramet.runtime.params import SamplingParams
 from ramet.runtime.request import Request
+from ramet.runtime.scheduler.pooling import Pooler
 from ramet.runtime.scheduler.restrictions import Restrictions
 from ramet.runtime.streams import OutputStream
 
@@ -83,6 +84,7 @@ class Sequence:
         "num_tokens",
         "page_key",
         "params",
+        "pooler",
         "prompt_logprobs",
         "request",
         "restrictions",
@@ -146,6 +148,7 @@ class Sequence:
         scored = self.params.prompt_logprobs is not None
         self.num_scored = (request.score_from or 1) if scored else self.num_prompt
         self.prompt_logprobs: list[TokenInfo] = []
+        self.pooler = Pooler(request.pooling, len(prompt)) if request.pooling else None
         self.unsent_text = ""
         self.unsent_tokens: list[TokenInfo] = []
 
@@ -158,11 +161,14 @@ class Sequence:
     @property
     def num_pending(self) -> int:
         """Known tokens that the model has yet to read; a prompt's last only if more must follow."""
-        return self.num_tokens - self.num_computed - (self.max_len == self.num_prompt)
+        unread = self.max_len == self.num_prompt and self.pooler is None
+        return self.num_tokens - self.num_computed - unread
 
     @property
     def reusable_len(self) -> int:
-        """How many leading tokens may come from the cache: not those whose logits are wanted."""
+        """How many leading tokens may come from the cache: not those of which more is wanted."""
+        if self.pooler is not None:
+            return self.pooler.next_token
         return (self.num_scored if self.scoring else self.num_tokens) - 1
 
     @property

@@ -13,7 +13,7 @@ from ramet.bench.workloads import Job
 from ramet.grammars.constraints import JsonSchema
 from ramet.runtime.engine import Engine
 from ramet.runtime.errors import RametError
-from ramet.runtime.events import Failed, Finished, PromptLogprobs
+from ramet.runtime.events import Failed, Finished, TextDelta
 from ramet.runtime.params import SamplingParams
 from ramet.runtime.request import Request
 
@@ -97,10 +97,8 @@ class EngineTarget:
                     clock.outcome.num_cached_tokens = usage.cached_tokens
                 case Failed(error=error):
                     clock.outcome.error = error.message
-                case PromptLogprobs():
-                    pass
-                case delta:
-                    ids += [token.token_id for token in delta.tokens]
+                case TextDelta(tokens=tokens):
+                    ids += [token.token_id for token in tokens]
                     clock.piece()
         clock.outcome.output_token_ids = tuple(ids)
         return clock.end()

@@ -314,3 +314,17 @@ def test_arrays_come_back_from_one_buffer():
         assert tensor.shape == arrays[name].shape
         assert tensor.data_ptr() % 16 == 0
         assert np.array_equal(tensor.numpy().view(arrays[name].dtype), arrays[name])
+
+
+def test_hidden_states_are_those_that_the_head_reads(model_files, references, sequences):
+    texts = [list(range(30, 41)), list(range(50, 57))]
+    pool = sequences(texts)
+    runner = load(model_files)
+    batch = pool.batch([(0, 0, 11), (1, 0, 7)])
+    logits = runner.run(batch).copy()
+    batch.hidden_tokens = np.array([1, 4, 12, 17], np.int32)
+    np.testing.assert_array_equal(runner.run(batch), logits)
+    states = runner.hidden_states()
+    first, second = (references["llama"].hidden_states(texts[i]) for i in pool.order)
+    both = np.concatenate([first, second])
+    np.testing.assert_allclose(states, both[batch.hidden_tokens], atol=TOLERANCE)
