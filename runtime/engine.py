@@ -46,6 +46,7 @@ from ramet.runtime.model.runners import load_runner
 from ramet.runtime.params import SamplingParams
 from ramet.runtime.request import ProgramHint, Request
 from ramet.runtime.request_stream import Completion, RequestStream, Wakeups
+from ramet.runtime.request_trace import TraceWriter
 from ramet.runtime.scheduler import Scheduler, SequenceState
 from ramet.runtime.scheduler.restrictions import Restrictions, TokenTexts
 from ramet.runtime.scheduler.sequence import Sequence
@@ -123,6 +124,9 @@ class Engine:
         self._storage: PageStorage | None = None
         if config.prefix_store is not None:
             self._open_store(config.prefix_store, runner, fingerprint)
+        self._trace: TraceWriter | None = None
+        if config.record_trace is not None:
+            self._trace = TraceWriter(config.record_trace, runner.page_size, clock())
         self._seeds = random.Random(config.seed)
         self._wakeups = Wakeups()
         self._step_listeners: list[Callable[[], None]] = [self._wakeups.flush]
@@ -458,6 +462,10 @@ class Engine:
 
     def _note_end(self, sequence: Sequence) -> None:
         self._ended.append(sequence)
+        if self._trace is not None and sequence.scheduled_time is not None:
+            self._trace.add(
+                sequence.request, sequence.known, sequence.num_output, sequence.submit_time
+            )
 
     def _forget_ended(self) -> None:
         ended, self._ended = self._ended, []
@@ -492,6 +500,8 @@ class Engine:
                     self._refuse(sequence, reason)
             except Exception:  # its bookkeeping is broken; its caller still gets an answer
                 self._refuse(sequence, reason)
+        if self._trace is not None:
+            self._trace.close()
         for listener in self._step_listeners:
             listener()
 

@@ -29,6 +29,8 @@ class EngineConfig(SchedulerConfig):
         max_grammars: compiled grammars that are kept.
         prefix_store: a folder that keeps hot prefixes over a restart; None: nothing is kept.
         prefix_store_bytes: the most that it may take.
+        record_trace: a file that gets a trace of all requests, to replay against a cache; it
+            holds no text. None: nothing is recorded.
         seed: makes the seeds of requests that name none reproducible.
     """
 
@@ -42,6 +44,7 @@ class EngineConfig(SchedulerConfig):
     max_grammars: int = 256
     prefix_store: str | None = None
     prefix_store_bytes: int = 128 << 20
+    record_trace: str | None = None
     seed: int | None = None
 
     def __post_init__(self) -> None:

@@ -222,6 +222,15 @@ class ServeSettings(BaseSettings):
             unit=1 << 20,
         ),
     ] = None
+    record_trace: Annotated[
+        str | None,
+        Option(
+            _ENGINE,
+            "Record which prefixes are asked for when; no text is kept.",
+            "FILE",
+            sets="engine.record_trace",
+        ),
+    ] = None
     seed: Annotated[
         int | None,
         Option(_ENGINE, "Makes requests that name no seed repeatable.", sets="engine.seed"),
