@@ -105,6 +105,9 @@ class Context(ABC):
     is_end: ClassVar[bool] = False
     """Whether the text may end here and nothing may follow."""
 
+    kind: ClassVar[int] = 0
+    """One of ``moves.PLAIN`` and the kinds after it."""
+
     captures: ClassVar[bool] = False
     """Whether ``after`` depends on the lexeme's text, not on its label alone."""
 
@@ -148,10 +151,15 @@ class Context(ABC):
 
 class Push(NamedTuple):
     """An inner text comes next, from ``inner`` on. When that is popped with a label,
-    ``outer.after`` says what comes after it; ``outer`` has no lexeme of its own."""
+    ``outer.after`` says what comes after it; ``outer`` has no lexeme of its own.
+
+    With a ``plan`` (see ``Machine.new_plan``) the inner text is an object or array that records
+    describe, above ``outer`` if there is one.
+    """
 
     inner: Context
-    outer: Context
+    outer: Context | None
+    plan: int = -1
 
 
 class Pop(NamedTuple):

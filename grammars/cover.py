@@ -11,8 +11,6 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from .walk import _meets
-
 PRINTABLE, PLAIN = range(2)
 MAX_EXCEPTIONS = 12
 DEPTHS = (6, 12, 24, 1 << 30)
@@ -55,16 +53,25 @@ def _group_tables() -> tuple[NDArray[np.int32], ...]:
 GROUPS = _group_tables()
 
 
+@njit("boolean(uint64[::1], int64, uint64[::1], int64)", cache=True, nogil=True, inline="always")
+def _meets(words, reach, lives, live):  # type: ignore[no-untyped-def]
+    for i in range(1, 1 + np.int64(min(words[reach], lives[live]))):
+        if words[reach + i] & lives[live + i]:
+            return True
+    return False
+
+
 @njit(
-    "int64(int32[:,::1], int32[:,::1], uint64[::1], int64, int64, int32[:,::1], int64, int64)",
+    "int64(int32[:,::1], int32[:,::1], uint64[::1], uint64[::1], int64, int64, int32[:,::1], int64,"
+    " int64)",
     cache=True,
     nogil=True,
 )
-def _covered_depth(rows, states, words, state, live, group, mode, depth):  # type: ignore[no-untyped-def]
+def _covered_depth(rows, states, words, lives, state, live, group, mode, depth):  # type: ignore[no-untyped-def]
     """The most characters, up to ``depth``, that any text of a group may have from a state.
 
     ``mode`` is the group's state there; what is left of a begun character counts as one.
-    ``live`` is the offset of the context's live labels in ``words``, or -1.
+    ``live`` is the offset of the live labels in ``lives``, or -1: all are live.
     """
     num_modes = group.shape[0]
     pairs = np.empty(_MAX_PAIRS, np.int64)
@@ -95,7 +102,7 @@ def _covered_depth(rows, states, words, state, live, group, mode, depth):  # typ
                 if target < 0:
                     return level
                 reach = states[target, 2]
-                if reach >= 0 and live >= 0 and not _meets(words, reach, live):
+                if reach >= 0 and live >= 0 and not _meets(words, reach, lives, live):
                     return level
                 found = np.int64(target) * num_modes + mode_after
                 slot = (found * 0x9E3779B1 >> 7) & mask
@@ -124,15 +131,17 @@ def _covered_depth(rows, states, words, state, live, group, mode, depth):  # typ
 
 
 @njit(
-    "int64(int32[:,::1], int32[:,::1], uint64[::1], int64, int64, int32[:,::1], int64, int64,"
-    " int32[::1])",
+    "int64(int32[:,::1], int32[:,::1], uint64[::1], uint64[::1], int64, int64, int32[:,::1], int64,"
+    " int64, int32[::1])",
     cache=True,
     nogil=True,
 )
-def cover(rows, states, words, state, live, group, longest, least, exceptions):  # type: ignore[no-untyped-def]
+def cover(rows, states, words, lives, state, live, group, longest, least, exceptions):  # type: ignore[no-untyped-def]
     """How well a group describes what a state allows.
 
     Args:
+        words, lives, live: the sets of labels that states reach; the live labels are those at
+            ``lives[live]``, or all if that is -1.
         longest: the most characters of a token of the group.
         least: first bytes after which fewer characters are covered are exceptions.
         exceptions: int32[n + 1], written: the exceptions, entry 0 counts them.
@@ -154,7 +163,7 @@ def cover(rows, states, words, state, live, group, longest, least, exceptions): 
         found = 0
         if target >= 0:
             reach = states[target, 2]
-            if reach < 0 or live < 0 or _meets(words, reach, live):
+            if reach < 0 or live < 0 or _meets(words, reach, lives, live):
                 key = np.int64(target) * group.shape[0] + mode
                 found = -1
                 for i in range(num_known):
@@ -163,7 +172,7 @@ def cover(rows, states, words, state, live, group, longest, least, exceptions): 
                         break
                 if found < 0:
                     more = _covered_depth(
-                        rows, states, words, target, live, group, mode, longest - 1
+                        rows, states, words, lives, target, live, group, mode, longest - 1
                     )
                     found = more + 1 if mode == 0 else more
                     if num_known < 64:

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .automaton import DEAD, Lexeme, Row, ended
-from .machine import REACH, Machine
+from .machine import Machine
+from .moves import REACH
 from .regular import Dfa
 
 _SMALL = 48

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,23 +16,41 @@ from numpy.typing import NDArray
 from .automaton import DEAD, LAZY, After, Context, Lexeme, Pop, Push, Row
 from .errors import GrammarTooComplexError
 from .limits import CompileLimits
-
-# Columns of ``Machine.states``.
-READY, END_LABEL, REACH, ROOM, ROOM_LABEL, SLICE = range(6)
-# Columns of ``Machine.contexts``.
-START, TRANSITIONS, LIVE, _IS_END = range(4)
-
-UNKNOWN = -2
-"""A transition that has not been asked for."""
-
-POPPED, PUSHED = -3, -5
-"""Transitions: ``POPPED - label`` pops, ``PUSHED - i`` pushes the i-th of ``Machine.pushes``."""
-
-PENDING = 0
-"""The lexeme state that stands for "depends on a text that the walk does not know"."""
+from .moves import (
+    ASKED,
+    ASKED_END,
+    ASKED_TOO,
+    BEGIN,
+    CONTEXT,
+    DONE,
+    END_LABEL,
+    IS_END,
+    LIVE,
+    LIVE_AT,
+    NEED_EDGE,
+    NEED_ROW,
+    NEED_TEXT,
+    NEED_TRANSITION,
+    PENDING,
+    PLAIN,
+    POPPED,
+    PUSHED,
+    READY,
+    REFUSED,
+    START,
+    STATE,
+    TRANSITIONS,
+    UNKNOWN,
+    USED,
+    advance,
+    leave,
+)
+from .records import NO_FILTER
+from .trail import NUM_COLUMNS, Trail
 
 UNBOUNDED_ROOM = 1 << 20
 
+_NOT_ENTERED = -1
 
 _FIRST_CAPACITY = 4096
 """Rows that are set aside at first. What isn't written takes no memory."""
@@ -43,20 +61,24 @@ class Machine:
 
     Attributes:
         rows: int32[capacity, 256]: a state's targets.
-        states: int32[capacity, 6]: READY (is the row filled), END_LABEL (the label with which
+        states: int32[capacity, 7]: READY (is the row filled), END_LABEL (the label with which
             the lexeme may end here, or -1), REACH (offset into ``words`` of the labels reachable
             from here, or -1: no filter), ROOM (if not -1: the state is at a border inside a
             string, of which exactly so many more characters are allowed), ROOM_LABEL (provided
-            that this label is live; -1: always), SLICE (by the vocabulary's slice of this index).
-        contexts: int32[capacity, 4]: START (the lexeme's start state), TRANSITIONS (offset into
-            ``transitions``), LIVE (offset into ``words`` of the live labels, or -1), IS_END.
+            that this label is live; -1: always), SLICE (by the vocabulary's slice of this index),
+            NAME_LABEL (a property's name with this label is complete here; or -1).
+        contexts: int32[capacity, 6]: START (the lexeme's start state), TRANSITIONS (offset into
+            ``transitions``), LIVE (offset into ``words`` of the live labels, or -1), IS_END,
+            CONTEXT_KIND and CAPTURES (see ``automaton.Context``).
         transitions: int32[...]: by context offset + label, the next context, -1, ``UNKNOWN``, or a
             push or pop.
         masked_as: states in which exactly the same tokens are allowed as in another state.
-        words: uint64[...]: bit sets; each is its number of words, then the words.
-        pushes: int32[...]: an inner context and the outer one, at 2 * i and 2 * i + 1.
-        stacks: int32[...]: the stacks of outer contexts, as a tree; node i's parent is at 2 * i,
-            its outer context at 2 * i + 1. Node 0 is the empty stack.
+        words: uint64[...]: bit sets; each is its number of words, then the words. The sets of the
+            labels 0 and 1 are at twice their value.
+        pushes: int32[...]: an inner context, the outer one, and the plan of a record (or -1 each),
+            at 3 * i and after.
+        plans: int32[...]: what is fixed about objects and arrays that records describe; see
+            ``records.py``.
     """
 
     def __init__(
@@ -76,27 +98,22 @@ class Machine:
         # What lexemes know the machine by; they must not keep it alive.
         self._token = object()
         self.lock = threading.RLock()
-        self.contexts: NDArray[np.int32] = np.empty((64, 4), np.int32)
+        self.contexts: NDArray[np.int32] = np.empty((64, 6), np.int32)
         self.transitions: NDArray[np.int32] = np.full(1024, UNKNOWN, np.int32)
         self.num_contexts = 0
         self.num_transitions = 0
         self._numbers: dict[Hashable, int] = {}
-        self._starts: list[int] = []
-        self.pushes: NDArray[np.int32] = np.zeros(64, np.int32)
-        self._push_ids: dict[tuple[int, int], int] = {}
-        self._push_list: list[tuple[int, int]] = []
-        self.stacks: NDArray[np.int32] = np.full(1024, -1, np.int32)
-        self._stack_ids: dict[tuple[int, int], int] = {(-1, -1): 0}
-        self._stack_list: list[tuple[int, int]] = [(-1, -1)]
-        self._places: dict[tuple[int, int], int] = {}
-        self._place_list: list[tuple[int, int]] = []
+        self.pushes: NDArray[np.int32] = np.zeros(96, np.int32)
+        self._push_ids: dict[tuple[int, int, int], int] = {}
+        self.plans: NDArray[np.int32] = np.zeros(64, np.int32)
+        self._num_plan_entries = 0
         self._after: dict[tuple[int, int], int] = {}
         self._context_ids: dict[Hashable, Context] = {}
         self.context_list: list[Context] = []
         self.has_special = False
         if prototype is None:
             self.rows: NDArray[np.int32] = np.empty((_FIRST_CAPACITY, 256), np.int32)
-            self.states: NDArray[np.int32] = np.empty((_FIRST_CAPACITY, 6), np.int32)
+            self.states: NDArray[np.int32] = np.empty((_FIRST_CAPACITY, 7), np.int32)
             self.words: NDArray[np.uint64] = np.zeros(256, np.uint64)
             self.num_states = 0
             self.num_words = 0
@@ -108,6 +125,8 @@ class Machine:
             self._installed: dict[Hashable, int] = {}
             self._bit_sets: dict[int, int] = {}
             self.rows[self.new_states(1)] = DEAD
+            for bits in range(4):
+                assert self.bit_set(bits) == 2 * bits
         else:
             capacity = prototype.num_states + _FIRST_CAPACITY
             ready = np.flatnonzero(prototype.states[: prototype.num_states, READY])
@@ -151,7 +170,7 @@ class Machine:
             capacity = max(end, 2 * len(self.rows))
             self.rows = _grown(self.rows, first, capacity)
             self.states = _grown(self.states, first, capacity)
-        self.states[first:end] = (ready, -1, -1, -1, -1, -1)
+        self.states[first:end] = (ready, -1, -1, -1, -1, -1, -1)
         return first
 
     def reserve(self, lexeme: Lexeme, local: int) -> int:
@@ -232,10 +251,14 @@ class Machine:
         block[:, 1:] = sets
         return np.arange(offset, self.num_words, num_words + 1, dtype=np.int32)
 
-    def target(self, state: int, byte: int) -> int:
-        """A row's entry, made ready if need be."""
+    def make_ready(self, state: int) -> None:
+        """Let a state's row be written, but for ``LAZY`` entries."""
         if not self.states[state, READY]:
             self.fill(state)
+
+    def target(self, state: int, byte: int) -> int:
+        """A row's entry, made ready if need be."""
+        self.make_ready(state)
         if self.rows[state, byte] == LAZY:
             self.edge(state, byte)
         return int(self.rows[state, byte])
@@ -257,22 +280,22 @@ class Machine:
         self.has_special |= context.offers_special
         self._context_ids[key] = context
         self.context_list.append(context)
-        self._starts.append(-1)
         if number == len(self.contexts):
             self.contexts = _grown(self.contexts, number, 2 * number)
         self.num_contexts = number + 1
-        self.contexts[number] = (PENDING, -1, -1, context.is_end)
+        self.contexts[number] = (
+            _NOT_ENTERED, -1, NO_FILTER, context.is_end, context.kind, context.captures,
+        )  # fmt: skip
         return context
 
     def enter(self, context: Context) -> int:
         """The lexeme state in which an interned context starts; ``PENDING`` if it isn't known."""
         number = context.id
-        start = self._starts[number]
-        if start < 0:
+        start = int(self.contexts[number, START])
+        if start == _NOT_ENTERED:
             lexeme = context.lexeme(self)
             start = PENDING if lexeme is None else self.install(lexeme)
             live = context.live()
-            self._starts[number] = start
             self.contexts[number, START] = start
             if live is not None:
                 self.contexts[number, LIVE] = self.bit_set(live)
@@ -300,54 +323,23 @@ class Machine:
             self.enter(after)
             return after.id
         self.enter(after.inner)
-        pair = after.inner.id, after.outer.id
-        number = self._push_ids.get(pair)
+        push = after.inner.id, -1 if after.outer is None else after.outer.id, after.plan
+        number = self._push_ids.get(push)
         if number is None:
-            number = self._push_ids[pair] = len(self._push_list)
-            self._push_list.append(pair)
-            if 2 * number == len(self.pushes):
-                self.pushes = _grown(self.pushes, 2 * number, 4 * number)
-            self.pushes[2 * number : 2 * number + 2] = pair
+            number = self._push_ids[push] = len(self._push_ids)
+            if 3 * number == len(self.pushes):
+                self.pushes = _grown(self.pushes, 3 * number, 6 * number)
+            self.pushes[3 * number : 3 * number + 3] = push
         return PUSHED - number
 
-    def stack(self, parent: int, outer: int) -> int:
-        """The stack with one more outer context on it."""
-        pair = parent, outer
-        number = self._stack_ids.get(pair)
-        if number is None:
-            number = self._stack_ids[pair] = len(self._stack_list)
-            self._stack_list.append(pair)
-            self.reserve_stacks(1)
-            self.stacks[2 * number : 2 * number + 2] = pair
-        return number
-
-    @property
-    def num_stacks(self) -> int:
-        """The number of stacks; the walk uses ``stacks`` past them for its own."""
-        return len(self._stack_list)
-
-    def reserve_stacks(self, count: int) -> None:
-        """Make room for more stacks."""
-        needed = 2 * (len(self._stack_list) + count)
-        if needed > len(self.stacks):
-            self.stacks = _grown(self.stacks, len(self.stacks), 2 * needed)
-
-    def place(self, context: int, stack: int) -> int:
-        """The number of a context with a stack."""
-        pair = context, stack
-        number = self._places.get(pair)
-        if number is None:
-            number = self._places[pair] = len(self._place_list)
-            self._place_list.append(pair)
-        return number
-
-    def context_and_stack(self, place: int) -> tuple[int, int]:
-        """What ``place`` numbered."""
-        return self._place_list[place]
-
-    def context_at(self, place: int) -> Context:
-        """The context of a place."""
-        return self.context_list[self._place_list[place][0]]
+    def new_plan(self, entries: Sequence[int]) -> int:
+        """The offset of a new plan in ``plans``."""
+        offset = self._num_plan_entries
+        self._num_plan_entries += len(entries)
+        if self._num_plan_entries > len(self.plans):
+            self.plans = _grown(self.plans, offset, 2 * self._num_plan_entries)
+        self.plans[offset : self._num_plan_entries] = entries
+        return offset
 
     def _make_room(self, context: int, num_labels: int, old: int) -> int:
         """Space for a context's transitions: their number, then one for each label."""
@@ -367,107 +359,102 @@ class Machine:
         self.contexts[context, TRANSITIONS] = offset
         return offset
 
+    def is_live(self, live: int, label: int, frames: NDArray[np.int64]) -> bool:
+        """Whether a label is among a position's live ones (see ``records.NO_FILTER``)."""
+        if live == NO_FILTER:
+            return True
+        sets, offset = (self.words, live) if live >= 0 else (frames, -2 - live)
+        word = label >> 6
+        return word < sets[offset] and bool(int(sets[offset + 1 + word]) >> (label & 63) & 1)
+
     # -- positions --------------------------------------------------------------------------
 
-    def viable(self, state: int, context: int) -> bool:
-        """Whether a live label can still be reached."""
-        reach = int(self.states[state, REACH])
-        live = int(self.contexts[context, LIVE])
-        if reach < 0 or live < 0:
-            return True
-        words = self.words
-        for i in range(1, 1 + int(min(words[reach], words[live]))):
-            if words[reach + i] & words[live + i]:
-                return True
-        return False
+    def first_position(self, context: Context) -> NDArray[np.int64]:
+        """int64[NUM_COLUMNS]: the beginning of an interned context, with nothing around it."""
+        row = np.zeros(NUM_COLUMNS, np.int64)
+        self.place(row, context)
+        row[USED] = 1
+        return row
 
-    def is_live(self, context: int, label: int) -> bool:
-        """Whether the context lets its lexeme end with ``label``, as far as ``live`` says."""
-        live = int(self.contexts[context, LIVE])
-        if live < 0:
-            return True
-        word = label >> 6
-        return word < self.words[live] and bool(
-            (int(self.words[live + 1 + word]) >> (label & 63)) & 1
-        )
+    def place(self, row: NDArray[np.int64], context: Context) -> None:
+        """Let a position be at the beginning of an interned context."""
+        row[STATE] = self.enter(context)
+        row[CONTEXT] = context.id
+        row[LIVE_AT] = self.contexts[context.id, LIVE]
 
-    def first_place(self, context: Context) -> tuple[int, int]:
-        """The state and place at the beginning of an interned context, with nothing around it."""
-        return self.enter(context), self.place(context.id, 0)
+    def frozen(self, trail: Trail) -> Hashable:
+        """The current position in a form that is equal for equal positions (``Trail.thaw``)."""
+        context = self.context_list[int(trail.position[CONTEXT])]
+        keeps_text = context.captures or context.kind != PLAIN
+        return trail.freeze(self.plans, keeps_text=keeps_text)
 
-    def step(
-        self, state: int, place: int, text: bytes | bytearray, begin: int, at: int
-    ) -> tuple[int, int, int] | None:
-        """The position after byte ``text[at]``, or None if it is not allowed.
+    def supply(self, status: int, trail: Trail, row: NDArray[np.int64]) -> int:
+        """Work out what compiled code asked for, as ``row`` has it.
 
-        The current lexeme began at ``text[begin]``; the result names state, place and the current
-        lexeme's beginning then.
+        Returns:
+            The transition that it asked for with a text; else ``UNKNOWN``.
         """
-        byte = text[at]
-        context = self._place_list[place][0]
-        while True:
-            if not self.states[state, READY]:
-                self.fill(state)
-            target = int(self.rows[state, byte])
-            if target == LAZY:
-                self.edge(state, byte)
-                continue
-            if target >= 0:
-                return (target, place, begin) if self.viable(target, context) else None
-            if target != DEAD:
-                label = -2 - target
-                if not self.is_live(context, label):
-                    return None
-                place = self.follow(place, label, text, begin, at + 1)
-                return None if place < 0 else (self.start_of(place), place, at + 1)
-            label = int(self.states[state, END_LABEL])
-            if label < 0 or not self.is_live(context, label):
-                return None
-            place = self.follow(place, label, text, begin, at)
-            if place < 0:
-                return None
-            context = self._place_list[place][0]
-            state, begin = self._starts[context], at
-
-    def start_of(self, place: int) -> int:
-        """The lexeme state in which an entered place's context starts."""
-        return self._starts[self._place_list[place][0]]
-
-    def follow(self, place: int, label: int, text: bytes | bytearray, begin: int, end: int) -> int:
-        """The place after ``label`` ended the lexeme ``text[begin:end]``; -1 if there is none."""
-        context, stack = self._place_list[place]
-        source = self.context_list[context]
-        if source.captures:
-            code = self._encoded(source.after(self, label, bytes(text[begin:end])))
+        asked, asked_too = row[ASKED : ASKED_TOO + 1].tolist()
+        if status == NEED_TRANSITION:
+            self.transition(asked, asked_too)
+        elif status == NEED_ROW:
+            self.fill(asked)
+        elif status == NEED_EDGE:
+            self.edge(asked, asked_too)
+        elif status == NEED_TEXT:
+            text = trail.text[row[BEGIN] : row[ASKED_END]].tobytes()
+            return self._encoded(self.context_list[asked].after(self, asked_too, text))
         else:
-            code = self.transition(context, label)
-        while POPPED >= code > PUSHED:
-            if stack == 0:
-                return -1
-            stack, outer = self._stack_list[stack]
-            code = self.transition(outer, POPPED - code)
-        if code >= 0:
-            return self.place(code, stack)
-        if code == -1:
-            return -1
-        inner, outer = self._push_list[PUSHED - code]
-        return self.place(inner, self.stack(stack, outer))
+            trail.more_frames()
+        return UNKNOWN
 
-    def is_accepting(self, state: int, place: int, text: bytes | bytearray, begin: int) -> bool:
-        """Whether the text may end here; the current lexeme is ``text[begin:]``."""
+    def advance(self, trail: Trail, data: NDArray[np.uint8], first: int, last: int) -> bool:
+        """Write the position after ``data[first:last]`` behind the trail's current one.
+
+        False if the text isn't allowed. The trail has room for the text.
+        """
+        resume, given = 0, UNKNOWN
         while True:
-            context = self._place_list[place][0]
-            if self.context_list[context].is_end:
+            status = advance(
+                trail.positions, trail.at, data, first, last, resume, given, trail.frames,
+                trail.text, self.rows, self.states, self.contexts, self.transitions, self.words,
+                self.pushes, self.plans,
+            )  # fmt: skip
+            if status == DONE:
                 return True
-            if not self.states[state, READY]:
-                self.fill(state)
-            label = int(self.states[state, END_LABEL])
-            if label < 0 or not self.is_live(context, label):
+            if status == REFUSED:
                 return False
-            place = self.follow(place, label, text, begin, len(text))
-            if place < 0:
+            resume, given = 1, self.supply(status, trail, trail.positions[trail.at + 1])
+
+    def leave(self, trail: Trail, at: int) -> bool:
+        """Write the position that ``positions[at]`` is as well, once its lexeme ends, to the next.
+
+        False if the lexeme can't end there.
+        """
+        given = UNKNOWN
+        while True:
+            status = leave(
+                trail.positions, at, given, trail.frames, trail.text, self.states, self.contexts,
+                self.transitions, self.words, self.pushes, self.plans,
+            )  # fmt: skip
+            if status == DONE:
+                return True
+            if status == REFUSED:
                 return False
-            state, begin = self.start_of(place), len(text)
+            given = self.supply(status, trail, trail.positions[at + 1])
+
+    def borders(self, trail: Trail) -> Iterator[NDArray[np.int64]]:
+        """The current position, then as it is once lexemes that can end there have ended."""
+        at = trail.at
+        yield trail.positions[at]
+        while self.leave(trail, at):
+            at += 1
+            trail.make_room(at)
+            yield trail.positions[at]
+
+    def is_accepting(self, trail: Trail) -> bool:
+        """Whether the text may end at the current position."""
+        return any(self.contexts[row[CONTEXT], IS_END] for row in self.borders(trail))
 
 
 def _grown(array: NDArray, used: int, capacity: int) -> NDArray:  # type: ignore[type-arg]

@@ -21,8 +21,9 @@ from .grammar import Grammar
 from .lexemes import DfaLexeme
 from .limits import CompileLimits
 from .machine import Machine
-from .matcher import Matcher, Position
+from .matcher import Matcher
 from .regular import Dfa, literals, regex_dfa
+from .trail import Trail
 from .vocabulary import Mask, Vocabulary
 
 _BYTE_EOS = 256
@@ -37,7 +38,7 @@ class OutlinesGrammar(Grammar):
         self._index_masks: dict[int, Mask] = {}
 
     def matcher(self) -> Matcher:
-        return OutlinesMatcher(self, self._machine, self._start)
+        return OutlinesMatcher(self, self._machine, self.trail())
 
     def index_mask(self, state: int) -> Mask:
         """The mask of a state of the index. Not to be written to."""
@@ -58,8 +59,8 @@ class OutlinesMatcher(Matcher):
 
     __slots__ = ("_indexed", "_states")
 
-    def __init__(self, grammar: OutlinesGrammar, machine: Machine, position: Position) -> None:
-        super().__init__(grammar, machine, position)
+    def __init__(self, grammar: OutlinesGrammar, machine: Machine, trail: Trail) -> None:
+        super().__init__(grammar, machine, trail)
         self._indexed = grammar
         self._states: list[int] = [grammar.index.get_initial_state()]
 
@@ -88,9 +89,7 @@ class OutlinesMatcher(Matcher):
         del self._states[len(self._states) - num_tokens :]
 
     def fork(self) -> Matcher:
-        other = OutlinesMatcher(self._indexed, self._machine, self._position)
-        other._text = self._text.copy()
-        other._history = self._history.copy()
+        other = OutlinesMatcher(self._indexed, self._machine, self._trail.copy())
         other._states = self._states.copy()
         other.is_finished = self.is_finished
         return other

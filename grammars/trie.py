@@ -118,11 +118,63 @@ def pack(texts: list[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
 
 
 def roots_of(trie: NDArray[np.int32]) -> NDArray[np.int32]:
-    """int32[n, 3]: each root's byte, its node, and the end of its subtree."""
+    """int32[n, 5]: the whole trie as a table of roots (see ``walk.ROOT_BYTE``)."""
     found = []
     node = 0
     while node < len(trie):
         after = int(trie[node, SKIP])
-        found.append((int(trie[node, BYTE]), node, after))
+        found.append((int(trie[node, BYTE]), node, after, -1, 0))
         node = after
-    return np.array(found, np.int32).reshape(-1, 3)
+    return np.array(found, np.int32).reshape(-1, 5)
+
+
+@njit("int32[::1](int32[:,::1], int64)", cache=True, nogil=True)
+def leaves_of(trie, num_tokens):  # type: ignore[no-untyped-def]
+    """int32[num_tokens]: the node at which each token ends; -1 if it isn't in the trie."""
+    leaves = np.full(num_tokens, -1, np.int32)
+    for node in range(trie.shape[0]):
+        if trie[node, 2] >= 0:
+            leaves[trie[node, 2]] = node
+    return leaves
+
+
+@njit("void(int32[:,::1], int32[:,::1], int32[::1], int32[:,::1])", cache=True, nogil=True)
+def locate(trie, whole, leaves, ends):  # type: ignore[no-untyped-def]
+    """Rewrite nodes of a trie, ``ends[:, 0]``, as those of a trie that has its tokens too."""
+    for i in range(ends.shape[0]):
+        node = ends[i, 0]
+        depth = trie[node, 3]
+        while trie[node, 2] < 0:
+            node += 1
+        node = leaves[trie[node, 2]]
+        # Depth first, the ancestor is the last node of that depth before.
+        while whole[node, 3] > depth:
+            node -= 1
+        ends[i, 0] = node
+
+
+@njit(
+    "Tuple((int32[:,::1], uint8[::1]))(int32[:,::1], uint8[::1], int64[:,::1], int32[:,::1])",
+    cache=True,
+    nogil=True,
+)
+def root_table(trie, data, spans, ends):  # type: ignore[no-untyped-def]
+    """Nodes, each with a state, as a table of roots, and the bytes before each."""
+    table = np.empty((ends.shape[0], 5), np.int32)
+    size = 0
+    for i in range(ends.shape[0]):
+        size += trie[ends[i, 0], 3]
+    prefixes = np.empty(size + 1, np.uint8)
+    size = 0
+    for i in range(ends.shape[0]):
+        node = ends[i, 0]
+        table[i, 0], table[i, 1], table[i, 2] = trie[node, 0], node, trie[node, 1]
+        table[i, 3], table[i, 4] = ends[i, 1], size
+        below = node
+        while trie[below, 2] < 0:
+            below += 1
+        first = spans[trie[below, 2], 0]
+        for at in range(trie[node, 3]):
+            prefixes[size] = data[first + at]
+            size += 1
+    return table, prefixes

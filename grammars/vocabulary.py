@@ -11,7 +11,16 @@ from numpy.typing import NDArray
 
 from .cover import GROUPS, PLAIN, PRINTABLE
 from .json_text import slice_tables
-from .trie import build_trie, characters_inside, characters_of, pack, roots_of
+from .trie import (
+    build_trie,
+    characters_inside,
+    characters_of,
+    leaves_of,
+    locate,
+    pack,
+    root_table,
+    roots_of,
+)  # fmt: skip
 
 Mask = NDArray[np.int32]
 """int32[ceil(vocab_size / 32)]: bit i of word j allows token 32 * j + i."""
@@ -75,6 +84,7 @@ class Vocabulary:
         trie: every token that stands for text (see ``trie.py``); equal tokens are there once.
         roots: its roots, see ``trie.roots_of``.
         slices: by ``VALUE_SLICE`` and ``KEY_SLICE``, the tokens as seen from inside a string.
+        data: the bytes of all tokens (see ``span``).
         aliases: pairs (id in the trie, another id with the same bytes).
     """
 
@@ -116,6 +126,11 @@ class Vocabulary:
         self.max_token_len = int(self.trie[:, 3].max()) + 1 if len(self.trie) else 0
 
         self._packed = data, starts, id_array
+        self.data = data
+        self._spans: NDArray[np.int64] = np.zeros((len(self.tokens), 2), np.int64)
+        self._spans[id_array] = np.stack([starts[:-1], starts[1:]], axis=1)
+        self._spans[self.aliases[:, 1]] = self._spans[self.aliases[:, 0]]
+        self._leaves = leaves_of(self.trie, len(self.tokens))
         self._groups: dict[tuple[int, int], Group] = {}
         self._longest: dict[int, int] = {}
         self._group_counts: dict[int, NDArray[np.int32]] = {}
@@ -180,9 +195,26 @@ class Vocabulary:
         np.bitwise_or.at(mask.view(np.uint32), ids >> 5, bits)
         return mask
 
+    def span(self, token_id: int) -> list[int]:
+        """Where a token's bytes are in ``data``: the first and the one past the last."""
+        found: list[int] = self._spans[token_id].tolist()
+        return found
+
+    def locate(self, trie: NDArray[np.int32], ends: NDArray[np.int32]) -> None:
+        """Rewrite nodes of another trie of these tokens, ``ends[:, 0]``, as nodes of ``trie``."""
+        locate(trie, self.trie, self._leaves, ends)
+
+    def root_table(self, ends: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+        """Nodes of the trie, each with a state, as a table of roots, and their prefixes.
+
+        See ``walk.ROOT_BYTE``.
+        """
+        table, prefixes = root_table(self.trie, self.data, self._spans, ends)
+        return table, prefixes
+
     def first_byte_mask(self, byte: int) -> Mask:
         """The tokens that begin with a byte."""
-        _, begin, end = self.roots[self.roots[:, 0] == byte].reshape(-1, 3).sum(0).tolist()
+        _, begin, end = self.roots[self.roots[:, 0] == byte][:, :3].sum(0).tolist()
         ids = self.trie[begin:end, 2]
         return self._mask_of(ids[ids >= 0])
 

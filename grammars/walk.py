@@ -1,192 +1,258 @@
-"""The compiled walk of the token trie against a machine: one mask."""
+"""The compiled walks of the token trie: one mask.
+
+``survey`` looks at a lexeme alone: which tokens stay inside it, and where in the trie it ends.
+``walk`` goes on from there through contexts.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 from numba import njit
 
-from .automaton import LAZY
+from .automaton import DEAD, LAZY
+from .moves import (
+    ASKED,
+    ASKED_TOO,
+    BEGIN,
+    CONTEXT,
+    DONE,
+    END_LABEL,
+    LENGTH,
+    LIVE_AT,
+    MACHINE_TYPES,
+    NAME_LABEL,
+    NEED_EDGE,
+    NEED_FRAMES,
+    NEED_ROW,
+    PENDING,
+    REACH,
+    READY,
+    STACK,
+    START,
+    UNKNOWN,
+    USED,
+    cross,
+    move,
+)
+from .records import is_live, meets
 
-DONE, NEED_ROW, NEED_TRANSITION, NEED_EDGE, MANY_UNCERTAIN, MANY_STACKS, UNDECIDED = range(7)
-"""What ``walk`` ended with.
+MANY_FOUND, UNDECIDED = 8, 9
+"""What a walk may end with beside a move's statuses: there is no more room for nodes that were
+found; the mask is complete but for the nodes that depend on a text that isn't known.
 
-- ``DONE``: the mask is complete; ``UNDECIDED``: but for the uncertain nodes.
-- ``NEED_ROW``: the row of state ``work[1, 0]`` is missing.
-- ``NEED_TRANSITION``: context ``work[1, 0]``'s transition by label ``work[0, -1]`` is missing.
-- ``NEED_EDGE``: the entry of state ``work[1, 0]``'s row for byte ``work[0, -1]`` is missing.
-- ``MANY_UNCERTAIN``, ``MANY_STACKS``: no more room for uncertain nodes, or for stacks.
-
-After the middle ones, fill in what is missing and call it again: it goes on where it stopped.
+After all but ``DONE`` and ``UNDECIDED``, help out and call it again: it goes on where it stopped.
 """
 
-_SIGNATURE = (
-    "int64(int32[:,::1], int32[:,::1], int64, int64, int64, int64, int64, int32[:,::1],"
-    " int32[:,::1], int32[:,::1], int32[::1], uint64[::1], int32[::1], int32[::1], int32[::1],"
-    " int32[:,::1], int32[::1])"
+ROOT_BYTE, ROOT_NODE, ROOT_END, ROOT_STATE, ROOT_PREFIX = range(5)
+"""Columns of a table of roots, the subtrees to walk: the first node's byte, that node, the end of
+its subtree, the lexeme state before it (-1: the position's own), and where in a table of bytes the
+token's text before it is."""
+
+
+_AT_A_ROOT = 1 << 60
+
+
+@njit(
+    "int64(int32[:,::1], int32[:,::1], int64, int64, int64, uint64[::1], int64[::1],"
+    " int32[:,::1], int32[:,::1], int32[::1], int32[::1], int64[::1], int32[:,::1])",
+    cache=True,
+    nogil=True,
 )
-
-
-@njit("boolean(uint64[::1], int64, int64)", cache=True, nogil=True, inline="always")
-def _meets(words, a, b):  # type: ignore[no-untyped-def]
-    for i in range(1, 1 + min(words[a], words[b])):  # noqa: SIM110 (compiled)
-        if words[a + i] & words[b + i]:
-            return True
-    return False
-
-
-@njit("boolean(uint64[::1], int64, int64)", cache=True, nogil=True, inline="always")
-def _has(words, a, label):  # type: ignore[no-untyped-def]
-    word = label >> 6
-    if word >= words[a]:
-        return False
-    return (words[a + 1 + word] >> np.uint64(label & 63)) & np.uint64(1) != 0
-
-
-@njit(_SIGNATURE, cache=True, nogil=True)
-def walk(  # type: ignore[no-untyped-def]
-    trie, roots, resume, state, context, stack, free,
-    rows, states, contexts, transitions, words, pushes, stacks, mask, work, uncertain,
+def survey(  # type: ignore[no-untyped-def]
+    trie, roots, resume, state, live, words, frames, rows, states, mask, path, asked, found,
 ):  # fmt: skip
-    """Set the bits of all tokens that a position allows.
+    """Set the bits of the tokens that stay inside a lexeme, and find where it ends.
 
     Args:
-        trie: see ``trie.py``.
-        roots: int32[n, 3]: the subtrees to walk: their roots' bytes, first nodes, ends. Those
-            whose byte is dead are skipped unread.
+        trie, roots: what to walk; the roots at depth 0.
         resume: 1 to go on where the last call stopped.
-        state, context, stack: the position that is asked about (not read when going on).
-        free: the first free node of ``stacks`` (not read when going on).
-        rows, states, contexts, transitions, words, pushes, stacks: the machine's arrays.
-        mask: int32[num_words], or-ed into.
-        work: int32[3, max_token_len + 3]. ``work[:, d + 1]`` is the state, context and stack at
-            which depth d begins. ``work[0, 0]`` is the node to go on with, in the subtree of the
-            root before ``work[1, last]``; ``work[2, 0]`` the next free node of ``stacks``;
-            ``work[1, 0]`` and ``work[0, last]`` say what is missing.
-        uncertain: the nodes whose tokens depend on a text that is not known; entry 0 counts them.
+        state, live: where all tokens begin; the labels that are live (see ``records.py``).
+        path: int32[longest token + 2]: the state at which each depth begins.
+        asked: int64[4], written: what is missing, then where to go on.
+        found: int32[n, 2], written: nodes whose byte ends the lexeme, or comes after its end, or
+            completes a name; each with the state before it. Row 0 counts them.
     """
-    last = work.shape[1] - 1
+    node, num_nodes, root = np.int64(0), np.int64(0), np.int64(0)
     if resume:
-        node = np.int64(work[0, 0])
-        free = np.int64(work[2, 0])
-        root = np.int64(work[1, last])
-        num_nodes = np.int64(roots[root - 1, 2])
+        node, root = asked[2], asked[3]
+        num_nodes = np.int64(roots[root - 1, ROOT_END])
     else:
-        node = np.int64(0)
-        num_nodes = np.int64(0)
-        root = np.int64(0)
-        work[0, 1] = state
-        work[1, 1] = context
-        work[2, 1] = stack
-        work[1, last] = 0
-        uncertain[0] = 0
-    num_stacks = stacks.shape[0] // 2
+        path[0] = state
+        found[0, 0] = 0
     while True:
         if node >= num_nodes:
-            first = work[0, 1]
-            dead = states[first, 0] == 1 and states[first, 1] < 0
-            while root < roots.shape[0] and dead and rows[first, roots[root, 0]] == -1:
+            dead = states[state, READY] == 1 and states[state, END_LABEL] < 0
+            while root < roots.shape[0] and dead and rows[state, roots[root, 0]] == DEAD:
                 root += 1
             if root == roots.shape[0]:
-                break
-            node = np.int64(roots[root, 1])
-            num_nodes = np.int64(roots[root, 2])
+                return DONE
+            node, num_nodes = np.int64(roots[root, ROOT_NODE]), np.int64(roots[root, ROOT_END])
             root += 1
-            work[1, last] = root
+            asked[3] = root
         depth = trie[node, 3]
+        own = np.int64(path[depth])
+        if states[own, READY] == 0:
+            asked[0], asked[2] = own, node
+            return NEED_ROW
         byte = trie[node, 0]
-        state = work[0, depth + 1]
-        context = work[1, depth + 1]
-        stack = work[2, depth + 1]
-        if free + 64 >= num_stacks:
-            work[0, 0] = node
-            work[2, 0] = free
-            return 5
-        while True:
-            if states[state, 0] == 0:
-                work[0, 0] = node
-                work[1, 0] = state
-                work[2, 0] = free
-                return 1
-            target = rows[state, byte]
-            if target >= 0:
-                reach = states[target, 2]
-                if reach >= 0:
-                    live = contexts[context, 2]
-                    if live >= 0 and not _meets(words, reach, live):
-                        target = -1
-                break
-            if target == LAZY:
-                work[0, 0] = node
-                work[1, 0] = state
-                work[0, last] = byte
-                work[2, 0] = free
-                return 3
-            label = -1
-            if target == -1:
-                label = states[state, 1]
-                if label < 0:
-                    break
-            else:
-                label = -2 - target
-            live = contexts[context, 2]
-            if live >= 0 and not _has(words, live, label):
-                target = -1
-                break
-            while True:
-                offset = contexts[context, 1]
-                after = -2
-                if offset >= 0 and label < transitions[offset]:
-                    after = transitions[offset + 1 + label]
-                if after == -2:
-                    work[0, 0] = node
-                    work[1, 0] = context
-                    work[0, last] = label
-                    work[2, 0] = free
-                    return 2
-                if after > -3 or after <= -5:
-                    break
-                if stack == 0:
-                    after = -1
-                    break
-                label = -3 - after
-                context = stacks[2 * stack + 1]
-                stack = stacks[2 * stack]
-            if after == -1:
-                target = -1
-                break
-            if after <= -5:
-                push = -5 - after
-                stacks[2 * free] = stack
-                stacks[2 * free + 1] = pushes[2 * push + 1]
-                stack = free
-                free += 1
-                after = pushes[2 * push]
-            context = after
-            state = contexts[context, 0]
-            if target != -1:
-                target = state
-                break
-            if state == 0:
-                target = 0
-                break
-        if target == 0:
-            count = uncertain[0] + 1
-            if count == uncertain.shape[0]:
-                work[0, 0] = node
-                work[2, 0] = free
-                return 4
-            uncertain[0] = count
-            uncertain[count] = node
-            node = trie[node, 1]
+        target = np.int64(rows[own, byte])
+        ends = target < DEAD
+        if target == LAZY:
+            asked[0], asked[1], asked[2] = own, byte, node
+            return NEED_EDGE
+        if target == DEAD:
+            ends = states[own, END_LABEL] >= 0
+        elif target >= 0:
+            reach = np.int64(states[target, REACH])
+            if reach >= 0:
+                if live != -1 and not meets(words, frames, reach, live):
+                    target = np.int64(DEAD)
+                else:
+                    ends = states[target, NAME_LABEL] >= 0
+        if ends:
+            count = found[0, 0] + 1
+            if count == found.shape[0]:
+                asked[2] = node
+                return MANY_FOUND
+            found[0, 0] = count
+            found[count, 0], found[count, 1] = node, own
+            node = np.int64(trie[node, 1])
         elif target < 0:
-            node = trie[node, 1]
+            node = np.int64(trie[node, 1])
         else:
             token = trie[node, 2]
             if token >= 0:
                 mask[token >> 5] |= np.int32(1) << np.int32(token & 31)
             node += 1
-            if node < num_nodes and trie[node, 3] == depth + 1:
-                work[0, depth + 2] = target
-                work[1, depth + 2] = context
-                work[2, depth + 2] = stack
-    return 0 if uncertain[0] == 0 else 6
+            path[depth + 1] = target
+
+
+@njit(
+    "int64(int32[:,::1], int32[:,::1], uint8[::1], int64, int64, int64[:,::1], int64, int32[::1],"
+    f" int32[:,::1], int32[::1], int64[:,::1], int32[::1], {MACHINE_TYPES})",
+    cache=True,
+    nogil=True,
+)
+def walk(  # type: ignore[no-untyped-def]
+    trie, roots, prefixes, resume, own, positions, at, inside, aliases, mask, work, uncertain,
+    frames, text, rows, states, contexts, transitions, words, pushes, plans,
+):  # fmt: skip
+    """Write the mask of all tokens that a position allows, but for those that end the text.
+
+    Args:
+        trie, roots, prefixes: see ``trie.py`` and ``ROOT_BYTE``.
+        resume: 1 to go on where the last call stopped.
+        own: the position's state, or one with the same mask.
+        positions, at: the position is ``positions[at]``; what is asked is written to the next.
+        inside: int32[num_words]: tokens that are allowed and under no root.
+        aliases: int32[n, 2]: pairs of a token of the trie and another one with the same bytes.
+        mask: int32[num_words or more], written.
+        work: int64[6, max_token_len + 3]. ``work[:, d + 1]`` is the state, context, stack, live
+            labels, lexeme's beginning and free word at which depth d begins; column 0 is where to
+            go on.
+        uncertain: the nodes whose tokens depend on a text that isn't known; entry 0 counts them.
+    """
+    before, asks = positions[at], positions[at + 1]
+    length = before[LENGTH]
+    node, num_nodes, root = np.int64(0), np.int64(0), np.int64(0)
+    if resume:
+        node, root = work[0, 0], work[1, 0]
+        num_nodes = np.int64(roots[root - 1, ROOT_END])
+    else:
+        uncertain[0] = 0
+        mask[: inside.shape[0]] = inside
+        mask[inside.shape[0] :] = 0
+    # Many roots begin where the lexeme ends before their byte, by one label. Where that leads is
+    # the same for all of them.
+    known_label, known_state = np.int64(-1), np.int64(0)
+    while True:
+        if node >= num_nodes:
+            while root < roots.shape[0]:
+                first = np.int64(roots[root, ROOT_STATE])
+                if first < 0:
+                    first = own
+                byte = roots[root, ROOT_BYTE]
+                if states[first, READY] == 0 or rows[first, byte] != DEAD:
+                    break
+                label = np.int64(states[first, END_LABEL])
+                if label >= 0 and label != known_label:
+                    known_label, known_state = label, np.int64(-1)
+                    live = before[LIVE_AT]
+                    if live == -1 or is_live(words, frames, live, label):
+                        status, context, stack, live, free, asked, asked_too = cross(
+                            before[CONTEXT], before[STACK], label, before[BEGIN], length,
+                            before[USED], UNKNOWN,
+                            frames, text, contexts, transitions, words, pushes, plans,
+                        )  # fmt: skip
+                        if DONE < status <= NEED_FRAMES:
+                            work[0, 0], work[1, 0] = _AT_A_ROOT, root
+                            asks[ASKED], asks[ASKED_TOO] = asked, asked_too
+                            return status
+                        if status == DONE:
+                            known_state = np.int64(contexts[context, START])
+                if (
+                    label >= 0
+                    and known_state >= 0
+                    and (
+                        known_state == PENDING
+                        or states[known_state, READY] == 0
+                        or rows[known_state, byte] != DEAD
+                        or states[known_state, END_LABEL] >= 0
+                    )
+                ):
+                    break
+                root += 1
+            if root == roots.shape[0]:
+                break
+            node, num_nodes = np.int64(roots[root, ROOT_NODE]), np.int64(roots[root, ROOT_END])
+            depth = np.int64(trie[node, 3])
+            prefix = roots[root, ROOT_PREFIX]
+            for i in range(depth):
+                text[length + i] = prefixes[prefix + i]
+            first = np.int64(roots[root, ROOT_STATE])
+            work[0, depth + 1] = own if first < 0 else first
+            work[1, depth + 1], work[2, depth + 1] = before[CONTEXT], before[STACK]
+            work[3, depth + 1], work[4, depth + 1] = before[LIVE_AT], before[BEGIN]
+            work[5, depth + 1] = before[USED]
+            root += 1
+            work[1, 0] = root
+        depth = np.int64(trie[node, 3])
+        byte = trie[node, 0]
+        state, context, stack = work[0, depth + 1], work[1, depth + 1], work[2, depth + 1]
+        live, begin, free = work[3, depth + 1], work[4, depth + 1], work[5, depth + 1]
+        text[length + depth] = byte
+        if states[state, READY] and rows[state, byte] == DEAD and states[state, END_LABEL] < 0:
+            node = np.int64(trie[node, 1])
+            continue
+        status, state, context, stack, live, begin, free, asked, asked_too, _ = move(
+            byte, length + depth, state, context, stack, live, begin, free, UNKNOWN, 0,
+            frames, text, rows, states, contexts, transitions, words, pushes, plans,
+        )  # fmt: skip
+        if DONE < status <= NEED_FRAMES:
+            work[0, 0] = node
+            asks[ASKED], asks[ASKED_TOO] = asked, asked_too
+            return status
+        if status != DONE:
+            node = np.int64(trie[node, 1])
+            continue
+        if state == PENDING:
+            count = uncertain[0] + 1
+            if count == uncertain.shape[0]:
+                work[0, 0] = node
+                return MANY_FOUND
+            uncertain[0] = count
+            uncertain[count] = node
+            node = np.int64(trie[node, 1])
+            continue
+        token = trie[node, 2]
+        if token >= 0:
+            mask[token >> 5] |= np.int32(1) << np.int32(token & 31)
+        node += 1
+        if node < num_nodes and trie[node, 3] == depth + 1:
+            work[0, depth + 2], work[1, depth + 2], work[2, depth + 2] = state, context, stack
+            work[3, depth + 2], work[4, depth + 2], work[5, depth + 2] = live, begin, free
+    for i in range(aliases.shape[0]):
+        token, other = aliases[i, 0], aliases[i, 1]
+        if mask[token >> 5] >> np.int32(token & 31) & 1:
+            mask[other >> 5] |= np.int32(1) << np.int32(other & 31)
+    return DONE if uncertain[0] == 0 else UNDECIDED

@@ -158,7 +158,9 @@ class ArrayPlan:
         """Whether further items can make the first formula true, the others one of ``goals``."""
         residual, index, _, _ = state
         if self.is_simple:
-            if residual[0].op == "false" or (self.high is not None and index > self.high):
+            if residual[0].op == "false":
+                return False
+            if self.high is not None and max(index, self.low) > self.high:
                 return False
             return all(self._fits_at(i) for i in self._needed(index, self.low))
         return self._end_values(state, goals) is not None

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from ramet.grammars.automaton import DEAD, Row
 from ramet.grammars.json_text import KEY_SLICE
-from ramet.grammars.machine import REACH, Machine
+from ramet.grammars.machine import Machine
+from ramet.grammars.moves import REACH
 
 from .character_dfa import CharacterDfa
 from .text_lexemes import QUOTE, Closing, TextLexeme

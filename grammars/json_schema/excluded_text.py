@@ -6,7 +6,8 @@ import numpy as np
 
 from ramet.grammars.automaton import DEAD, LAZY, Row
 from ramet.grammars.json_text import KEY_SLICE
-from ramet.grammars.machine import REACH, ROOM, Machine
+from ramet.grammars.machine import Machine
+from ramet.grammars.moves import REACH, ROOM
 
 from .literal_text import EXCLUDED, LiteralText
 from .text_lexemes import QUOTE, TextLexeme

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from ramet.grammars.automaton import DEAD, LAZY, Row
 from ramet.grammars.json_text import KEY_SLICE, spellings
-from ramet.grammars.machine import REACH, ROOM, UNBOUNDED_ROOM, Machine
+from ramet.grammars.machine import UNBOUNDED_ROOM, Machine
+from ramet.grammars.moves import REACH, ROOM
 from ramet.grammars.trie import build_trie, pack
 
 from .text_lexemes import BACKSLASH, QUOTE, AnyText, Closing, TextLexeme

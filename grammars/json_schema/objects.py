@@ -266,7 +266,7 @@ class ObjectPlan:
         missing = self.required & ~seen
         num_missing = missing.bit_count()
         free = self.possible & ~seen & ~spent
-        if missing & ~free:
+        if missing & ~free or -1 < self.high < self.low:
             return 0
         live = free
         if self.high != -1 and count + num_missing >= self.high:

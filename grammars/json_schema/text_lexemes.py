@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from ramet.grammars.automaton import DEAD, LAZY, Lexeme, Row, ended
 from ramet.grammars.json_text import KEY_SLICE, slice_tables
 from ramet.grammars.lexemes import Branch, LabelledDfa, install_head
-from ramet.grammars.machine import REACH, ROOM, ROOM_LABEL, SLICE, UNBOUNDED_ROOM, Machine
+from ramet.grammars.machine import UNBOUNDED_ROOM, Machine
+from ramet.grammars.moves import REACH, ROOM, ROOM_LABEL, SLICE
 
 from .layout import Layout
 

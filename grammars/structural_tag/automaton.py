@@ -20,9 +20,11 @@ from ramet.grammars.ebnf.network import Network, foreign_node
 from ramet.grammars.json_schema.frames import Top
 from ramet.grammars.limits import CompileLimits
 from ramet.grammars.machine import Machine
+from ramet.grammars.trail import Trail
 
 from .expressions import Foreign, JsonValue, SpecialToken
 
+_BYTES = np.arange(256, dtype=np.uint8)
 _NUMBER_BYTES = sum(1 << byte for byte in b"+-.0123456789Ee")
 
 
@@ -46,9 +48,7 @@ class _Position:
     """A place inside the ``index``-th foreign thing, a JSON value, in that value's own machine."""
 
     index: int
-    state: int
-    context: int
-    text: bytes
+    frozen: Hashable
 
 
 class TagAutomaton(GrammarAutomaton):
@@ -191,14 +191,12 @@ class TagAutomaton(GrammarAutomaton):
             position = self._positions[index - len(self.foreign)]
         machine = self._machine(position.index)
         moves: dict[int, int] = {}
+        before = Trail.thaw(position.frozen, 1)
         for byte in range(256):
-            text = position.text + bytes((byte,))
-            moved = machine.step(position.state, position.context, text, 0, len(position.text))
-            if moved is not None:
-                state, context, begin = moved
-                captures = machine.context_at(context).captures
-                after = _Position(position.index, state, context, text[begin:] if captures else b"")
-                target = self._position_node(after)
+            if machine.advance(before, _BYTES, byte, byte + 1):
+                after = before.copy()
+                after.step()
+                target = self._position_node(_Position(position.index, machine.frozen(after)))
                 moves[target] = moves.get(target, 0) | 1 << byte
         return [(found, target) for target, found in moves.items()]
 
@@ -208,7 +206,7 @@ class TagAutomaton(GrammarAutomaton):
             return False
         place = self._positions[index]
         machine = self._machine(place.index)
-        return machine.is_accepting(place.state, place.context, place.text, 0)
+        return machine.is_accepting(Trail.thaw(place.frozen, 1))
 
     def _position_node(self, position: _Position) -> int:
         node = self._position_nodes.get(position)
@@ -228,4 +226,4 @@ class TagAutomaton(GrammarAutomaton):
         assert isinstance(thing, JsonValue)
         machine = self._machine(index)
         context = machine.intern(thing.schema.value(Top(thing.layout), (b"",)))
-        return _Position(index, *machine.first_place(context), b"")
+        return _Position(index, machine.frozen(Trail(machine.first_position(context), 1)))

@@ -99,7 +99,7 @@ def test_mask_is_what_accept_takes(constraint, vocab, allowed_tokens) -> None:  
         for _ in range(9):
             allowed = allowed_tokens(matcher, vocab)
             taken = {t for t in range(vocab.size) if matcher.fork().accept(t)}
-            assert allowed == taken, bytes(matcher._text)
+            assert allowed == taken, matcher.text
             choice = sorted(allowed - {0})
             if not choice:
                 break
@@ -113,7 +113,7 @@ def test_no_allowed_token_is_a_dead_end(constraint, vocab, allowed_tokens) -> No
     for _ in range(12):
         matcher = grammar.matcher()
         walk(matcher, vocab, rng, allowed_tokens, rng.randrange(12))
-        assert allowed_tokens(matcher, vocab), f"stuck after {bytes(matcher._text)!r}"
+        assert allowed_tokens(matcher, vocab), f"stuck after {matcher.text!r}"
 
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS, ids=lambda c: repr(c)[:60])

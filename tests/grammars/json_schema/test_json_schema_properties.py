@@ -192,10 +192,10 @@ def finish(grammar: Grammar, vocab: Vocabulary, rng: random.Random, allowed) -> 
     closers = [2 + b for b in b'}]"0e"\\:']
     for step in range(120):
         found = allowed(matcher, vocab)
-        assert found, f"stuck after {bytes(matcher._text)!r}"
+        assert found, f"stuck after {matcher.text!r}"
         if 0 in found and (step > 25 or rng.random() < 0.5):
             assert matcher.is_accepting
-            return bytes(matcher._text).decode()
+            return matcher.text.decode()
         choice = [t for t in closers if t in found] if step > 25 else []
         if not choice or rng.random() < 0.2:
             choice = sorted(found - {0})

@@ -73,6 +73,9 @@ def test_unsound_schemas(schema: Any, path: str, keyword: str, vocab: Vocabulary
 @pytest.mark.parametrize(
     "schema",
     [
+        {"type": "array", "minItems": 2, "maxItems": 1},
+        {"type": "array", "minItems": 2, "allOf": [{"maxItems": 1}]},
+        {"type": "object", "minProperties": 2, "maxProperties": 1},
         False,
         {"type": "string", "minLength": 3, "maxLength": 2},
         {"type": "integer", "exclusiveMinimum": 1, "exclusiveMaximum": 2},
