@@ -18,7 +18,10 @@ _CLIENT_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 
 
 class RequestLog:
-    """Gives each response an ``x-request-id``, the client's own where it sent a plain one."""
+    """Gives each response an ``x-request-id``, the client's own where it sent a plain one.
+
+    ``HEAD`` is answered as ``GET`` is, without the body.
+    """
 
     def __init__(self, app: ASGIApp, *, telemetry: Telemetry, log: bool) -> None:
         self._app = app
@@ -30,6 +33,9 @@ class RequestLog:
             await self._app(scope, receive, send)
             return
         request_id = _request_id(scope)
+        method, is_head = scope["method"], scope["method"] == "HEAD"
+        if is_head:
+            scope = {**scope, "method": "GET"}
         started = time.monotonic()
         status = 500
 
@@ -38,6 +44,8 @@ class RequestLog:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = [*message["headers"], (b"x-request-id", request_id)]
+            elif is_head:
+                message = {**message, "body": b""}
             await send(message)
 
         try:
@@ -52,7 +60,7 @@ class RequestLog:
                         {
                             "event": "http_request",
                             "request_id": request_id.decode(),
-                            "method": scope["method"],
+                            "method": method,
                             "path": path,
                             "status": status,
                             "seconds": round(time.monotonic() - started, 4),
