@@ -20,11 +20,13 @@ from ramet.runtime.server.prompts import PromptEncoder
 from ramet.runtime.server.protocol.anthropic import CountTokensRequest, MessagesRequest
 from ramet.runtime.server.protocol.chat import ChatCompletionRequest
 from ramet.runtime.server.protocol.completions import CompletionRequest
+from ramet.runtime.server.protocol.embeddings import EmbeddingsRequest
 from ramet.runtime.server.protocol.responses import InputTokensRequest, ResponsesRequest
 from ramet.runtime.server.protocol.tokenize import DetokenizeRequest, TokenizeRequest
 from ramet.runtime.server.routes.anthropic import anthropic_router
 from ramet.runtime.server.routes.chat import chat_router
 from ramet.runtime.server.routes.completions import completions_router
+from ramet.runtime.server.routes.embeddings import embeddings_router
 from ramet.runtime.server.routes.grammar import GrammarCheckRequest, grammar_router
 from ramet.runtime.server.routes.models import AbortRequest, models_router
 from ramet.runtime.server.routes.operations import operations_router
@@ -36,6 +38,7 @@ from ramet.runtime.server.tenants import Tenants, read_keys_file
 _BODIES = (
     ChatCompletionRequest,
     CompletionRequest,
+    EmbeddingsRequest,
     TokenizeRequest,
     DetokenizeRequest,
     AbortRequest,
@@ -77,6 +80,7 @@ def create_app(
     routers = (
         chat_router,
         completions_router,
+        embeddings_router,
         responses_router,
         anthropic_router,
         grammar_router,

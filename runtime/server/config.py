@@ -16,6 +16,7 @@ class ServerConfig:
         max_body_bytes: larger bodies are refused with 413.
         max_choices: most choices (n times prompts) of one call.
         max_program_nodes: most nodes of one program's graph.
+        max_inputs: most inputs of one call for embeddings.
         max_tools: most tools of one call.
         max_stored_responses, max_stored_response_bytes: of each tenant, kept in memory for
             ``previous_response_id``; the least recently used are dropped.
@@ -32,6 +33,7 @@ class ServerConfig:
     max_body_bytes: int = 32 * 2**20
     max_choices: int = 128
     max_program_nodes: int = 4096
+    max_inputs: int = 2048
     max_tools: int = 512
     max_stored_responses: int = 1000
     max_stored_response_bytes: int = 64 * 2**20

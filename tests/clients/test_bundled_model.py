@@ -129,3 +129,15 @@ def test_tool_calls(model, by_openai, by_anthropic):
     )
     assert message.stop_reason == "tool_use"
     assert message.content[0].input["city"] in TOOL["properties"]["city"]["enum"]
+
+
+def test_embeddings(server: RunningServer, by_openai: openai.OpenAI) -> None:
+    texts = ["The cat sat on the mat.", "A cat was sitting on a mat.", "Interest rates rose again."]
+    together = by_openai.embeddings.create(model=server.engine.model_name, input=texts)
+    cat, same, other = (each.embedding for each in together.data)
+    assert len(cat) == 576
+    likeness = [sum(a * b for a, b in zip(cat, each, strict=True)) for each in (cat, same, other)]
+    assert likeness[0] == pytest.approx(1, abs=1e-5)
+    assert likeness[1] > likeness[2]
+    alone = by_openai.embeddings.create(model=server.engine.model_name, input=texts[1])
+    assert alone.data[0].embedding == same

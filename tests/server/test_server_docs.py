@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from ramet.runtime.server import testing
-from ramet.runtime.server.protocol import anthropic, chat, completions, responses, responses_items
+from ramet.runtime.server.protocol import (
+    anthropic,
+    chat,
+    completions,
+    embeddings,
+    responses,
+    responses_items,
+)
 from ramet.runtime.server.protocol.base import ApiModel
 
 DOCS = (Path(__file__).parents[2] / "docs" / "server.md").read_text()
@@ -20,6 +27,7 @@ NAMED = set(re.findall(r"`([A-Za-z_]+)`", DOCS))
     [
         chat.ChatCompletionRequest,
         completions.CompletionRequest,
+        embeddings.EmbeddingsRequest,
         responses.ResponsesRequest,
         anthropic.MessagesRequest,
     ],
@@ -30,7 +38,9 @@ def test_every_field_of_a_body_is_named(body):
 
 
 @pytest.mark.parametrize(
-    "module", [chat, completions, responses, responses_items, anthropic], ids=lambda m: m.__name__
+    "module",
+    [chat, completions, embeddings, responses, responses_items, anthropic],
+    ids=lambda m: m.__name__,
 )
 def test_what_changes_nothing_is_listed(module):
     listed = DOCS.split("change nothing")[1].split("###")[0]

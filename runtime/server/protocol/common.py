@@ -112,8 +112,8 @@ AnyPrompt = Annotated[
 """Text, a list of texts, token ids, or a list of token-id lists; texts and id lists may mix."""
 
 
-def split_prompts(prompt: Any) -> list[str | list[int]]:
-    """The prompts of one completions body, in order.
+def split_prompts(prompt: Any, *, param: str = "prompt") -> list[str | list[int]]:
+    """The prompts of one body, in order; ``param`` is the field that they come from.
 
     Raises:
         InvalidParameterError: ``prompt`` is none of the shapes of ``AnyPrompt``.
@@ -127,10 +127,10 @@ def split_prompts(prompt: Any) -> list[str | list[int]]:
             ids = isinstance(item, list) and all(type(token_id) is int for token_id in item)
             if not isinstance(item, str) and not ids:
                 raise InvalidParameterError(
-                    f"prompt[{index}] is neither text nor a list of token ids",
-                    param=f"prompt[{index}]",
+                    f"{param}[{index}] is neither text nor a list of token ids",
+                    param=f"{param}[{index}]",
                 )
         return prompt
     raise InvalidParameterError(
-        "prompt must be text, token ids, or a list with at least one of either", param="prompt"
+        f"{param} must be text, token ids, or a list with at least one of either", param=param
     )

@@ -249,6 +249,10 @@ class ServeSettings(BaseSettings):
         Count,
         Option(_LIMITS, "Choices of one call, n times prompts.", sets="server.max_choices"),
     ] = None
+    max_inputs: Annotated[
+        Count,
+        Option(_LIMITS, "Inputs of one call for embeddings.", sets="server.max_inputs"),
+    ] = None
     max_tools: Annotated[Count, Option(_LIMITS, "Tools of one call.", sets="server.max_tools")] = (
         None
     )

@@ -15,6 +15,7 @@ from ramet.runtime.errors import (
     ContextLengthError,
     EngineDeadError,
     InvalidConstraintError,
+    InvalidParameterError,
     ModelLoadError,
     RequestAbortedError,
 )
@@ -105,3 +106,15 @@ def test_a_closed_engine_refuses() -> None:
         stream.result(timeout=10)
     with pytest.raises(EngineDeadError):
         engine.submit(request("x"))
+
+
+def test_a_vector_crosses_the_border(engine: EngineProcess) -> None:
+    ids = tuple(scripted_tokenizer().encode("a river"))
+    with scripted_engine() as local:
+        expected = local.submit(Request(prompt_token_ids=ids, pooling="mean")).result()
+    got = engine.submit(Request(prompt_token_ids=ids, pooling="mean")).result()
+    assert got.embedding is not None
+    assert expected.embedding is not None
+    assert got.embedding.tolist() == expected.embedding.tolist()
+    with pytest.raises(InvalidParameterError):
+        engine.submit(Request(prompt_token_ids=ids, pooling="max")).result()  # type: ignore[arg-type]

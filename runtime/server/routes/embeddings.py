@@ -1,0 +1,108 @@
+"""``POST /v1/embeddings``."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from fastapi import APIRouter
+from fastapi import Request as HttpRequest
+from starlette.responses import Response
+
+from ramet.runtime.batch import Float32Array
+from ramet.runtime.errors import ContextLengthError, InvalidParameterError
+from ramet.runtime.events import Embedding, Finished
+from ramet.runtime.params import SamplingParams
+from ramet.runtime.request import Request
+from ramet.runtime.server.context import ServerContext, tenant_of, whole_answer
+from ramet.runtime.server.generation import Generation
+from ramet.runtime.server.http import OrjsonResponse, new_id
+from ramet.runtime.server.openapi import json_body
+from ramet.runtime.server.protocol.common import split_prompts
+from ramet.runtime.server.protocol.embeddings import EmbeddingsRequest
+from ramet.runtime.server.requests import build_requests
+
+
+def embeddings_router(context: ServerContext) -> APIRouter:
+    """The embeddings route of a server."""
+    router = APIRouter(tags=["OpenAI"])
+
+    @router.post("/v1/embeddings", openapi_extra=json_body(EmbeddingsRequest))
+    async def embeddings(http_request: HttpRequest) -> Response:
+        """Each input as a vector of length 1, from the model's last hidden states."""
+        body = await context.body(http_request, EmbeddingsRequest)
+        model = context.check_model(body.model)
+        prompts = await _prompts(context, body)
+        call_id = body.request_id or new_id("embd")
+        requests: list[Request] = [
+            replace(request, pooling=body.pooling)
+            for request in build_requests(
+                call_id, body, SamplingParams(), prompts, None, tenant_of(http_request)
+            )
+        ]
+        generation = await context.begin(call_id, requests, http_request)
+        async with whole_answer(http_request, generation):
+            vectors = await _vectors(generation, len(requests))
+        encode = _as_base64 if body.encoding_format == "base64" else _as_numbers
+        num_tokens = sum(map(len, prompts))
+        return OrjsonResponse(
+            {
+                "object": "list",
+                "data": [
+                    {"object": "embedding", "index": index, "embedding": encode(vector)}
+                    for index, vector in enumerate(vectors)
+                ],
+                "model": model,
+                "usage": {"prompt_tokens": num_tokens, "total_tokens": num_tokens},
+            }
+        )
+
+    return router
+
+
+async def _prompts(context: ServerContext, body: EmbeddingsRequest) -> list[tuple[int, ...]]:
+    """The inputs as token ids, each of which the model can read whole."""
+    given = split_prompts(body.input, param="input")
+    limit = context.config.max_inputs
+    if len(given) > limit:
+        raise InvalidParameterError(
+            f"{len(given)} inputs are more than the limit of {limit} in one call", param="input"
+        )
+    prompts = []
+    for index, prompt in enumerate(given):
+        param = f"input[{index}]" if len(given) > 1 else "input"
+        ids = await context.prompts.text(
+            prompt, add_special_tokens=body.add_special_tokens, param=param
+        )
+        if len(ids) > context.engine.max_context_len:
+            raise ContextLengthError(
+                f"this model's maximum context length is {context.engine.max_context_len} tokens; "
+                f"{param} has {len(ids)}",
+                param=param,
+            )
+        prompts.append(ids)
+    return prompts
+
+
+async def _vectors(generation: Generation, num_inputs: int) -> Sequence[Float32Array]:
+    """The inputs' vectors, in their order."""
+    vectors: dict[int, Float32Array] = {}
+    async for index, events in generation.events():
+        for event in events:
+            if isinstance(event, Embedding):
+                vectors[index] = event.vector
+            else:
+                assert isinstance(event, Finished)
+    return [vectors[index] for index in range(num_inputs)]
+
+
+def _as_numbers(vector: Float32Array) -> list[float]:
+    numbers: list[float] = vector.tolist()
+    return numbers
+
+
+def _as_base64(vector: Float32Array) -> str:
+    """The numbers as little-endian float32, as OpenAI's client expects them."""
+    return base64.b64encode(np.asarray(vector, "<f4").tobytes()).decode()
