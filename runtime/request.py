@@ -9,6 +9,9 @@ from typing import Any, Literal
 from ramet.grammars.constraints import Constraint
 from ramet.runtime.params import SamplingParams
 
+LIKELY_OUTPUT_LEN = 64
+"""Tokens that an output is taken to have where nothing is known of it but a higher limit."""
+
 Pooling = Literal["mean", "last"]
 """Whose hidden states make an embedding: all of the prompt's tokens, or its last."""
 
@@ -35,6 +38,12 @@ class ProgramHint:
             in [0, 1].
         tool: the tool whose answer the next call waits for; the prefix stays in memory for as
             long as that tool usually takes. Empty: none.
+        program: what the program is called: how much memory its earlier runs took tells how much
+            the next will. Empty: unknown.
+        extends: the node of the call whose prompt and output this prompt begins with. Empty: none.
+        tokens_to_come: tokens, of prompts and of outputs, that the program's calls which haven't
+            been sent yet will add to those that have, as far as the program knows; an output of
+            unknown length counts as ``LIKELY_OUTPUT_LEN``.
     """
 
     program_id: str
@@ -43,6 +52,26 @@ class ProgramHint:
     remaining_uses: int | None = None
     critical_path_weight: float = 0.0
     tool: str = ""
+    program: str = ""
+    extends: str = ""
+    tokens_to_come: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramNews:
+    """What a program has learned since its calls were sent.
+
+    Attributes:
+        program_id, cache_salt: of its requests.
+        unneeded: nodes whose prompts and outputs no later call will extend, contrary to what
+            their hints said or left open.
+        has_ended: no call of the program will come any more.
+    """
+
+    program_id: str
+    cache_salt: str = ""
+    unneeded: tuple[str, ...] = ()
+    has_ended: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

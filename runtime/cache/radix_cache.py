@@ -364,6 +364,8 @@ class RadixCache:
             node.locked_children -= 1
             if node.locked:
                 break
+            if node.evictable:  # what was below it has been superseded, and then evicted
+                self._queue.push(node)
         if leaf.detached:
             self._detached.remove(leaf)
             self._free_page(leaf)

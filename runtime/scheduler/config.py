@@ -35,7 +35,7 @@ class SchedulerConfig:
     max_tokens_per_step: int = 256
     max_logits_per_step: int = 256
     max_waiting: int = 4096
-    policy: str = "fcfs"
+    policy: str = "program-aware"
     max_wait_s: float = 30.0
     tenant_weights: Mapping[str, float] = field(default_factory=dict)
     forced_tokens: bool = True

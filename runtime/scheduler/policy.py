@@ -12,7 +12,7 @@ from typing import Protocol
 
 from ramet.runtime.cache import RadixCache
 from ramet.runtime.errors import InvalidParameterError
-from ramet.runtime.scheduler.sequence import Sequence
+from ramet.runtime.scheduler.sequence import Sequence, SequenceState
 
 _MAX_PROGRAMS = 8192
 
@@ -87,7 +87,8 @@ class ProgramAware:
 
     A program of many calls isn't overtaken for ever by programs of one, nor the reverse: each is
     ranked by the tokens that all its calls have cost so far (Autellix, Luo et al. 2025). Services
-    within a factor of two count as equal, so that programs finish rather than take turns.
+    within a factor of two count as equal, so that programs finish rather than take turns. While no
+    program is at work, requests are served in order of arrival.
     """
 
     def __init__(self) -> None:
@@ -98,7 +99,7 @@ class ProgramAware:
     def key(self, sequence: Sequence) -> float:
         hint = sequence.request.hint
         if hint is None:
-            return float(sequence.num_computed.bit_length())
+            return float(sequence.num_computed.bit_length()) if self._known else 0.0
         service = self._service[hint.program_id].bit_length()
         return service - min(max(hint.critical_path_weight, 0.0), 0.999)
 
@@ -190,11 +191,15 @@ class Ranking:
         self._lent: dict[Sequence, Rank] = {}
 
     def rank(self, sequence: Sequence, now: float) -> Rank:
-        """The sequence's rank; it is at least that of whoever waits for what it computes."""
+        """The sequence's rank; it is at least that of whoever waits for what it computes.
+
+        Once it has waited for too long, all in all, it is overdue till its end.
+        """
         request = sequence.request
-        waited_since = sequence.scheduled_time or sequence.submit_time
+        if sequence.state is SequenceState.WAITING:
+            sequence.overdue |= now - sequence.waits_since >= self._max_wait_s
         own = (
-            now - waited_since < self._max_wait_s,
+            not sequence.overdue,
             -request.priority,
             sequence.num_preemptions == 0,
             self.shares.counter(request.tenant),

@@ -22,17 +22,18 @@ from ramet.runtime.errors import (
     RametError,
 )
 from ramet.runtime.events import Failed, Finished
+from ramet.runtime.request import ProgramNews
 from ramet.runtime.scheduler.batch_builder import BatchBuilder, Row
 from ramet.runtime.scheduler.committer import Committer, request_error
 from ramet.runtime.scheduler.config import SchedulerConfig
 from ramet.runtime.scheduler.drafts import Drafter
-from ramet.runtime.scheduler.hints import HintKeeper
 from ramet.runtime.scheduler.masks import MaskWriter
 from ramet.runtime.scheduler.output import End, OutputWriter
 from ramet.runtime.scheduler.pages import Blocked, PageTables, Start
-from ramet.runtime.scheduler.pauses import Pauses
 from ramet.runtime.scheduler.plan import StepPlan
 from ramet.runtime.scheduler.policy import Rank, Ranking, TenantShares, make_policy
+from ramet.runtime.scheduler.program_admission import ProgramAdmission
+from ramet.runtime.scheduler.programs import Programs
 from ramet.runtime.scheduler.sequence import Sequence, SequenceState
 from ramet.runtime.scheduler.slots import Slots
 from ramet.runtime.scheduler.stats import SchedulerStats
@@ -97,13 +98,25 @@ class Scheduler:
             TenantShares(config.tenant_weights),
             config.max_wait_s,
         )
-        self._hints = HintKeeper(cache)
-        self._pauses = Pauses(cache)
-        self._waiting = WaitingQueue(by_arrival=config.policy == "fcfs")
+        self._waiting = WaitingQueue(by_arrival=self._ranks_by_arrival)
+        whole_programs = config.policy == "program-aware"
+        self._programs = Programs(
+            cache,
+            max_kept_share=1.0 if whole_programs else 0.25,
+            only_tools=not whole_programs,
+            on_gone=lambda program: self._admission.gone(program),
+        )
+        self._admission = ProgramAdmission(
+            cache, self._programs, self._waiting.park, limited=whole_programs
+        )
         self._deadlines = Deadlines()
         self._running: dict[Sequence, None] = {}
         self._starved = False  # whether the last step had no pages for who was next
         self._arrivals = itertools.count()
+
+    def _ranks_by_arrival(self) -> bool:
+        policy = self.config.policy
+        return policy == "fcfs" or (policy == "program-aware" and not len(self._programs))
 
     # -- arrivals and ends ---------------------------------------------------------------------
 
@@ -133,10 +146,10 @@ class Scheduler:
             )
         sequence.arrival = next(self._arrivals)
         self._ranking.shares.arrive(sequence.request.tenant)
+        program = self._programs.arrive(sequence, self.clock())
+        sequence.parked = program is not None and self._admission.arrive(program)
         self._waiting.add(sequence)
         self._deadlines.add(sequence)
-        self._hints.arrive(sequence)
-        self._pauses.arrive(sequence, self.clock())
         if sequence.params.prompt_logprobs is not None and not sequence.scoring:
             self._output.send_prompt_logprobs(sequence)
         try:
@@ -168,11 +181,7 @@ class Scheduler:
         self._ranking.finish(sequence)
         if self._drafter is not None:
             self._drafter.drop(sequence)
-        self._pauses.resumed(sequence)
-        self._hints.leave(sequence, handle)
-        hint = sequence.request.hint
-        if hint is not None and hint.tool and handle is not None and isinstance(reason, End):
-            self._pauses.begin(sequence, handle, now)
+        self._programs.leave(sequence, handle, now, well=isinstance(reason, End))
         self._output.flush(sequence, final=True)
         self.stats.note_end(sequence, reason, now)
         self._on_end(sequence)
@@ -183,6 +192,10 @@ class Scheduler:
             sequence.emit(event)
         else:
             sequence.emit(Failed(reason, sequence.usage()))
+
+    def hear(self, news: ProgramNews) -> None:
+        """Takes in what a program has learned since its calls were sent."""
+        self._programs.hear(news)
 
     def release_all(self, error: RametError) -> None:
         """Ends every sequence with one error."""
@@ -229,6 +242,7 @@ class Scheduler:
     def commit(self, step: Step, result: StepResult) -> None:
         """Takes a step's tokens: advances its sequences, shares their pages, ends who is done."""
         self.stats.note_step(step.batch.num_tokens, len(step.rows))
+        self._admission.throughput.note(self.clock(), step.batch.num_tokens)
         num_logprobs = step.batch.sampling.num_logprobs.tolist()
         for row in step.rows:
             self._committer.publish(row)
@@ -250,7 +264,7 @@ class Scheduler:
     # -- inside a step -------------------------------------------------------------------------
 
     def _expire(self, now: float) -> None:
-        self._pauses.expire(now)
+        self._programs.expire(now)
         for sequence in self._deadlines.late(now):
             self.release(sequence, DeadlineExceededError("the request's deadline has passed"))
 
@@ -264,13 +278,14 @@ class Scheduler:
         if count < 1:
             return
         while not self._pages.grow(sequence, sequence.num_computed + count):
-            if self._pauses.give_way():
+            if self._admission.give_way(sequence, stuck=len(self._running) == 1):
                 continue
             victim = next(s for s in reversed(order) if s.state is SequenceState.RUNNING)
             if victim is sequence and len(self._running) == 1:
                 self.release(sequence, OutOfPagesError("the page pool is too small to go on"))
                 return
             self._preempt(victim)
+            self._admission.preempted(victim, by=sequence)
             plan.drop(victim)
             plan.preempted = True
             if victim is sequence:
@@ -283,6 +298,7 @@ class Scheduler:
         del self._running[victim]
         victim.state = SequenceState.WAITING
         victim.num_preemptions += 1
+        victim.waits_since = self.clock() - victim.waited_s
         self._waiting.add(victim)
         self.stats.num_preemptions += 1
 
@@ -290,8 +306,10 @@ class Scheduler:
         """Preempts one sequence for a waiting one of higher priority that found no room."""
         if not len(self._waiting) or (self._slots.num_free and not self._starved):
             return
-        self._starved = False
-        ((rank, candidate),) = self._waiting.first(1, lambda each: self._ranking.rank(each, now))
+        first = self._waiting.first(1, lambda each: self._ranking.rank(each, now))
+        if not first:
+            return
+        ((rank, candidate),) = first
         running = [sequence for sequence in ranks if sequence.state is SequenceState.RUNNING]
         victim = max(running, key=ranks.__getitem__, default=None)
         if victim is None or ranks[victim] < rank:
@@ -306,10 +324,11 @@ class Scheduler:
         self._ranking.recall()
         if not len(self._waiting) or not self._slots.num_free or plan.tokens < 1:
             return
-        candidates = self._waiting.first(
-            _CANDIDATES_A_SLOT * self.config.max_num_seqs,
-            lambda sequence: self._ranking.rank(sequence, now),
-        )
+        rank_now: Callable[[Sequence], Rank] = lambda each: self._ranking.rank(each, now)  # noqa: E731
+        was_starved, self._starved = self._starved, False
+        if not was_starved:  # else who came earlier has no pages yet
+            self._admission.admit(rank_now, now)
+        candidates = self._waiting.first(_CANDIDATES_A_SLOT * self.config.max_num_seqs, rank_now)
         for rank, sequence in candidates:
             if not self._slots.num_free or plan.tokens < 1 or plan.logits < 1:
                 return
@@ -335,15 +354,15 @@ class Scheduler:
             if self._running:
                 return False
             raise OutOfPagesError("the page pool is too small for the request")
-        self._pauses.resumed(sequence)
+        self._programs.start(sequence)
         self._start(sequence, now)
         plan.add(sequence, min(sequence.num_pending, plan.tokens))
         return True
 
     def _take_pages(self, sequence: Sequence, start: Start) -> bool:
-        """Gives a waiting sequence its pages; programs that wait for tools give way first."""
+        """Gives a waiting sequence its pages; what later programs keep gives way first."""
         while not self._pages.take(sequence, start, headroom=len(self._running)):
-            if not self._pauses.give_way():
+            if not self._admission.give_way(sequence, stuck=not self._running):
                 return False
         return True
 
@@ -358,6 +377,7 @@ class Scheduler:
         self._waiting.remove(sequence)
         self._running[sequence] = None
         sequence.state = SequenceState.RUNNING
+        sequence.waited_s = now - sequence.waits_since
         self.stats.num_cached_tokens += sequence.num_computed
         if sequence.scheduled_time is None:
             sequence.scheduled_time = now
@@ -398,5 +418,5 @@ class Scheduler:
         if self._slots.num_free != self.config.max_num_seqs - len(self._running):
             raise InvariantError("a slot was lost")
         self.cache.check(owned)
-        if not (self._running or self._pauses.num_held) and self.cache.num_locked:
+        if not (self._running or self._programs.num_held) and self.cache.num_locked:
             raise InvariantError("pages are held and nothing runs")

@@ -19,7 +19,7 @@ from ramet.runtime.streams import OutputStream
 
 if TYPE_CHECKING:
     from ramet.runtime.scheduler.pages import Blocked
-    from ramet.runtime.scheduler.pauses import Pause
+    from ramet.runtime.scheduler.programs import Keep
 
 NO_SLOT = -1
 
@@ -70,6 +70,7 @@ class Sequence:
         "copy_from",
         "deadline",
         "emit",
+        "extends",
         "first_token_time",
         "grammar_s",
         "held",
@@ -82,13 +83,14 @@ class Sequence:
         "num_prompt",
         "num_scored",
         "num_tokens",
+        "overdue",
         "page_key",
         "params",
+        "parked",
         "pooler",
         "prompt_logprobs",
         "request",
         "restrictions",
-        "resumes",
         "scheduled_time",
         "seed",
         "slot",
@@ -99,6 +101,8 @@ class Sequence:
         "tree_len",
         "unsent_text",
         "unsent_tokens",
+        "waited_s",
+        "waits_since",
     )
 
     def __init__(
@@ -138,8 +142,11 @@ class Sequence:
         self.copy_from: tuple[int, int] | None = None
         self.page_key = b""
         self.blocked_on: Blocked | None = None
-        self.resumes: Pause | None = None
-        self.submit_time = submit_time
+        self.extends: Keep | None = None
+        self.parked = False
+        self.submit_time = self.waits_since = submit_time
+        self.waited_s = 0.0
+        self.overdue = False
         self.scheduled_time: float | None = None
         self.first_token_time: float | None = None
         self.grammar_s = 0.0

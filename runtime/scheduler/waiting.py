@@ -12,17 +12,22 @@ from ramet.runtime.scheduler.sequence import Sequence, SequenceState
 
 _WINDOW = 512
 
+_Place = tuple[bool, bool, int, str]
+"""(parked, preempted, priority, tenant)"""
+
 
 class WaitingQueue:
     """Thousands may wait, and few can start, so only those in front are ranked.
 
-    Sequences of one tenant and priority queue up by arrival. A policy that ranks by arrival needs
-    only each queue's head; another one orders the first 512 of each.
+    Sequences of one tenant and priority queue up by arrival. Where they are ranked by arrival
+    (``by_arrival`` says so at any time) only each queue's head is needed; else the first 512 of
+    each are ordered. Parked sequences may not
+    start, and stand apart.
     """
 
-    def __init__(self, *, by_arrival: bool) -> None:
+    def __init__(self, *, by_arrival: Callable[[], bool]) -> None:
         self._by_arrival = by_arrival
-        self._queues: dict[tuple[bool, int, str], dict[Sequence, None]] = {}
+        self._queues: dict[_Place, dict[Sequence, None]] = {}
         self._len = 0
 
     def __len__(self) -> int:
@@ -47,21 +52,30 @@ class WaitingQueue:
         if not queue:
             del self._queues[place]
 
+    def park(self, sequence: Sequence, parked: bool) -> None:
+        """Moves a waiting sequence to the parked ones, or back."""
+        if sequence.parked != parked:
+            self.remove(sequence)
+            sequence.parked = parked
+            self.add(sequence)
+
     def first(self, count: int, rank: Callable[[Sequence], Rank]) -> list[tuple[Rank, Sequence]]:
-        """The ``count`` sequences of least rank, in order."""
+        """The ``count`` sequences of least rank that may start, in order."""
         parts: list[Iterator[tuple[Rank, Sequence]]] = []
-        for (preempted, _, _), queue in self._queues.items():
+        for (parked, preempted, _, _), queue in self._queues.items():
+            if parked:
+                continue
             ranked = ((rank(sequence), sequence) for sequence in islice(queue, _WINDOW))
-            if self._by_arrival and not preempted:
+            if not preempted and self._by_arrival():
                 parts.append(ranked)
             else:
                 parts.append(iter(sorted(ranked, key=itemgetter(0))))
         return list(islice(heapq.merge(*parts, key=itemgetter(0)), count))
 
 
-def _place(sequence: Sequence) -> tuple[bool, int, str]:
+def _place(sequence: Sequence) -> _Place:
     request = sequence.request
-    return sequence.num_preemptions > 0, request.priority, request.tenant
+    return sequence.parked, sequence.num_preemptions > 0, request.priority, request.tenant
 
 
 class Deadlines:
