@@ -153,7 +153,7 @@ class Push(NamedTuple):
     """An inner text comes next, from ``inner`` on. When that is popped with a label,
     ``outer.after`` says what comes after it; ``outer`` has no lexeme of its own.
 
-    With a ``plan`` (see ``Machine.new_plan``) the inner text is an object or array that records
+    With a ``plan`` (see ``Machine.plan``) the inner text is an object or array that records
     describe, above ``outer`` if there is one.
     """
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,6 +107,7 @@ class Machine:
         self._push_ids: dict[tuple[int, int, int], int] = {}
         self.plans: NDArray[np.int32] = np.zeros(64, np.int32)
         self._num_plan_entries = 0
+        self._plan_offsets: dict[Hashable, int] = {}
         self._after: dict[tuple[int, int], int] = {}
         self._context_ids: dict[Hashable, Context] = {}
         self.context_list: list[Context] = []
@@ -332,9 +333,13 @@ class Machine:
             self.pushes[3 * number : 3 * number + 3] = push
         return PUSHED - number
 
-    def new_plan(self, entries: Sequence[int]) -> int:
-        """The offset of a new plan in ``plans``."""
-        offset = self._num_plan_entries
+    def plan(self, key: Hashable, make: Callable[[], Sequence[int]]) -> int:
+        """The offset in ``plans`` of what a key names; ``make`` gives its entries at first."""
+        known = self._plan_offsets.get(key)
+        if known is not None:
+            return known
+        entries = make()
+        offset = self._plan_offsets[key] = self._num_plan_entries
         self._num_plan_entries += len(entries)
         if self._num_plan_entries > len(self.plans):
             self.plans = _grown(self.plans, offset, 2 * self._num_plan_entries)

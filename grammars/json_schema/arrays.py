@@ -266,6 +266,13 @@ class ArrayPlan:
             return False
         return self._fits_at(min(index, self.prefix_len))
 
+    def most(self) -> int | None:
+        """For a simple plan, the most items that an array can have; None: no bound."""
+        for index in range(self.prefix_len + 1):
+            if index == self.high or not self._fits_at(index):
+                return index
+        return self.high
+
     def _needed(self, index: int, low: int) -> range:
         """The positions that must be filled; those past the prefix are one."""
         if index >= low:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable
-from functools import lru_cache
 
 from ramet.grammars.automaton import NOTHING, After, Context, Lexeme, Pop, Push
 from ramet.grammars.machine import Machine
@@ -23,9 +22,10 @@ from .excluded_text import excluding
 from .formula import FALSE, Formula
 from .frames import UNKNOWN, Frame
 from .layout import Layout
-from .lexemes import ARRAY, CLOSE, CLOSE_ARRAY, COMMA, OBJECT, AfterLexeme
+from .lexemes import ARRAY, CLOSE, CLOSE_ARRAY, COMMA, OBJECT
 from .objects import CLOSE as CLOSE_OBJECT
 from .objects import Child, ObjectPlan
+from .plain import after_lexeme, opened_array, opened_object
 from .text_lexemes import TextLexeme
 from .values import parse_scalar
 from .values_plan import ValuePlan, Values, Verdict
@@ -69,10 +69,14 @@ class ValueContext(Context):
         frame = self.frame
         if not self._is_known:
             return machine.intern(UndecidedContext())
-        if label == OBJECT:
-            return ObjectFrame.opened(machine, self.plan, frame)
-        if label == ARRAY:
-            return ArrayFrame.opened(machine, self.plan, frame)
+        if label in (OBJECT, ARRAY):
+            if not frame.records:
+                opened = opened_object if label == OBJECT else opened_array
+                push = opened(machine, self.plan, frame.layout, self._outer(machine))
+                if push is not None:
+                    return push
+            kind = ObjectFrame if label == OBJECT else ArrayFrame
+            return kind.opened(machine, self.plan, frame)
         if label == CLOSE_ARRAY:
             if isinstance(frame, ArrayFrame):
                 return frame.close(machine)
@@ -82,6 +86,12 @@ class ValueContext(Context):
             value = UNKNOWN if text is None else parse_scalar(text)
         return frame.child_done(machine, self.plan.verdict_of(label), value)
 
+    def _outer(self, machine: Machine) -> Context | None:
+        """What a value inside is pushed upon; None: what this value is pushed upon itself."""
+        if isinstance(self.frame, LocalFrame):
+            return None
+        return machine.intern(ReturnContext(self.frame))
+
 
 class ReturnContext(Context):
     """What a value was pushed upon: by ``DONE`` it has ended; by ``CLOSED`` the array's closing
@@ -90,7 +100,7 @@ class ReturnContext(Context):
     __slots__ = ("frame",)
     DONE, CLOSED = range(2)
 
-    def __init__(self, frame: ObjectFrame | ArrayFrame) -> None:
+    def __init__(self, frame: Frame) -> None:
         self.frame = frame
 
     @property
@@ -103,6 +113,7 @@ class ReturnContext(Context):
     def after(self, machine: Machine, label: int, text: bytes | None) -> After:
         if label == self.DONE:
             return self.frame.child_done(machine, (), None)
+        assert isinstance(self.frame, ArrayFrame)
         return self.frame.close(machine)
 
 
@@ -132,9 +143,21 @@ def _pushed(
     may_close: bool = False,
 ) -> Push:
     """A value of which the frame around it needs to know nothing but that it has ended."""
-    local = LocalFrame(machine, frame.layout)
-    inner = machine.intern(ValueContext(plan, local, prefixes, may_close=may_close))
+    inner = local_value(machine, plan, frame.layout, prefixes, may_close=may_close)
     return Push(inner, machine.intern(ReturnContext(frame)))
+
+
+def local_value(
+    machine: Machine,
+    plan: ValuePlan,
+    layout: Layout,
+    prefixes: tuple[bytes, ...],
+    *,
+    may_close: bool = False,
+) -> Context:
+    """A value that pops when it has ended."""
+    local = LocalFrame(machine, layout)
+    return machine.intern(ValueContext(plan, local, prefixes, may_close=may_close))
 
 
 class AfterContext(Context):
@@ -150,7 +173,8 @@ class AfterContext(Context):
         return ("after", self.frame.id)
 
     def lexeme(self, machine: Machine) -> Lexeme | None:
-        return _after_lexeme(isinstance(self.frame, ObjectFrame), self.frame.layout)
+        bracket = 0x7D if isinstance(self.frame, ObjectFrame) else 0x5D
+        return after_lexeme(bracket, self.frame.layout)
 
     def live(self) -> int | None:
         may_go_on, may_close = self.frame.choices()
@@ -158,11 +182,6 @@ class AfterContext(Context):
 
     def after(self, machine: Machine, label: int, text: bytes | None) -> After:
         return self.frame.go_on(machine) if label == COMMA else self.frame.close(machine)
-
-
-@lru_cache(maxsize=1024)
-def _after_lexeme(is_object: bool, layout: Layout) -> AfterLexeme:
-    return AfterLexeme(0x7D if is_object else 0x5D, layout.before_comma(), layout.close())
 
 
 class UndecidedContext(Context):

@@ -18,7 +18,7 @@ from ramet.grammars.automaton import DEAD, LAZY, Lexeme, Row, ended
 from ramet.grammars.json_text import KEY_SLICE, slice_tables
 from ramet.grammars.lexemes import Branch, LabelledDfa, install_head
 from ramet.grammars.machine import UNBOUNDED_ROOM, Machine
-from ramet.grammars.moves import REACH, ROOM, ROOM_LABEL, SLICE
+from ramet.grammars.moves import NAME_LABEL, REACH, ROOM, ROOM_LABEL, SLICE
 
 from .layout import Layout
 
@@ -68,6 +68,8 @@ class _ColonLexeme(Lexeme):
     def _state(self, machine: Machine, local: int) -> int:
         state = machine.reserve(self, local)
         machine.states[state, REACH] = machine.bit_set(1 << self.label)
+        if local == 0:
+            machine.states[state, NAME_LABEL] = self.label
         return state
 
     def fill(self, machine: Machine, local: int, row: Row) -> int:
