@@ -25,7 +25,7 @@ $(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.installed-test: $(VENV)/.installed
-	$(PIP) --constraint constraints.txt --editable ".[test,clients]"
+	$(PIP) --constraint constraints.txt --editable ".[test,clients,otel]"
 	@touch $@
 
 demo: $(VENV)/.installed

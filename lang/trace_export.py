@@ -61,7 +61,7 @@ def otlp(trace: Trace) -> dict[str, Any]:
         else:
             attributes["gen_ai.usage.input_tokens"] = record.usage.prompt_tokens
             attributes["gen_ai.usage.output_tokens"] = record.usage.completion_tokens
-            attributes["ramet.usage.cached_tokens"] = record.usage.cached_tokens
+            attributes["gen_ai.usage.cache_read.input_tokens"] = record.usage.cached_tokens
         if record.error is not None:
             attributes["error.type"] = record.error
         span_id = _span_id(trace, record.node_id)

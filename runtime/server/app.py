@@ -34,6 +34,7 @@ from ramet.runtime.server.routes.responses import responses_router
 from ramet.runtime.server.routes.tokenize import tokenize_router
 from ramet.runtime.server.telemetry import Telemetry
 from ramet.runtime.server.tenants import Tenants, read_keys_file
+from ramet.runtime.server.tracing import NO_TRACING, Tracing
 
 _BODIES = (
     ChatCompletionRequest,
@@ -55,8 +56,9 @@ def create_app(
     config: ServerConfig | None = None,
     lifecycle: Lifecycle | None = None,
     extensions: Sequence[Extension] = (),
+    tracing: Tracing = NO_TRACING,
 ) -> FastAPI:
-    """The application. It borrows the engine: who made it closes it.
+    """The application. It borrows the engine and the tracing: who made them closes them.
 
     ``lifecycle`` is given by who wants to drain the server; see ``serve``.
     """
@@ -98,5 +100,7 @@ def create_app(
             allow_methods=["GET", "POST"],
             allow_headers=["*"],
         )
-    app.add_middleware(RequestLog, telemetry=context.telemetry, log=config.access_log)
+    app.add_middleware(
+        RequestLog, telemetry=context.telemetry, tracing=tracing, log=config.access_log
+    )
     return app

@@ -9,7 +9,7 @@ from fastapi import Request as HttpRequest
 
 from ramet.runtime.request import Request
 from ramet.runtime.server.chat_plan import ChatPlan
-from ramet.runtime.server.context import ServerContext, tenant_of
+from ramet.runtime.server.context import ServerContext, tenant_of, trace_of
 from ramet.runtime.server.conversation import Conversation
 from ramet.runtime.server.engine_api import EngineApi
 from ramet.runtime.server.generation import Generation
@@ -31,6 +31,7 @@ class ChatCall:
 
     async def begin(self, context: ServerContext, http_request: HttpRequest) -> Generation:
         """Submits the request and waits until it has something to say."""
+        trace_of(http_request).describe(self.model, [self.choice])
         submit = submitter(self.plan, context.engine)
         return await context.begin(self.id, [self.request], http_request, submit, self.plan.schemas)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from ramet.runtime.server.tracing import check_endpoint
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
@@ -24,6 +26,8 @@ class ServerConfig:
         cors_origins: origins that browsers may call from; empty: none.
         grace_period_s: on SIGTERM, seconds that running requests get to finish.
         tool_format, reasoning_format: override what the chat template suggests.
+        otlp_endpoint: an OpenTelemetry collector's base URL, which gets a trace of each request;
+            None: what OpenTelemetry's own environment variables say, if they do.
         access_log: one structured log line a request; prompts are never in it.
     """
 
@@ -42,4 +46,8 @@ class ServerConfig:
     grace_period_s: float = 30.0
     tool_format: str | None = None
     reasoning_format: str | None = None
+    otlp_endpoint: str | None = None
     access_log: bool = False
+
+    def __post_init__(self) -> None:
+        check_endpoint(self.otlp_endpoint)

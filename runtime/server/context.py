@@ -26,6 +26,7 @@ from ramet.runtime.server.reasoning_budget import Submit
 from ramet.runtime.server.sse import watch_disconnect
 from ramet.runtime.server.telemetry import Telemetry
 from ramet.runtime.server.tenants import Tenant, Tenants
+from ramet.runtime.server.tracing import Trace
 
 Body = TypeVar("Body", bound=BaseModel)
 
@@ -95,13 +96,17 @@ class ServerContext:
         tenant = tenant_of(http_request)
         name = tenant.scoped(call_id)
 
+        trace = trace_of(http_request)
+
         def note_end(event: Finished | Failed) -> None:
             self.telemetry.end(event)
+            trace.note_end(event)
             tenant.pay(event.usage.prompt_tokens + event.usage.completion_tokens)
 
         def leave() -> None:
             self.lifecycle.leave(name)
             tenant.leave()
+            trace.close()
 
         generation = Generation(on_end=note_end, on_close=leave)
         self.lifecycle.enter(name, generation.abort)
@@ -110,6 +115,7 @@ class ServerContext:
         except BaseException:
             self.lifecycle.leave(name)
             raise
+        trace.begin(call_id, requests)
         try:
             for request in requests:
                 generation.add((submit or self.engine.submit)(request))
@@ -138,6 +144,12 @@ class Call(Protocol):
     def close(self) -> None:
         """Ends what still runs; harmless when repeated."""
         ...
+
+
+def trace_of(http_request: HttpRequest) -> Trace:
+    """What takes notes of a request."""
+    trace: Trace = http_request.state.trace
+    return trace
 
 
 def tenant_of(http_request: HttpRequest) -> Tenant:

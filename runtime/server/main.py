@@ -16,6 +16,7 @@ from ramet.runtime.server.engine_api import EngineApi
 from ramet.runtime.server.extension import Extension
 from ramet.runtime.server.lifecycle import Lifecycle
 from ramet.runtime.server.listen import bind
+from ramet.runtime.server.tracing import open_tracing
 
 logger = logging.getLogger("ramet.server")
 
@@ -41,7 +42,8 @@ class HttpServer(uvicorn.Server):
         self._grace_s = config.grace_period_s
         self._drain: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        app = create_app(engine, config, self._lifecycle, extensions)
+        self._tracing = open_tracing(config.otlp_endpoint)
+        app = create_app(engine, config, self._lifecycle, extensions, self._tracing)
         super().__init__(
             uvicorn.Config(
                 app,
@@ -63,6 +65,10 @@ class HttpServer(uvicorn.Server):
         await super().startup(sockets)
         if self._on_started is not None:
             self._on_started(self.port)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown(sockets)
+        await asyncio.to_thread(self._tracing.close)
 
     @property
     def port(self) -> int:

@@ -1,4 +1,4 @@
-"""Around every request: its id, one log line, one count. Prompts are never logged."""
+"""Around every request: its id, one log line, one count, one trace. Prompts are never logged."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ramet.runtime.server.http import new_id
 from ramet.runtime.server.telemetry import Telemetry
+from ramet.runtime.server.tracing import Tracing
 
 logger = logging.getLogger("ramet.access")
 
@@ -23,9 +24,10 @@ class RequestLog:
     ``HEAD`` is answered as ``GET`` is, without the body.
     """
 
-    def __init__(self, app: ASGIApp, *, telemetry: Telemetry, log: bool) -> None:
+    def __init__(self, app: ASGIApp, *, telemetry: Telemetry, tracing: Tracing, log: bool) -> None:
         self._app = app
         self._telemetry = telemetry
+        self._tracing = tracing
         self._log = log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -36,6 +38,8 @@ class RequestLog:
         method, is_head = scope["method"], scope["method"] == "HEAD"
         if is_head:
             scope = {**scope, "method": "GET"}
+        trace = self._tracing.start(scope, request_id.decode())
+        scope["state"] = {**scope.get("state", {}), "trace": trace}
         started = time.monotonic()
         status = 500
 
@@ -54,6 +58,7 @@ class RequestLog:
             route = scope.get("route")
             path = getattr(route, "path", "unknown")
             self._telemetry.http(path, status)
+            trace.end(None if route is None else path, status)
             if self._log:
                 logger.info(
                     orjson.dumps(

@@ -16,7 +16,7 @@ from ramet.runtime.events import Event, TokenInfo
 from ramet.runtime.request import Request
 from ramet.runtime.server.chat_call import submitter
 from ramet.runtime.server.chat_plan import ChatPlan
-from ramet.runtime.server.context import ServerContext, tenant_of, whole_answer
+from ramet.runtime.server.context import ServerContext, tenant_of, trace_of, whole_answer
 from ramet.runtime.server.generation import Generation
 from ramet.runtime.server.http import OrjsonResponse, as_ramet_error, new_id
 from ramet.runtime.server.logprobs import chat_logprobs, prompt_logprobs
@@ -38,6 +38,7 @@ def chat_router(context: ServerContext) -> APIRouter:
         """Continues a conversation."""
         body = await context.body(http_request, ChatCompletionRequest)
         call = await _prepare(context, body, http_request)
+        trace_of(http_request).describe(call.model, call.choices)
         generation = await context.begin(
             call.id,
             call.requests,

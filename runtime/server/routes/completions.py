@@ -14,7 +14,7 @@ from starlette.responses import Response
 from ramet.runtime.errors import InvalidParameterError
 from ramet.runtime.events import Event, Finished, PromptLogprobs, TextDelta, TokenInfo
 from ramet.runtime.request import Request
-from ramet.runtime.server.context import ServerContext, tenant_of, whole_answer
+from ramet.runtime.server.context import ServerContext, tenant_of, trace_of, whole_answer
 from ramet.runtime.server.generation import Generation
 from ramet.runtime.server.http import OrjsonResponse, as_ramet_error, new_id
 from ramet.runtime.server.logprobs import CompletionLogprobs, prompt_logprobs
@@ -36,6 +36,7 @@ def completions_router(context: ServerContext) -> APIRouter:
         """Continues one or more plain prompts."""
         body = await context.body(http_request, CompletionRequest)
         call = await _prepare(context, body, http_request)
+        trace_of(http_request).describe(call.model)
         generation = await context.begin(call.id, call.requests, http_request)
         headers = enforced_headers(call.requests[0].constraint)
         if body.stream:

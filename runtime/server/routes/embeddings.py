@@ -16,7 +16,7 @@ from ramet.runtime.errors import ContextLengthError, InvalidParameterError
 from ramet.runtime.events import Embedding, Finished
 from ramet.runtime.params import SamplingParams
 from ramet.runtime.request import Request
-from ramet.runtime.server.context import ServerContext, tenant_of, whole_answer
+from ramet.runtime.server.context import ServerContext, tenant_of, trace_of, whole_answer
 from ramet.runtime.server.generation import Generation
 from ramet.runtime.server.http import OrjsonResponse, new_id
 from ramet.runtime.server.openapi import json_body
@@ -42,6 +42,7 @@ def embeddings_router(context: ServerContext) -> APIRouter:
                 call_id, body, SamplingParams(), prompts, None, tenant_of(http_request)
             )
         ]
+        trace_of(http_request).describe(model)
         generation = await context.begin(call_id, requests, http_request)
         async with whole_answer(http_request, generation):
             vectors = await _vectors(generation, len(requests))

@@ -170,6 +170,12 @@ class ServeSettings(BaseSettings):
         bool,
         Option(_OPERATION, "Log a line a request, without prompts.", "", sets="server.access_log"),
     ] = False
+    otlp_endpoint: Annotated[
+        str | None,
+        Option(
+            _OPERATION, "OpenTelemetry collector that gets traces.", "URL", "server.otlp_endpoint"
+        ),
+    ] = None
     grace: Annotated[
         float,
         Field(ge=0, allow_inf_nan=False),
