@@ -6,6 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ramet.grammars.constraint_json import constraint_to_json
 from ramet.grammars.constraints import (
     Choice,
     Constraint,
@@ -13,6 +14,7 @@ from ramet.grammars.constraints import (
     JsonObject,
     JsonSchema,
     Regex,
+    StructuralTag,
 )
 from ramet.lang.backends.base import CallPlace, GenerateCall
 from ramet.lang.errors import UnsupportedError
@@ -44,6 +46,7 @@ class Dialect:
         salts, priorities: whether ``cache_salt`` and ``priority`` are understood.
         score_from: whether only a prompt's last tokens can be scored.
         hints: whether a ``ramet`` object with a ProgramHint is.
+        structural_tags: whether a structural tag may be sent as this package spells it.
         min_max_tokens: the smallest ``max_tokens``.
     """
 
@@ -57,6 +60,7 @@ class Dialect:
     priorities: bool = False
     score_from: bool = False
     hints: bool = False
+    structural_tags: bool = False
     min_max_tokens: int = 0
 
     def check(self, backend: str, node: Gen | Select, place: CallPlace) -> None:
@@ -116,6 +120,8 @@ class Dialect:
                 return _structured(choice=list(constraint.choices))
             if isinstance(constraint, Ebnf) and constraint.start is None:
                 return _structured(grammar=constraint.grammar)
+            if isinstance(constraint, StructuralTag) and self.structural_tags:
+                return _structured(structural_tag=constraint_to_json(constraint))
         raise UnsupportedError(backend, f"constraint {constraint.kind!r} of this form", node_id)
 
 
@@ -147,7 +153,9 @@ VLLM = Dialect(
 )
 """A server with vLLM's extensions."""
 
-RAMET = dataclasses.replace(VLLM, name="ramet", score_from=True, hints=True, min_max_tokens=0)
+RAMET = dataclasses.replace(
+    VLLM, name="ramet", score_from=True, hints=True, structural_tags=True, min_max_tokens=0
+)
 """A Ramet server."""
 
 DIALECTS = {dialect.name: dialect for dialect in (OPENAI, VLLM, RAMET)}

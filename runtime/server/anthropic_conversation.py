@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from ramet.grammars.constraints import Constraint
 from ramet.runtime.errors import InvalidParameterError
 from ramet.runtime.server.conversation import Conversation
+from ramet.runtime.server.origins import Asked
 from ramet.runtime.server.protocol.anthropic import (
     CountTokensRequest,
     Message,
@@ -53,6 +53,7 @@ def anthropic_conversation(body: CountTokensRequest) -> Conversation:
         tool_choice=_tool_choice(choice, body.tools or ()),
         parallel_tool_calls=not choice.disable_parallel_tool_use,
         constraint=constraint,
+        schema_field="tools[{}].input_schema",
         reasoning_effort=body.output_config.effort if body.output_config else None,
         thinking=_thinking(body),
         thinking_budget=body.thinking.budget_tokens if body.thinking else None,
@@ -61,10 +62,11 @@ def anthropic_conversation(body: CountTokensRequest) -> Conversation:
     )
 
 
-def _constraint(body: CountTokensRequest) -> Constraint | None:
+def _constraint(body: CountTokensRequest) -> Asked | None:
     if body.output_config is None or body.output_config.format is None:
         return None
-    return answer_schema(body.output_config.format.schema_)
+    schema = answer_schema(body.output_config.format.schema_)
+    return Asked(schema, "output_config.format.schema")
 
 
 def _tool_choice(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fastapi import Request as HttpRequest
@@ -32,8 +33,25 @@ class ChatCall:
     async def begin(self, context: ServerContext, http_request: HttpRequest) -> Generation:
         """Submits the request and waits until it has something to say."""
         trace_of(http_request).describe(self.model, [self.choice])
-        submit = submitter(self.plan, context.engine)
-        return await context.begin(self.id, [self.request], http_request, submit, self.plan.schemas)
+        return await begin_chat(context, http_request, self.id, [self.request], self.plan)
+
+
+async def begin_chat(
+    context: ServerContext,
+    http_request: HttpRequest,
+    call_id: str,
+    requests: Sequence[Request],
+    plan: ChatPlan,
+) -> Generation:
+    """Submits a chat call's requests as its plan says; see ``ServerContext.begin``."""
+    return await context.begin(
+        call_id,
+        requests,
+        http_request,
+        submitter(plan, context.engine),
+        plan.origins,
+        later=plan.budget.answer if plan.budget else None,
+    )
 
 
 def submitter(plan: ChatPlan, engine: EngineApi) -> Submit:

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, TypeVar
 
-from ramet.grammars.constraints import Constraint
+from ramet.grammars.constraints import Constraint, Part
 from ramet.runtime.errors import EmptyPromptError, InvalidParameterError
 from ramet.runtime.params import SamplingParams
-from ramet.runtime.server.chat_grammar import chat_constraint, tool_calls, tool_schemas
+from ramet.runtime.server.chat_grammar import channels_constraint, chat_constraint
 from ramet.runtime.server.config import ServerConfig
 from ramet.runtime.server.conversation import Conversation
+from ramet.runtime.server.origins import Origins
 from ramet.runtime.server.reasoning_budget import ReasoningBudget
+from ramet.runtime.server.tool_grammar import ToolGrammar
+from ramet.runtime.server.tool_schemas import ToolSchema, tool_schemas
 from ramet.runtime.streams import (
     REASONING_FORMATS,
     TOOL_FORMATS,
+    ChannelParser,
     ChatParser,
+    ChatReader,
     ReasoningFormat,
     ToolFormat,
     detect_reasoning_format,
@@ -46,6 +50,9 @@ class ChatPlan:
         is_reasoning_open: the prompt ends inside reasoning.
         tool_format: how tool calls are written; None where none may be made.
         schemas: each tool's parameters' schema.
+        origins: where in the body the constraint's parts come from.
+        in_channels: the output is a row of messages in channels.
+        is_answer_open: the prompt has begun the answer.
         shows_special: tags are control tokens here, so these must reach the parser as text.
         budget: bounds the reasoning, for a conversation that has a budget.
     """
@@ -56,6 +63,9 @@ class ChatPlan:
     is_reasoning_open: bool = False
     tool_format: ToolFormat | None = None
     schemas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    origins: Origins = field(default_factory=lambda: Origins("tools"))
+    in_channels: bool = False
+    is_answer_open: bool = False
     shows_special: bool = False
     budget: ReasoningBudget | None = None
 
@@ -63,8 +73,11 @@ class ChatPlan:
         """``params`` as the parser needs them."""
         return replace(params, skip_special_tokens=False) if self.shows_special else params
 
-    def parser(self) -> ChatParser:
+    def parser(self) -> ChatReader:
         """A fresh parser, for one choice."""
+        if self.in_channels:
+            has_tools = self.tool_format is not None
+            return ChannelParser(has_tools=has_tools, is_answer_open=self.is_answer_open)
         return ChatParser(
             reasoning=self.reasoning,
             is_reasoning_open=self.is_reasoning_open,
@@ -88,16 +101,8 @@ class ChatPlanner:
         self._max_tools = config.max_tools
         self._tokenizer = tokenizer
         self._template = template
-        self._tool_format = (
-            detect_tool_format(source)
-            if config.tool_format is None
-            else _named(TOOL_FORMATS, config.tool_format, "tool_format")
-        )
-        self._reasoning = (
-            detect_reasoning_format(source)
-            if config.reasoning_format is None
-            else _named(REASONING_FORMATS, config.reasoning_format, "reasoning_format")
-        )
+        self._tool_format, self._reasoning = _formats(source, config)
+        self._in_channels = self._tool_format.style == "channels"
 
     @property
     def template(self) -> ChatTemplate:
@@ -134,27 +139,25 @@ class ChatPlanner:
 
     async def plan(self, conversation: Conversation) -> ChatPlan:
         """The plan of one call."""
-        schemas = self._callable(conversation)
-        if not schemas:
+        tools = self._callable(conversation)
+        if not tools:
             conversation = replace(conversation, tools=())
         prompt = await self.prompt(conversation)
         reasoning, is_open = self._reasoning_of(prompt)
-        tool_format = self._tool_format if schemas else None
+        if self._in_channels and conversation.continue_final_message:
+            reasoning = None
+        tool_format = self._tool_format if tools else None
         choice = conversation.tool_choice
+        asked = conversation.constraint
+        origins = Origins(asked.field if asked else "tools")
+        answer = origins.note_asked(asked) if asked else None
         calls = None
         if tool_format is not None:
-            calls = tool_calls(
-                tool_format,
-                schemas,
-                choice,
-                parallel=conversation.parallel_tool_calls,
-                has_answer=conversation.constraint is not None,
-            )
-        held_to = partial(
-            chat_constraint,
-            conversation.constraint,
-            calls=calls,
-            must_call=choice not in ("none", "auto"),
+            grammar = ToolGrammar(tool_format, tools, origins)
+            parallel = conversation.parallel_tool_calls
+            calls = grammar.calls(choice, parallel=parallel, has_answer=answer is not None)
+        held_to = self._held_to(
+            answer, calls, must_call=choice not in ("none", "auto"), conversation=conversation
         )
         budget = None
         if conversation.thinking_budget is not None:
@@ -162,22 +165,52 @@ class ChatPlanner:
                 raise _cannot_think(
                     "has ended its reasoning in the prompt" if self._reasoning else _NEVER_REASONS
                 )
-            answer = held_to(None, is_reasoning_open=False)
-            budget = ReasoningBudget(conversation.thinking_budget, reasoning, is_open, answer)
-        constraint = held_to(reasoning, is_reasoning_open=is_open)
+            budget = ReasoningBudget(
+                conversation.thinking_budget, reasoning, is_open, held_to(None, False)
+            )
         tags = [each.begin for each in (reasoning, tool_format) if each is not None]
+        controls = self._tokenizer.control_texts
         return ChatPlan(
             prompt,
-            constraint,
+            held_to(reasoning, is_open),
             reasoning,
             is_reasoning_open=is_open,
             tool_format=tool_format,
-            schemas=schemas,
-            shows_special=any(tag in self._tokenizer.control_texts for tag in tags),
+            schemas={name: tool.schema for name, tool in tools.items()},
+            origins=origins,
+            in_channels=self._in_channels,
+            is_answer_open=conversation.continue_final_message,
+            shows_special=self._in_channels or any(tag in controls for tag in tags),
             budget=budget,
         )
 
-    def _callable(self, conversation: Conversation) -> dict[str, dict[str, Any]]:
+    def _held_to(
+        self,
+        answer: Constraint | None,
+        calls: Part | None,
+        *,
+        must_call: bool,
+        conversation: Conversation,
+    ) -> Callable[[ReasoningFormat | None, bool], Constraint | None]:
+        """What an output must match, by the reasoning to expect and whether that is begun."""
+        if not self._in_channels:
+            return lambda reasoning, is_open: chat_constraint(
+                answer, reasoning, is_reasoning_open=is_open, calls=calls, must_call=must_call
+            )
+        if conversation.continue_final_message:
+            if must_call:
+                raise InvalidParameterError(
+                    "an answer that is begun by the last message can't be a tool call",
+                    param="tool_choice",
+                )
+            return lambda *_: answer
+        assert self._reasoning is not None
+        own = self._reasoning
+        return lambda reasoning, _: channels_constraint(
+            answer, own, may_reason=reasoning is not None, calls=calls, must_call=must_call
+        )
+
+    def _callable(self, conversation: Conversation) -> dict[str, ToolSchema]:
         """The argument schemas of the tools that may be called, by name."""
         choice = conversation.tool_choice
         num_tools = len(conversation.tools)
@@ -185,7 +218,7 @@ class ChatPlanner:
             raise InvalidParameterError(
                 f"{num_tools} tools are more than the limit of {self._max_tools}", param="tools"
             )
-        schemas = tool_schemas(conversation.tools)
+        schemas = tool_schemas(conversation.tools, conversation.schema_field)
         if isinstance(choice, tuple) and choice[1] not in schemas:
             raise InvalidParameterError(
                 f"tool_choice names {choice[1]!r}, which is not among the tools",
@@ -234,6 +267,41 @@ class ChatPlanner:
         if thinking == (self._reasoning is not None):
             return {}
         raise _cannot_think(_NEVER_REASONS if thinking else "always reasons")
+
+
+def _formats(source: str | None, config: ServerConfig) -> tuple[ToolFormat, ReasoningFormat | None]:
+    """How the model calls tools and reasons: as its template does, or as the configuration says.
+
+    Channels are for both or for neither: one that is configured takes the other with it.
+    """
+    tools, reasoning = detect_tool_format(source), detect_reasoning_format(source)
+    if config.tool_format is not None:
+        tools = _named(TOOL_FORMATS, config.tool_format, "tool_format")
+    if config.reasoning_format is not None:
+        reasoning = _named(REASONING_FORMATS, config.reasoning_format, "reasoning_format")
+    in_channels = (
+        tools.style == "channels",
+        reasoning is not None and reasoning.style == "channels",
+    )
+    if in_channels == (True, False):
+        if config.tool_format is not None and config.reasoning_format is None:
+            return tools, REASONING_FORMATS[tools.name]
+        raise _mismatch(tools.name, config.reasoning_format)
+    if in_channels == (False, True):
+        assert reasoning is not None
+        if config.reasoning_format is not None and config.tool_format is None:
+            return TOOL_FORMATS[reasoning.name], reasoning
+        if config.reasoning_format is None:
+            return tools, None
+        raise _mismatch(config.tool_format, reasoning.name)
+    return tools, reasoning
+
+
+def _mismatch(tools: str | None, reasoning: str | None) -> InvalidParameterError:
+    return InvalidParameterError(
+        f"the tool format {tools!r} and the reasoning format {reasoning!r} don't go together",
+        param="reasoning_format",
+    )
 
 
 def _as_system(message: Mapping[str, Any]) -> Mapping[str, Any]:

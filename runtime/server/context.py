@@ -11,16 +11,17 @@ from typing import Protocol, TypeVar
 from fastapi import Request as HttpRequest
 from pydantic import BaseModel
 
+from ramet.grammars.constraints import Constraint
 from ramet.runtime.errors import InvalidConstraintError, InvalidParameterError, NotFoundError
 from ramet.runtime.events import Failed, Finished
 from ramet.runtime.request import Request
-from ramet.runtime.server.chat_grammar import Schemas, tool_at_fault
 from ramet.runtime.server.chat_plan import ChatPlanner
 from ramet.runtime.server.config import ServerConfig
 from ramet.runtime.server.engine_api import EngineApi
 from ramet.runtime.server.generation import Generation
 from ramet.runtime.server.http import read_body
 from ramet.runtime.server.lifecycle import Lifecycle
+from ramet.runtime.server.origins import Origins
 from ramet.runtime.server.prompts import PromptEncoder
 from ramet.runtime.server.reasoning_budget import Submit
 from ramet.runtime.server.sse import watch_disconnect
@@ -84,18 +85,19 @@ class ServerContext:
         requests: Sequence[Request],
         http_request: HttpRequest,
         submit: Submit | None = None,
-        schemas: Schemas | None = None,
+        origins: Origins | None = None,
+        later: Constraint | None = None,
     ) -> Generation:
         """Submits a call's requests, by the engine's ``submit`` unless another is given, and
         waits until the first has something to say.
 
         A failure up to here is raised, so that it becomes a plain error response. If the client
-        leaves, the requests are aborted. ``schemas`` are those of the call's tools: one that
-        can't be honoured is named.
+        leaves, the requests are aborted. ``origins`` are those of the call's
+        constraint: the field that can't be honoured is named. ``later`` is a constraint that
+        another request of the call will have: it is compiled now, so that it is refused now.
         """
         tenant = tenant_of(http_request)
         name = tenant.scoped(call_id)
-
         trace = trace_of(http_request)
 
         def note_end(event: Finished | Failed) -> None:
@@ -115,19 +117,21 @@ class ServerContext:
         except BaseException:
             self.lifecycle.leave(name)
             raise
+        whole = later
         trace.begin(call_id, requests)
         try:
-            for request in requests:
-                generation.add((submit or self.engine.submit)(request))
             async with abort_on_disconnect(http_request, generation):
+                if later is not None:
+                    await asyncio.wrap_future(self.engine.compile(later))
+                whole = requests[0].constraint
+                for request in requests:
+                    generation.add((submit or self.engine.submit)(request))
                 await generation.begin()
         except InvalidConstraintError as error:
             generation.close()
-            fault = None
-            if schemas and error.code == InvalidConstraintError.default_code:
-                vocabulary = self.engine.vocabulary
-                fault = await asyncio.to_thread(tool_at_fault, schemas, vocabulary)
-            raise fault or error from None
+            if origins is None or whole is None:
+                raise
+            raise origins.locate(whole, error) from None
         except BaseException:
             generation.close()
             raise

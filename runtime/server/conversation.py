@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ramet.grammars.constraints import Constraint
+from ramet.runtime.server.origins import Asked
 
 ToolChoice = Literal["none", "auto", "required"] | tuple[Literal["tool"], str]
 """As OpenAI's; the one tool that must be called is ``("tool", name)``."""
@@ -22,6 +22,7 @@ class Conversation:
         tool_choice: which tools may or must be called.
         parallel_tool_calls: more than one call in the answer is fine.
         constraint: what the answer, or without a tool call its text, must match.
+        schema_field: where in the body a tool's schema stands, with ``{}`` for its index.
         template_variables: further variables of the template.
         reasoning_effort: as OpenAI's; None: the template's default.
         thinking: whether to reason at all; None: the template's default.
@@ -32,7 +33,8 @@ class Conversation:
     tools: Sequence[Mapping[str, Any]] = ()
     tool_choice: ToolChoice = "auto"
     parallel_tool_calls: bool = True
-    constraint: Constraint | None = None
+    constraint: Asked | None = None
+    schema_field: str = "tools[{}].function.parameters"
     template_variables: Mapping[str, Any] = field(default_factory=dict)
     reasoning_effort: str | None = None
     thinking: bool | None = None

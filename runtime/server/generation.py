@@ -42,6 +42,7 @@ class Generation:
         self._sources: list[EventSource] = []
         self._on_end = on_end
         self._on_close: Callable[[], None] | None = on_close
+        self._is_aborted = False
         self._reason: RametError | None = None
         self._first: tuple[int, list[Event]] | None = None
         self._merged: AsyncIterator[tuple[int, list[Event]]] | None = None
@@ -49,9 +50,12 @@ class Generation:
     def add(self, source: EventSource) -> None:
         """Adds the next choice's request; before ``begin``."""
         self._sources.append(source)
+        if self._is_aborted:
+            source.abort()
 
     def abort(self, reason: RametError | None = None) -> None:
         """Aborts every request that still runs; the call fails with ``reason``."""
+        self._is_aborted = True
         self._reason = self._reason or reason
         for source in self._sources:
             source.abort()

@@ -22,7 +22,7 @@ from ramet.runtime.events import (
 from ramet.runtime.params import SamplingParams
 from ramet.runtime.streams import (
     ChatDelta,
-    ChatParser,
+    ChatReader,
     ContentDelta,
     ReasoningDelta,
     ToolArgumentsDelta,
@@ -64,7 +64,7 @@ class ChatChoice:
         num_tokens, num_reasoning_tokens: tokens so far, and those of them inside reasoning.
     """
 
-    def __init__(self, parser: ChatParser, shown: ShownTokens) -> None:
+    def __init__(self, parser: ChatReader, shown: ShownTokens) -> None:
         self._parser = parser
         self._shown = shown
         self._undecided = 0

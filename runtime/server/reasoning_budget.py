@@ -43,12 +43,13 @@ class ReasoningBudget:
     @property
     def opening(self) -> str:
         """The text that opens the reasoning, where the prompt hasn't."""
-        return "" if self.is_open else f"{self.reasoning.begin}\n"
+        return "" if self.is_open else self.reasoning.begin + self.reasoning.gap
 
     @property
     def closing(self) -> str:
         """The text that ends reasoning that is cut."""
-        return f"\n{self.reasoning.end}\n\n"
+        gap = self.reasoning.gap
+        return gap + self.reasoning.end + (self.reasoning.follow or gap * 2)
 
     def thought(self) -> Constraint:
         """What the first request's output must match."""
@@ -81,6 +82,7 @@ class BudgetedStream:
         self._submit = submit
         self._opening = tuple(tokenizer.encode(budget.opening, allow_special=True))
         self._closing = tuple(tokenizer.encode(budget.closing, allow_special=True))
+        self._follow = tuple(tokenizer.encode(budget.reasoning.follow, allow_special=True))
         self._token_ids = list(self._opening)
         self._num_added = len(self._opening)
         self._first: Finished | None = None
@@ -142,7 +144,7 @@ class BudgetedStream:
     def _answer(self, end: Finished) -> TextDelta | Failed:
         """Begins the second request; the text that is put between the two."""
         self._first = end
-        added = self._closing if end.reason == "length" else ()
+        added = self._closing if end.reason == "length" else self._follow
         self._num_added += len(added)
         used = end.usage.completion_tokens + self._num_added
         params = self._request.params

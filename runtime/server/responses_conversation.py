@@ -99,7 +99,8 @@ def responses_conversation(
         tools=[tool.for_template() for tool in body.tools or ()],
         tool_choice=_tool_choice(body),
         parallel_tool_calls=body.parallel_tool_calls,
-        constraint=body.text.format.constraint(),
+        constraint=body.text.format.asked("text.format"),
+        schema_field="tools[{}].parameters",
         reasoning_effort=body.reasoning.effort if body.reasoning else None,
     )
 

@@ -4,7 +4,8 @@ However the input is cut, the outputs join to the same result, so streaming and 
 callers use the same objects.
 """
 
-from ramet.runtime.streams.chat import ChatParser
+from ramet.runtime.streams.channels import ChannelParser
+from ramet.runtime.streams.chat import ChatParser, ChatReader
 from ramet.runtime.streams.deltas import (
     ChatDelta,
     ContentDelta,
@@ -29,8 +30,10 @@ from ramet.runtime.streams.utf8 import Utf8Assembler
 __all__ = [
     "REASONING_FORMATS",
     "TOOL_FORMATS",
+    "ChannelParser",
     "ChatDelta",
     "ChatParser",
+    "ChatReader",
     "ContentDelta",
     "OutputStream",
     "ReasoningDelta",

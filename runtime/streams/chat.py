@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from ramet.runtime.streams.deltas import ChatDelta, ContentDelta, join_deltas
 from ramet.runtime.streams.reasoning import ReasoningFormat, ReasoningParser
 from ramet.runtime.streams.tool_calls import ToolCallParser
 from ramet.runtime.streams.tool_formats import ToolFormat
+
+
+class ChatReader(Protocol):
+    """Reads a chat model's output as it comes."""
+
+    def feed(self, piece: str, *, final: bool = False) -> list[ChatDelta]:
+        """The deltas that are certain after ``piece``; with ``final``, all that are left."""
+        ...
 
 
 class ChatParser:

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import Literal
 
 from ramet.runtime.streams.deltas import ChatDelta, ContentDelta, ReasoningDelta, cut_at_tag
 
 
 @dataclass(frozen=True, slots=True)
 class ReasoningFormat:
-    """The tags around reasoning."""
+    """The texts around reasoning.
+
+    Attributes:
+        name: what the server's option takes.
+        begin, end: the tags; in ``channels``, a message's head and its end.
+        style: ``tags`` around the beginning of a text, or messages in ``channels``.
+        gap: what stands between the tags and the reasoning.
+        follow: what must stand behind the end tag before anything else.
+    """
 
     name: str
     begin: str
     end: str
+    style: Literal["tags", "channels"] = "tags"
+    gap: str = "\n"
+    follow: str = ""
 
     def is_opened_by(self, prompt: str) -> bool:
         """Whether a prompt's text ends inside reasoning, so that the output begins there."""
@@ -26,13 +38,29 @@ REASONING_FORMATS = {
     for each in (
         ReasoningFormat("think", "<think>", "</think>"),
         ReasoningFormat("mistral", "[THINK]", "[/THINK]"),
+        ReasoningFormat(
+            "harmony",
+            "<|channel|>analysis<|message|>",
+            "<|end|>",
+            style="channels",
+            gap="",
+            follow="<|start|>assistant",
+        ),
     )
 }
 """By the name that the server's options use."""
 
 
+def speaks_harmony(chat_template: str | None) -> bool:
+    """Whether a template prints messages in channels."""
+    markers = ("<|channel|>", "<|message|>", "<|start|>")
+    return chat_template is not None and all(marker in chat_template for marker in markers)
+
+
 def detect_reasoning_format(chat_template: str | None) -> ReasoningFormat | None:
     """The format whose tags the template has, or None."""
+    if speaks_harmony(chat_template):
+        return REASONING_FORMATS["harmony"]
     for each in REASONING_FORMATS.values():
         if chat_template is not None and each.begin in chat_template and each.end in chat_template:
             return each

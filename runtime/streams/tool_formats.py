@@ -7,9 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-ToolCallStyle = Literal["json", "json_list", "named_json", "xml"]
+from ramet.runtime.streams.reasoning import speaks_harmony
+
+ToolCallStyle = Literal["json", "json_list", "named_json", "xml", "channels"]
 """``json``: one object with name and arguments a call. ``json_list``: a list of such objects.
-``named_json``: the name, then the arguments' object. ``xml``: a tag a parameter."""
+``named_json``: the name, then the arguments' object. ``xml``: a tag a parameter. ``channels``: a
+message to a function, see ``streams.channels``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +54,7 @@ class ToolFormat:
             return f'{self.begin}{gap}{{"name": {head}, "{self.arguments_key}": '
         if self.style == "json_list":
             return f'{self.begin}[{{"name": {head}, "{self.arguments_key}": '
-        if self.style == "named_json":
+        if self.style in ("named_json", "channels"):
             return f"{self.begin}{tool_name}{self.separator}"
         raise ValueError(f"{self.name} has no JSON arguments")
 
@@ -62,7 +65,7 @@ class ToolFormat:
             return "}" + ("\n" + self.end if self.end else "")
         if self.style == "json_list":
             return "}]" + self.end
-        if self.style == "named_json":
+        if self.style in ("named_json", "channels"):
             return self.end
         raise ValueError(f"{self.name} has no JSON arguments")
 
@@ -101,6 +104,14 @@ TOOL_FORMATS = {
             separator="[ARGS]",
             has_control_tags=True,
         ),
+        ToolFormat(
+            name="harmony",
+            style="channels",
+            begin="<|channel|>commentary to=functions.",
+            separator=" <|constrain|>json<|message|>",
+            end="<|call|>",
+            has_control_tags=True,
+        ),
         ToolFormat(name="qwen3_xml", style="xml", begin="<tool_call>", end="</tool_call>"),
         ToolFormat(
             name="generic",
@@ -117,6 +128,8 @@ TOOL_FORMATS = {
 def detect_tool_format(chat_template: str | None) -> ToolFormat:
     """The format that a chat template teaches; ``generic`` where it teaches none."""
     template = chat_template or ""
+    if speaks_harmony(template):
+        return TOOL_FORMATS["harmony"]
     if "<function=" in template and "<parameter=" in template:
         return TOOL_FORMATS["qwen3_xml"]
     if "<tool_call>" in template:

@@ -30,8 +30,13 @@ _END_OF_TURN_TEXTS = frozenset(
         "<|eom_id|>",
         "<|end|>",
         "<|endofturn|>",
+        "<|return|>",
+        "<|call|>",
     }
 )
+_END_OF_MESSAGE = "<|end|>"
+"""Ends an output, too, unless the vocabulary has a token of its own for that (``<|return|>``):
+then it ends one message of several."""
 
 
 _STRAY_BYTE = re.compile("([\udc80-\udcff])")
@@ -303,5 +308,6 @@ def _end_ids(file: ModelFile, texts: Sequence[str], kinds: Sequence[TokenKind]) 
     }
     if any(not 0 <= i < len(texts) for i in ids):
         raise ModelLoadError(f"{file.path}: an end token is not in the vocabulary")
-    control = (i for i, kind in enumerate(kinds) if kind == TokenKind.CONTROL)
-    return ids | {i for i in control if texts[i] in _END_OF_TURN_TEXTS}
+    control = {texts[i]: i for i, kind in enumerate(kinds) if kind == TokenKind.CONTROL}
+    ends = ids | {i for text, i in control.items() if text in _END_OF_TURN_TEXTS}
+    return ends - {control.get(_END_OF_MESSAGE, -1)} if "<|return|>" in control else ends

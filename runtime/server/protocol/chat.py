@@ -157,7 +157,7 @@ class ChatCompletionRequest(GenerationRequest):
             tools=[tool.for_template() for tool in self.tools or ()],
             tool_choice=choice if isinstance(choice, str) else ("tool", choice.function.name),
             parallel_tool_calls=self.parallel_tool_calls,
-            constraint=self.constraint(),
+            constraint=self.asked(),
             template_variables=self.chat_template_kwargs or {},
             reasoning_effort=self.reasoning_effort,
             thinking_budget=self.thinking_token_budget,

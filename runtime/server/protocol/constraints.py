@@ -1,4 +1,4 @@
-"""How each API says what an output must match, turned into one ``Constraint``."""
+"""How each API says what an output must match, turned into one constraint and its field."""
 
 from __future__ import annotations
 
@@ -9,18 +9,16 @@ from pydantic import Field
 
 from ramet.grammars.constraints import (
     Choice,
-    Constraint,
     Ebnf,
     JsonObject,
     JsonSchema,
     Regex,
-    StructuralTag,
-    Tag,
-    TriggeredTags,
     Whitespace,
 )
 from ramet.runtime.errors import InvalidConstraintError, InvalidParameterError
+from ramet.runtime.server.origins import Asked
 from ramet.runtime.server.protocol.base import ApiModel
+from ramet.runtime.server.protocol.structural_tags import structural_tag
 
 
 def answer_schema(schema: dict[str, Any] | bool) -> JsonSchema:
@@ -38,58 +36,42 @@ class NamedSchema(ApiModel):
     strict: bool | None = None
 
 
-class TagStructure(ApiModel):
-    """One structure of a structural tag: JSON that is valid for ``schema`` between two texts."""
-
-    begin: str = Field(min_length=1)
-    schema_: dict[str, Any] | bool = Field(alias="schema")
-    end: str = Field(min_length=1)
-
-
 class ResponseFormat(ApiModel):
     """OpenAI's ``response_format`` of chat and, as in vLLM, of completions.
 
-    ``structural_tag`` is vLLM's: free text in which every trigger begins one of the structures.
+    ``structural_tag`` is vLLM's: see ``protocol.structural_tags``.
     """
 
     type: Literal["text", "json_object", "json_schema", "structural_tag"]
     json_schema: NamedSchema | None = None
-    structures: list[TagStructure] | None = None
+    format: dict[str, Any] | None = None
+    structures: list[dict[str, Any]] | None = None
     triggers: list[str] | None = None
 
-    def constraint(self) -> Constraint | None:
-        """The constraint; None for free text."""
+    def asked(self, field: str) -> Asked | None:
+        """The constraint that this object, which stands in ``field``, asks for; None: free text."""
+        parts = {name: getattr(self, name) for name in ("format", "structures", "triggers")}
+        given = {name: value for name, value in parts.items() if value is not None}
         if self.type == "structural_tag":
-            return self._structural_tag()
-        if self.structures is not None or self.triggers is not None:
+            if self.json_schema is not None:
+                given["json_schema"] = self.json_schema
+            return structural_tag({"type": self.type, **given}, field)
+        for name in given:
             raise InvalidParameterError(
-                "structures and triggers belong to the type structural_tag",
-                param="response_format",
+                f"{field}.{name} belongs to the type structural_tag", param=f"{field}.{name}"
             )
         if self.type == "json_schema":
             if self.json_schema is None or self.json_schema.schema_ is None:
                 raise InvalidParameterError(
-                    "response_format of type json_schema needs json_schema.schema",
-                    param="response_format.json_schema",
+                    f"{field} of type json_schema needs json_schema.schema",
+                    param=f"{field}.json_schema",
                 )
-            return answer_schema(self.json_schema.schema_)
+            return Asked(answer_schema(self.json_schema.schema_), f"{field}.json_schema.schema")
         if self.json_schema is not None:
             raise InvalidParameterError(
-                f"response_format has a json_schema, but its type is {self.type!r}",
-                param="response_format",
+                f"{field} has a json_schema, but its type is {self.type!r}", param=field
             )
-        return JsonObject() if self.type == "json_object" else None
-
-    def _structural_tag(self) -> Constraint:
-        if not self.structures or not self.triggers or self.json_schema is not None:
-            raise InvalidParameterError(
-                "response_format of type structural_tag needs structures and triggers",
-                param="response_format",
-            )
-        tags = tuple(
-            Tag(each.begin, JsonSchema(each.schema_), each.end) for each in self.structures
-        )
-        return StructuralTag(TriggeredTags(tags, tuple(self.triggers)))
+        return Asked(JsonObject(), field) if self.type == "json_object" else None
 
 
 class StructuredOutputs(ApiModel):
@@ -100,29 +82,35 @@ class StructuredOutputs(ApiModel):
     choice: list[str] | None = None
     grammar: str | None = None
     json_object: bool | None = None
+    structural_tag: dict[str, Any] | str | None = None
     disable_any_whitespace: bool = False
 
     UNSUPPORTED: ClassVar = {
         "disable_fallback": (True, False),  # there is no fallback
         "disable_additional_properties": (False,),
         "whitespace_pattern": (),
-        "structural_tag": (),
     }
 
-    def constraint(self) -> Constraint:
+    def asked(self, field: str) -> Asked:
+        """The constraint that this object, which stands in ``field``, asks for."""
         whitespace: Whitespace = "none" if self.disable_any_whitespace else "compact"
-        given: list[Constraint] = []
+        given: list[Asked] = []
         if self.json_ is not None:
-            given.append(JsonSchema(_schema(self.json_), whitespace=whitespace))
+            place = f"{field}.json"
+            given.append(
+                Asked(JsonSchema(_schema(self.json_, place), whitespace=whitespace), place)
+            )
         if self.regex is not None:
-            given.append(Regex(self.regex))
+            given.append(Asked(Regex(self.regex), f"{field}.regex"))
         if self.choice is not None:
-            given.append(_choice(self.choice, "structured_outputs.choice"))
+            given.append(_choice(self.choice, f"{field}.choice"))
         if self.grammar is not None:
-            given.append(Ebnf(self.grammar))
+            given.append(Asked(Ebnf(self.grammar), f"{field}.grammar"))
         if self.json_object:
-            given.append(JsonObject(whitespace=whitespace))
-        return _only_one(given, "structured_outputs")
+            given.append(Asked(JsonObject(whitespace=whitespace), f"{field}.json_object"))
+        if self.structural_tag is not None:
+            given.append(structural_tag(self.structural_tag, f"{field}.structural_tag"))
+        return _only_one(given, field)
 
 
 class ConstraintFields(ApiModel):
@@ -135,42 +123,45 @@ class ConstraintFields(ApiModel):
     guided_choice: list[str] | None = None
     guided_grammar: str | None = None
 
-    def constraint(self) -> Constraint | None:
+    def asked(self) -> Asked | None:
         """The one constraint that the body asks for, or None."""
-        given: list[Constraint] = []
-        if self.response_format and (wanted := self.response_format.constraint()):
+        given: list[Asked] = []
+        if self.response_format and (wanted := self.response_format.asked("response_format")):
             given.append(wanted)
         if self.structured_outputs is not None:
-            given.append(self.structured_outputs.constraint())
+            given.append(self.structured_outputs.asked("structured_outputs"))
         if self.guided_json is not None:
-            given.append(JsonSchema(_schema(self.guided_json)))
+            schema = JsonSchema(_schema(self.guided_json, "guided_json"))
+            given.append(Asked(schema, "guided_json"))
         if self.guided_regex is not None:
-            given.append(Regex(self.guided_regex))
+            given.append(Asked(Regex(self.guided_regex), "guided_regex"))
         if self.guided_choice is not None:
             given.append(_choice(self.guided_choice, "guided_choice"))
         if self.guided_grammar is not None:
-            given.append(Ebnf(self.guided_grammar))
+            given.append(Asked(Ebnf(self.guided_grammar), "guided_grammar"))
         return _only_one(given, "response_format") if given else None
 
 
-def _schema(value: dict[str, Any] | str | bool) -> Any:
+def _schema(value: dict[str, Any] | str | bool, field: str) -> Any:
     """A schema, which vLLM's clients may also send as JSON text."""
     if not isinstance(value, str):
         return value
     try:
         return orjson.loads(value)
     except orjson.JSONDecodeError as error:
-        raise InvalidConstraintError(f"the schema is not valid JSON: {error}") from None
+        raise InvalidConstraintError(
+            f"{field}: the schema is not valid JSON: {error}", param=field
+        ) from None
 
 
-def _choice(choices: list[str], param: str) -> Choice:
+def _choice(choices: list[str], field: str) -> Asked:
     if not choices:
-        raise InvalidConstraintError("a choice needs at least one string", param=param)
-    return Choice(tuple(choices))
+        raise InvalidConstraintError("a choice needs at least one string", param=field)
+    return Asked(Choice(tuple(choices)), field)
 
 
-def _only_one(given: list[Constraint], param: str) -> Constraint:
+def _only_one(given: list[Asked], field: str) -> Asked:
     if len(given) != 1:
-        kinds = ", ".join(constraint.kind for constraint in given) or "none"
-        raise InvalidConstraintError(f"give exactly one constraint, not {kinds}", param=param)
+        kinds = ", ".join(asked.field for asked in given) or "none"
+        raise InvalidConstraintError(f"give exactly one constraint, not {kinds}", param=field)
     return given[0]

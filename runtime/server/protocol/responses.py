@@ -9,11 +9,12 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from ramet.grammars.constraints import Constraint
+from ramet.grammars.constraints import JsonObject
 from ramet.runtime.errors import InvalidParameterError
+from ramet.runtime.server.origins import Asked
 from ramet.runtime.server.protocol.base import ApiModel, Int
 from ramet.runtime.server.protocol.common import NO_EFFECT, OneAnswerRequest
-from ramet.runtime.server.protocol.constraints import NamedSchema, ResponseFormat
+from ramet.runtime.server.protocol.constraints import answer_schema
 from ramet.runtime.server.protocol.responses_items import Input
 from ramet.runtime.server.protocol.variants import supported_types
 
@@ -66,7 +67,7 @@ class TextFormat(ApiModel):
     description: str | None = None
     strict: bool | None = None
 
-    def constraint(self) -> Constraint | None:
+    def asked(self, field: str) -> Asked | None:
         """The same as the ``response_format`` of chat completions."""
         if self.type == "json_schema" and (self.name is None or self.schema_ is None):
             raise InvalidParameterError(
@@ -76,8 +77,9 @@ class TextFormat(ApiModel):
             raise InvalidParameterError(
                 f"text.format has a schema, but its type is {self.type!r}", param="text.format"
             )
-        named = NamedSchema(name=self.name or "", schema=self.schema_) if self.schema_ else None
-        return ResponseFormat(type=self.type, json_schema=named).constraint()
+        if self.schema_ is not None:
+            return Asked(answer_schema(self.schema_), f"{field}.schema")
+        return Asked(JsonObject(), field) if self.type == "json_object" else None
 
 
 class TextConfig(ApiModel):

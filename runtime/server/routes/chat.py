@@ -14,7 +14,7 @@ from starlette.responses import Response
 from ramet.runtime.errors import InvalidParameterError
 from ramet.runtime.events import Event, TokenInfo
 from ramet.runtime.request import Request
-from ramet.runtime.server.chat_call import submitter
+from ramet.runtime.server.chat_call import begin_chat
 from ramet.runtime.server.chat_plan import ChatPlan
 from ramet.runtime.server.context import ServerContext, tenant_of, trace_of, whole_answer
 from ramet.runtime.server.generation import Generation
@@ -39,13 +39,7 @@ def chat_router(context: ServerContext) -> APIRouter:
         body = await context.body(http_request, ChatCompletionRequest)
         call = await _prepare(context, body, http_request)
         trace_of(http_request).describe(call.model, call.choices)
-        generation = await context.begin(
-            call.id,
-            call.requests,
-            http_request,
-            submitter(call.plan, context.engine),
-            call.plan.schemas,
-        )
+        generation = await begin_chat(context, http_request, call.id, call.requests, call.plan)
         headers = enforced_headers(call.plan.constraint)
         if body.stream:
             return EventStreamResponse(

@@ -20,6 +20,7 @@ from ramet.runtime.server.http import OrjsonResponse, as_ramet_error, new_id
 from ramet.runtime.server.logprobs import CompletionLogprobs, prompt_logprobs
 from ramet.runtime.server.messages import ShownTokens
 from ramet.runtime.server.openapi import json_body
+from ramet.runtime.server.origins import Origins
 from ramet.runtime.server.protocol.common import split_prompts
 from ramet.runtime.server.protocol.completions import CompletionRequest
 from ramet.runtime.server.requests import build_requests, enforced_headers, sampling_params
@@ -37,7 +38,7 @@ def completions_router(context: ServerContext) -> APIRouter:
         body = await context.body(http_request, CompletionRequest)
         call = await _prepare(context, body, http_request)
         trace_of(http_request).describe(call.model)
-        generation = await context.begin(call.id, call.requests, http_request)
+        generation = await context.begin(call.id, call.requests, http_request, origins=call.origins)
         headers = enforced_headers(call.requests[0].constraint)
         if body.stream:
             return EventStreamResponse(
@@ -63,6 +64,7 @@ class _Call:
     requests: list[Request]
     echoes: list[str]
     eos_ids: frozenset[int]
+    origins: Origins | None
 
     def head(self) -> dict[str, Any]:
         return {
@@ -92,13 +94,14 @@ async def _prepare(
         await context.prompts.text(prompt, add_special_tokens=body.add_special_tokens)
         for prompt in given
     ]
+    asked = body.asked()
     call_id = body.request_id or new_id("cmpl")
     requests = build_requests(
         call_id,
         body,
         sampling_params(body),
         prompts,
-        body.constraint(),
+        asked.constraint if asked else None,
         tenant_of(http_request),
     )
     if body.score_from is not None:
@@ -111,7 +114,14 @@ async def _prepare(
         ]
         echoes = [text for text in texts for _ in range(body.n)]
     return _Call(
-        call_id, int(time.time()), model, body, requests, echoes, context.engine.tokenizer.eos_ids
+        call_id,
+        int(time.time()),
+        model,
+        body,
+        requests,
+        echoes,
+        context.engine.tokenizer.eos_ids,
+        Origins.of(asked) if asked else None,
     )
 
 

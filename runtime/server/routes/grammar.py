@@ -38,12 +38,13 @@ def grammar_router(context: ServerContext) -> APIRouter:
     async def check(http_request: HttpRequest) -> Response:
         """Whether a constraint can be honoured, a text that matches it, and its cost."""
         body = await context.body(http_request, GrammarCheckRequest)
-        constraint = body.constraint()
-        if constraint is None:
+        asked = body.asked()
+        if asked is None:
             raise InvalidParameterError(
                 "give a constraint, as response_format or structured_outputs",
                 param="response_format",
             )
+        constraint = asked.constraint
         vocabulary = context.engine.vocabulary
         async with one_at_a_time:
             answer = await asyncio.to_thread(_check, constraint, vocabulary, body.text)
