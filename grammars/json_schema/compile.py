@@ -24,6 +24,7 @@ from .frames import Frame, Top
 from .languages import Languages
 from .layout import Layout
 from .lexemes import FIRST_SCALAR, AfterLexeme
+from .number_sets import is_bounded_integer
 from .schema import Documents, Leaf
 from .solver import Solver
 from .text_lexemes import QUOTE, AnyText, Closing, KeyClosing
@@ -31,7 +32,8 @@ from .typed import Typer
 from .values_plan import Values
 
 _NUM_PREPARED = 24
-"""Nodes, the outer ones, whose plans are worked out when compiling and not on the way."""
+"""Nodes, the outer ones, whose plans are worked out when compiling and not on the way; likewise
+the automata of numbers within bounds."""
 
 
 class CompiledSchema:
@@ -103,6 +105,7 @@ def _check(typer: Typer, languages: Languages, root: Formula, limits: CompileLim
     """Visit every subschema that a value can meet, so that what is unsound is found at once."""
     end = time.monotonic() + limits.max_seconds
     seen: set[Hashable] = set()
+    num_numbers = 0
     pending: list[Formula] = [root]
     while pending:
         for value in atoms(pending.pop()):
@@ -119,7 +122,10 @@ def _check(typer: Typer, languages: Languages, root: Formula, limits: CompileLim
                 if kind == "string" and formula.op != "false":
                     languages.prepare_text(formula)
                 elif kind == "number" and formula.op != "false":
-                    languages.numbers(formula)
+                    # What isn't made now is made in good time, and can't outgrow a limit then.
+                    num_numbers += 1
+                    if num_numbers <= _NUM_PREPARED or not is_bounded_integer(formula):
+                        languages.numbers(formula)
 
 
 def _nodes(value: Hashable) -> list[Formula]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from decimal import Decimal
-from fractions import Fraction
 from typing import Any, TypeVar
 
 from ramet.grammars.errors import GrammarTooComplexError
@@ -25,20 +23,12 @@ from ramet.grammars.regular import (
 )  # fmt: skip
 from ramet.grammars.regular import numbers as number_languages
 from ramet.grammars.regular.formats import string_format
+from ramet.grammars.regular.number_intervals import intervals_dfa
 
-from .atoms import (
-    AtLeast,
-    AtMost,
-    Format,
-    Integer,
-    MultipleOf,
-    NumberIs,
-    Pattern,
-    TextIs,
-    TextLength,
-)  # fmt: skip
+from .atoms import Format, Integer, MultipleOf, NumberIs, Pattern, TextIs, TextLength
 from .character_dfa import CharacterDfa
-from .formula import Formula, all_of, atom, conjuncts, negate, truth_of
+from .formula import Formula, all_of, any_of, atom, conjuncts, negate, truth_of
+from .number_sets import has_integer, intervals_of, is_bounded_integer, is_order, listed_numbers
 
 _T = TypeVar("_T")
 _MAX_COUNTED = 4096
@@ -333,10 +323,6 @@ class Languages:
 
     # -- numbers ----------------------------------------------------------------------------
 
-    def has_number(self, formula: Formula, number: Decimal) -> bool:
-        """Whether a typed formula over numbers allows a number."""
-        return truth_of(formula, lambda a: _number_atom(a, number))
-
     def numbers(self, formula: Formula) -> Dfa:
         """The number texts that a typed formula over numbers allows."""
         return self.remember(("numbers", formula), lambda: self._numbers(formula))
@@ -344,68 +330,57 @@ class Languages:
     def _numbers(self, formula: Formula) -> Dfa:
         if formula.op == "true":
             return number_languages.any_number()
-        if formula.op == "false":
-            return EMPTY
-        parts = conjuncts(formula)
-        listed = [p.parts[0] for p in parts if p.op == "atom" and isinstance(p.parts[0], NumberIs)]
-        if listed:
-            values = frozenset.intersection(*(n.values for n in listed))
-            values = frozenset(v for v in values if self.has_number(formula, v))
-            return union_all([number_languages.equal_to(v) for v in sorted(values)])
+        values = listed_numbers(formula)
+        if values is not None:
+            return number_languages.equal_to_any(values)
         try:
             return self._number_dfa(formula, exponents=True)
         except GrammarTooComplexError:
             return self._number_dfa(formula, exponents=False)
 
+    def has_numbers(self, formula: Formula) -> bool:
+        """Whether there is any number that a typed formula allows; cheaper than the automaton."""
+        return self.remember(("has numbers", formula), lambda: self._has_numbers(formula))
+
+    def _has_numbers(self, formula: Formula) -> bool:
+        values = listed_numbers(formula)
+        if values is not None:
+            return bool(values)
+        if not is_bounded_integer(formula):
+            return not self.numbers(formula).is_empty
+        parts = conjuncts(formula)
+        intervals = intervals_of(all_of(p for p in parts if is_order(p)))
+        if all(map(is_order, parts)):
+            return bool(intervals)
+        return any(map(has_integer, intervals))
+
     def _number_dfa(self, formula: Formula, *, exponents: bool) -> Dfa:
+        if is_order(formula):
+            return intervals_dfa(intervals_of(formula), exponents=exponents)
         universe = number_languages.spellings(exponents=exponents)
         limits = self.limits.regular
-        if formula.op == "true":
-            return universe
-        if formula.op == "false":
-            return EMPTY
         if formula.op == "atom":
             value = formula.parts[0]
-            key = ("number atom", value, exponents)
-            return self.remember(key, lambda: _number_atom_dfa(value, exponents))
-        parts = [self._number_dfa(p, exponents=exponents) for p in formula.operands]
+            if isinstance(value, MultipleOf):
+                return number_languages.multiples(value.divisor, exponents=exponents)
+            if isinstance(value, NumberIs):
+                return number_languages.equal_to_any(value.values, exponents=exponents)
+            assert isinstance(value, Integer)
+            return number_languages.integers(exponents=exponents)
+        parts = list(formula.operands)
+        if formula.op in ("all", "any"):
+            # All bounds at once.
+            bounds = [p for p in parts if is_order(p)]
+            joined = all_of(bounds) if formula.op == "all" else any_of(bounds)
+            parts = [*([joined] if bounds else []), *(p for p in parts if not is_order(p))]
+        dfas = [self._number_dfa(p, exponents=exponents) for p in parts]
         if formula.op == "not":
-            return universe.difference(parts[0], limits)
+            return universe.difference(dfas[0], limits)
         if formula.op == "all":
-            return intersect_all(parts, limits)
+            return intersect_all(dfas, limits)
         if formula.op == "any":
-            return union_all(parts, limits)
-        return _exactly_one(parts, universe, limits)
-
-
-def _number_atom(value: Hashable, number: Decimal) -> bool:
-    if isinstance(value, NumberIs):
-        return number in value.values
-    if isinstance(value, AtLeast):
-        return bool(number > value.bound or (number == value.bound and not value.exclusive))
-    if isinstance(value, AtMost):
-        return bool(number < value.bound or (number == value.bound and not value.exclusive))
-    if isinstance(value, MultipleOf):
-        return (Fraction(number) / Fraction(value.divisor)).denominator == 1
-    assert isinstance(value, Integer)
-    return bool(number == number.to_integral_value())
-
-
-def _number_atom_dfa(value: Hashable, exponents: bool) -> Dfa:
-    if isinstance(value, NumberIs):
-        return union_all(
-            [number_languages.equal_to(v, exponents=exponents) for v in sorted(value.values)]
-        )
-    if isinstance(value, AtLeast):
-        return number_languages.at_least(
-            value.bound, exclusive=value.exclusive, exponents=exponents
-        )
-    if isinstance(value, AtMost):
-        return number_languages.at_most(value.bound, exclusive=value.exclusive, exponents=exponents)
-    if isinstance(value, MultipleOf):
-        return number_languages.multiples(value.divisor, exponents=exponents)
-    assert isinstance(value, Integer)
-    return number_languages.integers(exponents=exponents)
+            return union_all(dfas, limits)
+        return _exactly_one(dfas, universe, limits)
 
 
 def _exactly_one(parts: list[Dfa], universe: Dfa, limits: Any) -> Dfa:

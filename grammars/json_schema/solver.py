@@ -85,7 +85,7 @@ class Solver:
         if kind == "string":
             return not self.languages.texts(formula).is_empty
         if kind == "number":
-            return not self.languages.numbers(formula).is_empty
+            return self.languages.has_numbers(formula)
         key = (formula, kind)
         known = self._known.get(key)
         if known is not None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from .atoms import AtLeast, AtMost, Const, Integer, NumberIs
 from .formula import Formula, all_of, atom, conjuncts
 from .languages import members_of
+from .number_sets import allows
 from .schema import Leaf
 from .values import canonical
 
@@ -45,14 +46,14 @@ def values_of(solver: Solver, node: Formula) -> frozenset[Hashable] | None:
     if texts.size is None or texts.size > _MOST:
         return None
     found.update(("string", t) for t in members_of(texts))
-    numbers = _numbers(solver, solver.typer.typed(node, "number"))
+    numbers = _numbers(solver.typer.typed(node, "number"))
     if numbers is None:
         return None
     found.update(("number", n) for n in numbers)
     return frozenset(found)
 
 
-def _numbers(solver: Solver, formula: Formula) -> set[Decimal] | None:
+def _numbers(formula: Formula) -> set[Decimal] | None:
     if formula.op == "false":
         return set()
     low: Decimal | None = None
@@ -73,4 +74,4 @@ def _numbers(solver: Solver, formula: Formula) -> set[Decimal] | None:
         if not integer or low is None or high is None or high - low > _MOST:
             return None
         listed = frozenset(Decimal(n) for n in range(int(low) - 1, int(high) + 2))
-    return {n for n in listed if solver.languages.has_number(formula, n)}
+    return {n for n in listed if allows(formula, n)}

@@ -1,0 +1,118 @@
+"""What a typed formula says of numbers, without an automaton: intervals, lists, single values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from decimal import Decimal
+from fractions import Fraction
+
+from ramet.grammars.regular.number_intervals import Interval, check_digits
+
+from .atoms import AtLeast, AtMost, Integer, MultipleOf, NumberIs
+from .formula import Formula, atoms, conjuncts, truth_of
+
+_MAX_POINTS = 16
+"""A longer list of numbers is no set of intervals."""
+
+
+def allows(formula: Formula, number: Decimal) -> bool:
+    """Whether a typed formula over numbers allows a number."""
+    return truth_of(formula, lambda a: _allows(a, number))
+
+
+def _allows(value: Hashable, number: Decimal) -> bool:
+    if isinstance(value, NumberIs):
+        return number in value.values
+    if isinstance(value, AtLeast):
+        return bool(number > value.bound or (number == value.bound and not value.exclusive))
+    if isinstance(value, AtMost):
+        return bool(number < value.bound or (number == value.bound and not value.exclusive))
+    if isinstance(value, MultipleOf):
+        return (Fraction(number) / Fraction(value.divisor)).denominator == 1
+    assert isinstance(value, Integer)
+    return bool(number == number.to_integral_value())
+
+
+def listed_numbers(formula: Formula) -> list[Decimal] | None:
+    """The numbers that a formula allows, in order, if one of its conjuncts lists them."""
+    listed = [
+        p.parts[0].values
+        for p in conjuncts(formula)
+        if p.op == "atom" and isinstance(p.parts[0], NumberIs)
+    ]
+    if not listed:
+        return None
+    return sorted(v for v in frozenset.intersection(*listed) if allows(formula, v))
+
+
+def is_order(formula: Formula) -> bool:
+    """Whether a formula is about a number's place among a few others alone."""
+    return all(
+        isinstance(a, AtLeast | AtMost)
+        or (isinstance(a, NumberIs) and len(a.values) <= _MAX_POINTS)
+        for a in atoms(formula)
+    )
+
+
+def is_bounded_integer(formula: Formula) -> bool:
+    """Whether a formula is about order, and perhaps about being an integer, alone."""
+    return all(
+        is_order(p) or (p.op == "atom" and isinstance(p.parts[0], Integer))
+        for p in conjuncts(formula)
+    )
+
+
+def intervals_of(formula: Formula) -> list[Interval]:
+    """The numbers that a formula about order allows.
+
+    Raises:
+        GrammarTooComplexError: a bound of too many digits.
+    """
+    bounds: set[Decimal] = set()
+    for value in atoms(formula):
+        bounds.update(value.values if isinstance(value, NumberIs) else (value.bound,))  # type: ignore[attr-defined]
+    points = sorted(bounds)
+    for point in points:
+        check_digits(point)
+    index = {point: 2 * i + 1 for i, point in enumerate(points)}
+
+    def holds(region: int) -> bool:
+        """The formula's truth at a point (odd regions), or between two (even ones)."""
+
+        def at(value: Hashable) -> bool:
+            if isinstance(value, NumberIs):
+                return region % 2 == 1 and points[region // 2] in value.values
+            assert isinstance(value, AtLeast | AtMost)
+            place = index[value.bound]
+            if region == place:
+                return not value.exclusive
+            return (region > place) == isinstance(value, AtLeast)
+
+        return truth_of(formula, at)
+
+    found: list[Interval] = []
+    first: int | None = None
+    for region in range(2 * len(points) + 2):
+        inside = region <= 2 * len(points) and holds(region)
+        if inside and first is None:
+            first = region
+        elif not inside and first is not None:
+            last = region - 1
+            # An even region ends at the points around it, and has neither.
+            low = points[(first - 1) // 2] if first > 0 else None
+            high = points[last // 2] if last < 2 * len(points) else None
+            found.append(Interval(low, high, first % 2 == 0, last % 2 == 0))
+            first = None
+    return found
+
+
+def has_integer(interval: Interval) -> bool:
+    """Whether there is an integer in an interval."""
+    low, high = interval.low, interval.high
+    if low is None or high is None:
+        return True
+    first = math.ceil(low)
+    if interval.low_open and first == low:
+        first += 1
+    return first < high or (first == high and not interval.high_open)
