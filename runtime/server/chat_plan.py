@@ -115,6 +115,9 @@ class ChatPlanner:
         messages = conversation.messages
         if "developer" not in template.source:
             messages = [_as_system(message) for message in messages]
+        if self._in_channels:
+            messages = [_with_thinking(message) for message in messages]
+            tools = [_described(tool) for tool in tools]
         variables = self._variables(conversation)
 
         def encode() -> tuple[int, ...]:
@@ -307,6 +310,20 @@ def _mismatch(tools: str | None, reasoning: str | None) -> InvalidParameterError
 def _as_system(message: Mapping[str, Any]) -> Mapping[str, Any]:
     """A developer's message for templates that know only the system's."""
     return {**message, "role": "system"} if message["role"] == "developer" else message
+
+
+def _with_thinking(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Reasoning under the name that templates of channels have for it. With a call they print
+    it or the content, not both."""
+    reasoning = message.get("reasoning_content")
+    if not reasoning or (message.get("tool_calls") and message.get("content")):
+        return message
+    return {**message, "thinking": reasoning}
+
+
+def _described(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A tool with a description, which templates of channels print unasked."""
+    return {**tool, "function": {"description": "", **tool["function"]}}
 
 
 def _cannot_think(why: str) -> InvalidParameterError:

@@ -150,9 +150,10 @@ class ChannelParser:
     def _read_call(self, out: list[ChatDelta]) -> bool:
         reader = self._reader
         assert reader is not None
-        if not self._buffer:
+        first = "{" if self._arguments else self._buffer.lstrip()[:1]
+        if not self._buffer or not first:
             return False
-        if not self._arguments and self._buffer.lstrip()[:1] not in ("", "{"):
+        if first != "{":
             self._begin(_State.TEXT)  # no arguments: it is text after all
             return True
         self._buffer = reader.read(self._buffer)
