@@ -11,8 +11,10 @@ from ramet.lang.run import Run
 from ramet.lang.serving.engine import ProgramEngine
 from ramet.runtime.errors import DeadlineExceededError, RametError, RequestAbortedError
 from ramet.runtime.events import Failed, Finished
+from ramet.runtime.request import Request
 from ramet.runtime.server.context import ServerContext
 from ramet.runtime.server.tenants import Tenant
+from ramet.runtime.server.tracing import Trace
 
 ProgramRun = Run[dict[str, Any]]
 
@@ -21,6 +23,7 @@ class ProgramCall:
     """A program's share of the server while it runs: it counts as one call of its tenant.
 
     Args:
+        trace: is told of the program's requests.
         deadline_s: seconds from now until the program fails; None: it has all the time.
 
     Attributes:
@@ -37,6 +40,7 @@ class ProgramCall:
         context: ServerContext,
         tenant: Tenant,
         call_id: str,
+        trace: Trace,
         *,
         deadline_s: float | None = None,
     ) -> None:
@@ -44,6 +48,7 @@ class ProgramCall:
         self.reason: RametError | None = None
         self._context = context
         self._tenant = tenant
+        self._trace = trace
         self._name = tenant.scoped(call_id)
         self._began = time.monotonic()
         self._preparing: asyncio.Task[None] | None = None
@@ -102,6 +107,7 @@ class ProgramCall:
             self._timer.cancel()
         self._context.lifecycle.leave(self._name)
         self._tenant.leave()
+        self._trace.close()
         run = self._run
         if run is None:
             return
@@ -112,6 +118,7 @@ class ProgramCall:
         seconds = time.monotonic() - self._began
         self._context.telemetry.program(outcome, seconds, len(run.graph.calls()))
 
-    def _note_end(self, event: Finished | Failed) -> None:
+    def _note_end(self, request: Request, event: Finished | Failed) -> None:
         self._context.telemetry.end(event)
+        self._trace.note_node(request, event)
         self._tenant.pay(event.usage.prompt_tokens + event.usage.completion_tokens)

@@ -16,7 +16,7 @@ from ramet.runtime.server.generation import EventSource
 from ramet.runtime.server.tenants import Tenant
 from ramet.runtime.tokenizer import ChatTemplate, Tokenizer
 
-NoteEnd = Callable[[Finished | Failed], None]
+NoteEnd = Callable[[Request, Finished | Failed], None]
 
 
 class ProgramEngine:
@@ -101,7 +101,9 @@ class Submission:
         if not self._has_ended:
             self._source.abort()
             usage = Usage(len(self._request.prompt_token_ids), self._num_tokens)
-            self._on_end(Failed(RequestAbortedError("the program was aborted"), usage))
+            self._on_end(
+                self._request, Failed(RequestAbortedError("the program was aborted"), usage)
+            )
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self
@@ -113,5 +115,5 @@ class Submission:
             self._num_tokens += len(event.tokens)
         elif isinstance(event, Finished | Failed):
             self._has_ended = True
-            self._on_end(event)
+            self._on_end(self._request, event)
         return event

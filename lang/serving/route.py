@@ -25,6 +25,7 @@ from ramet.runtime.server.context import (
     ServerContext,
     abort_on_disconnect,
     tenant_of,
+    trace_of,
     whole_answer,
 )
 from ramet.runtime.server.extension import Extension
@@ -43,12 +44,16 @@ def programs_router(context: ServerContext) -> APIRouter:
         body = await context.body(http_request, ProgramRequest)
         model = context.check_model(body.model)
         graph = await read_graph(body.graph, context.config)
+        trace, tenant = trace_of(http_request), tenant_of(http_request)
+        trace.describe(model)
         call = ProgramCall(
             context,
-            tenant_of(http_request),
+            tenant,
             body.request_id or new_id("prog"),
+            trace,
             deadline_s=body.deadline_s,
         )
+        trace.begin_program(call.id, graph.name, tenant.name)
         try:
             backend = EngineBackend(call.engine)
             async with abort_on_disconnect(http_request, call):

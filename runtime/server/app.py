@@ -63,7 +63,8 @@ def create_app(
     ``lifecycle`` is given by who wants to drain the server; see ``serve``.
     """
     config = config or ServerConfig()
-    telemetry = Telemetry(engine.model_name)
+    model_names = config.served_model_names or (engine.model_name,)
+    telemetry = Telemetry(model_names[0])
     telemetry.watch(engine.stats)
     context = ServerContext(
         engine=engine,
@@ -73,7 +74,7 @@ def create_app(
         telemetry=telemetry,
         lifecycle=lifecycle or Lifecycle(),
         tenants=Tenants(read_keys_file(config.api_keys_file)),
-        model_names=config.served_model_names or (engine.model_name,),
+        model_names=model_names,
     )
     app = FastAPI(title="Ramet", version="1", redirect_slashes=False)
     install_error_handlers(app)

@@ -4,8 +4,8 @@ https://opentelemetry.io/docs/specs/semconv/http/http-spans/
 https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/
 
 A request is a server span, whose parent is the client's, if it sent a ``traceparent``; a request's
-time in the engine is its children ``grammar``, ``queued``, ``prefill`` and ``decode``. Prompts and
-answers are never in a span.
+time in the engine is its children ``grammar``, ``queued``, ``prefill`` and ``decode``. A program's
+calls of the model are its children, each with those. Prompts and answers are never in a span.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from opentelemetry.util.types import AttributeValue
 
 from ramet.grammars.constraints import JsonObject, JsonSchema
-from ramet.runtime.events import Failed, Finished, Timings
+from ramet.runtime.events import Failed, Finished, Timings, Usage
 from ramet.runtime.params import SamplingParams
 from ramet.runtime.request import Request
 from ramet.runtime.server.tracing import Choice, Scope, Trace, Tracing
@@ -32,7 +32,11 @@ from ramet.runtime.server.tracing import Choice, Scope, Trace, Tracing
 _PROVIDER = "ramet"
 _LAST_WORDS_S = 3.0
 _UNTRACED = frozenset({"/health", "/ready", "/version", "/metrics", "/openapi.json"})
-_OPERATIONS = {"/v1/completions": "text_completion", "/v1/embeddings": "embeddings"}
+_OPERATIONS = {
+    "/v1/completions": "text_completion",
+    "/v1/embeddings": "embeddings",
+    "/v1/programs": "invoke_workflow",
+}
 """The conventions' names of what a path does, where it isn't ``chat``."""
 
 _PROPAGATOR = TraceContextTextMapPropagator()
@@ -105,68 +109,68 @@ class OtelTrace(Trace):
         self._ends: list[Finished | Failed] = []
         self._prompt_tokens = 0
         self._num_choices = 1  # of each prompt
-        self._submitted_ns = 0
 
     def describe(self, model: str, choices: Sequence[Choice] = ()) -> None:
         self._model = model
         self._choices = choices
 
     def begin(self, call_id: str, requests: Sequence[Request]) -> None:
-        self._submitted_ns = time.time_ns()
         if not self._span.is_recording():
             return
-        self._name = f"{self._operation} {self._model}".rstrip()
-        self._span.update_name(self._name)
+        self._begin(call_id, requests[0].tenant, self._model)
         # Choices of one prompt share its tuple, which is read once for all of them.
         prompts = {id(each.prompt_token_ids): len(each.prompt_token_ids) for each in requests}
         self._prompt_tokens = sum(prompts.values())
         self._num_choices = len(requests) // len(prompts)
-        first = requests[0]
-        attributes: dict[str, AttributeValue] = {
-            "gen_ai.operation.name": self._operation,
-            "gen_ai.provider.name": _PROVIDER,
-            "gen_ai.request.model": self._model,
-            "gen_ai.response.model": self._model,
-            "gen_ai.response.id": call_id,
-            "ramet.tenant": first.tenant,
-        }
-        if not first.pooling:
-            attributes |= _sampling(first.params)
-            is_json = isinstance(first.constraint, JsonObject | JsonSchema)
-            attributes["gen_ai.output.type"] = "json" if is_json else "text"
-            if self._num_choices > 1:
-                attributes["gen_ai.request.choice.count"] = self._num_choices
-        if first.constraint is not None:
-            attributes["ramet.constraint"] = first.constraint.kind
-        if first.hint is not None:
-            attributes["ramet.program_id"] = first.hint.program_id
-            attributes["ramet.node_id"] = first.hint.node_id
-        self._span.set_attributes(attributes)
+        self._span.set_attributes(_asked(requests[0]))
+        if self._num_choices > 1:
+            self._span.set_attribute("gen_ai.request.choice.count", self._num_choices)
 
     def note_end(self, event: Finished | Failed) -> None:
         self._ends.append(event)
         if isinstance(event, Finished) and self._span.is_recording():
-            self._add_phases(event.timings)
+            self._add_phases(self._span, event.timings)
+
+    def begin_program(self, call_id: str, name: str, tenant: str) -> None:
+        if self._span.is_recording():
+            self._begin(call_id, tenant, name)
+            self._span.set_attribute("gen_ai.workflow.name", name)
+
+    def note_node(self, request: Request, event: Finished | Failed) -> None:
+        if not self._span.is_recording():
+            return
+        self._ends.append(event)
+        self._prompt_tokens += event.usage.prompt_tokens
+        lasted_s = event.timings.finished_s if isinstance(event, Finished) else None
+        node = self._tracer.start_span(
+            f"text_completion {self._model}",
+            set_span_in_context(self._span),
+            start_time=time.time_ns() - int((lasted_s or 0.0) * 1e9),
+            attributes={
+                **_models("text_completion", self._model),
+                **_asked(request),
+                **_used([event.usage], event.usage.prompt_tokens),
+            },
+        )
+        if isinstance(event, Finished):
+            node.set_attribute("gen_ai.response.finish_reasons", [event.reason])
+            self._add_phases(node, event.timings)
+        else:
+            _fail(node, event.error.code or event.error.type)
+        node.end()
 
     def close(self) -> None:
         if not self._ends or not self._span.is_recording():
             return
+        # A prompt's other choices find it cached by the first: that says nothing.
         usages = [event.usage for event in self._ends]
-        self._span.set_attributes(
-            {
-                "gen_ai.usage.input_tokens": self._prompt_tokens,
-                "gen_ai.usage.output_tokens": sum(usage.completion_tokens for usage in usages),
-                "ramet.usage.forced_tokens": sum(usage.forced_tokens for usage in usages),
-            }
-        )
-        if self._num_choices == 1:  # a prompt's other choices find it cached by the first
-            cached = sum(usage.cached_tokens for usage in usages)
-            self._span.set_attribute("gen_ai.usage.cache_read.input_tokens", cached)
-        if self._operation != "embeddings":
+        used = _used(usages, self._prompt_tokens, with_cached=self._num_choices == 1)
+        self._span.set_attributes(used)
+        if self._operation in ("chat", "text_completion"):
             self._span.set_attribute("gen_ai.response.finish_reasons", self._finish_reasons())
         failed = next((event.error for event in self._ends if isinstance(event, Failed)), None)
-        if failed is not None:
-            self._fail(failed.code or failed.type)
+        if failed is not None and self._operation != "invoke_workflow":
+            _fail(self._span, failed.code or failed.type)
 
     def end(self, route: str | None, status: int) -> None:
         if route is not None:
@@ -175,24 +179,33 @@ class OtelTrace(Trace):
             self._span.update_name(f"{self._method} {route}" if route else self._method)
         self._span.set_attribute("http.response.status_code", status)
         if status >= 500:
-            self._fail(str(status))
+            _fail(self._span, str(status))
         self._span.end()
+
+    def _begin(self, call_id: str, tenant: str, subject: str) -> None:
+        self._name = f"{self._operation} {subject}".rstrip()
+        self._span.update_name(self._name)
+        self._span.set_attributes(_models(self._operation, self._model))
+        self._span.set_attributes({"gen_ai.response.id": call_id, "ramet.tenant": tenant})
 
     def _finish_reasons(self) -> list[str]:
         if self._choices:
             return [each.finish_reason for each in self._choices if each.finished is not None]
         return [event.reason for event in self._ends if isinstance(event, Finished)]
 
-    def _fail(self, kind: str) -> None:
-        self._span.set_attribute("error.type", kind)
-        self._span.set_status(Status(StatusCode.ERROR))
-
-    def _add_phases(self, timings: Timings) -> None:
-        context = set_span_in_context(self._span)
+    def _add_phases(self, parent: Span, timings: Timings) -> None:
+        """Children for what a request that has just ended spent its time on."""
+        context = set_span_in_context(parent)
+        submitted_ns = time.time_ns() - int((timings.finished_s or 0.0) * 1e9)
         for name, begin_s, end_s in _phases(timings):
-            begin_ns = self._submitted_ns + int(begin_s * 1e9)
+            begin_ns = submitted_ns + int(begin_s * 1e9)
             child = self._tracer.start_span(name, context, start_time=begin_ns)
-            child.end(self._submitted_ns + int(end_s * 1e9))
+            child.end(submitted_ns + int(end_s * 1e9))
+
+
+def _fail(span: Span, kind: str) -> None:
+    span.set_attribute("error.type", kind)
+    span.set_status(Status(StatusCode.ERROR))
 
 
 def _phases(timings: Timings) -> Iterator[tuple[str, float, float]]:
@@ -206,6 +219,44 @@ def _phases(timings: Timings) -> Iterator[tuple[str, float, float]]:
     for (name, begin), end in zip(marks, ends, strict=True):
         if end > begin:
             yield name, begin, end
+
+
+def _models(operation: str, model: str) -> dict[str, AttributeValue]:
+    return {
+        "gen_ai.operation.name": operation,
+        "gen_ai.provider.name": _PROVIDER,
+        "gen_ai.request.model": model,
+        "gen_ai.response.model": model,
+    }
+
+
+def _asked(request: Request) -> dict[str, AttributeValue]:
+    """What was asked of the model, without the prompt."""
+    attributes: dict[str, AttributeValue] = {}
+    if not request.pooling:
+        attributes |= _sampling(request.params)
+        is_json = isinstance(request.constraint, JsonObject | JsonSchema)
+        attributes["gen_ai.output.type"] = "json" if is_json else "text"
+    if request.constraint is not None:
+        attributes["ramet.constraint"] = request.constraint.kind
+    if request.hint is not None:
+        attributes["ramet.program_id"] = request.hint.program_id
+        attributes["ramet.node_id"] = request.hint.node_id
+    return attributes
+
+
+def _used(
+    usages: Sequence[Usage], prompt_tokens: int, *, with_cached: bool = True
+) -> dict[str, AttributeValue]:
+    attributes: dict[str, AttributeValue] = {
+        "gen_ai.usage.input_tokens": prompt_tokens,
+        "gen_ai.usage.output_tokens": sum(usage.completion_tokens for usage in usages),
+        "ramet.usage.forced_tokens": sum(usage.forced_tokens for usage in usages),
+    }
+    if with_cached:
+        cached = sum(usage.cached_tokens for usage in usages)
+        attributes["gen_ai.usage.cache_read.input_tokens"] = cached
+    return attributes
 
 
 def _sampling(params: SamplingParams) -> dict[str, AttributeValue]:

@@ -39,6 +39,12 @@ class Trace:
     def begin(self, call_id: str, requests: Sequence[Request]) -> None:
         """The call's requests, which are submitted now."""
 
+    def begin_program(self, call_id: str, name: str, tenant: str) -> None:
+        """The call runs a program, whose requests are told one by one, as they end."""
+
+    def note_node(self, request: Request, event: Finished | Failed) -> None:
+        """One of a program's requests has ended."""
+
     def note_end(self, event: Finished | Failed) -> None:
         """One of the requests has ended."""
 

@@ -151,3 +151,10 @@ def test_head_is_get_without_the_body(ok_server, path):
 
 def test_an_empty_user_message_is_a_message(ok_server):
     assert ok_server.chat("").json()["choices"][0]["message"]["content"] == "ok"
+
+
+def test_metrics_carry_the_served_name(serve):
+    server = serve(["ok"], served_model_names=("shown", "m"))
+    assert server.chat().status_code == 200
+    labels = 'model_name="shown",finished_reason="stop"'
+    assert f"vllm:request_success_total{{{labels}}} 1" in server.http.get("/metrics").text

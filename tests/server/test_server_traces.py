@@ -9,6 +9,7 @@ import threading
 
 import pytest
 
+from ramet.lang.serving import PROGRAMS
 from ramet.runtime.errors import InvalidParameterError
 from ramet.runtime.model.scripted import Script
 from ramet.runtime.server import testing, tracing
@@ -177,6 +178,34 @@ def test_the_other_apis(collector):
     assert "gen_ai.response.finish_reasons" not in embeddings
     assert completion["gen_ai.output.type"] == "json"
     assert completion["gen_ai.response.finish_reasons"] == ["length"]
+
+
+def test_a_program_s_calls_are_children_of_its_span(collector):
+    nodes = [
+        {"kind": "text", "id": "0", "parent": None, "parts": ["a secret "]},
+        {"kind": "gen", "id": "1", "parent": "0", "name": "x", "params": {"max_tokens": 4}},
+        {"kind": "gen", "id": "2", "parent": "1", "name": "y", "params": {"max_tokens": 5}},
+    ]
+    with traced(collector, ["ok"], extensions=(PROGRAMS,)) as server:
+        graph = {"name": "two-calls", "nodes": nodes}
+        answer = server.http.post("/v1/programs", json={"graph": graph, "stream": False})
+    assert answer.status_code == 200, answer.text
+    (span,) = collector.servers()
+    assert span.name == "invoke_workflow two-calls"
+    found = attributes(span)
+    assert found["gen_ai.workflow.name"] == "two-calls"
+    assert found["gen_ai.request.model"] == "m"
+    assert found["gen_ai.response.id"] == answer.json()["id"]
+    usage = answer.json()["usage"]
+    assert found["gen_ai.usage.input_tokens"] == usage["prompt_tokens"]
+    assert found["gen_ai.usage.output_tokens"] == usage["completion_tokens"]
+    calls = [each for each in collector.spans() if each.parent_span_id == span.span_id]
+    assert [each.name for each in calls] == ["text_completion m"] * 2
+    for call, node_id, limit in zip(calls, ("1", "2"), (4, 5), strict=True):
+        assert attributes(call)["ramet.node_id"] == node_id
+        assert attributes(call)["gen_ai.request.max_tokens"] == limit
+        assert "decode" in collector.children(call)
+    assert all(b"secret" not in body for body in collector.bodies)
 
 
 def test_what_fails_says_so(collector):
