@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 
 import pytest
 
+from ramet.runtime.cache.prefix_store import PrefixStore
 from ramet.runtime.engine import Engine, EngineConfig
 from ramet.runtime.errors import InvalidParameterError, ModelLoadError
 from ramet.runtime.model.locate import locate_model
@@ -95,6 +97,26 @@ def test_a_folder_that_can_be_written_is_made_and_left_empty_at_the_start(tmp_pa
     with caplog.at_level(logging.WARNING), engine_with(folder):
         assert list(folder.iterdir()) == []
     assert not caplog.records
+
+
+def test_a_full_disk_stops_nothing_and_spoils_nothing(stored, monkeypatch, caplog):
+    (path,) = stored.glob("*.bin")
+    before = path.read_bytes()
+    write = PrefixStore._write
+
+    def fill_up(self, file, pages, *args):
+        write(self, file, pages[:2], *args)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(PrefixStore, "_write", fill_up)
+    with caplog.at_level(logging.WARNING), engine_with(stored) as engine:
+        engine.submit(Request(prompt_token_ids=PROMPT[:50], params=PARAMS)).result(10)
+        assert engine.save_prefixes() == 0
+        done = engine.submit(Request(prompt_token_ids=PROMPT, params=PARAMS)).result(10)
+        assert done.usage.cached_tokens == len(PROMPT) - 1
+    assert "No space left" in caplog.text
+    assert list(stored.iterdir()) == [path]
+    assert path.read_bytes() == before
 
 
 def test_a_store_larger_than_the_pool_fills_half_of_it(stored):

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ramet.runtime.cache import PagePool, PrefixHandle, RadixCache
+from ramet.runtime.cache import PagePool, PrefixHandle, RadixCache, eviction
 from ramet.runtime.cache.node import common_len, token_key
 from ramet.runtime.errors import InvariantError
 
@@ -202,3 +202,51 @@ def test_keys_sort_and_compare_by_token():
     assert token_key([1, 300]) < token_key([2, 0]) < token_key([256, 1])
     assert common_len(token_key([1, 2, 3]), token_key([1, 2, 259])) == 2
     assert common_len(token_key(np.array([5, 6])), token_key([5, 6, 7])) == 2
+
+
+@pytest.mark.parametrize("num_nodes", [2_000, 16_000])
+def test_an_eviction_looks_at_few_nodes_however_many_there_are(num_nodes, monkeypatch):
+    cache = RadixCache(PagePool(num_nodes, PAGE))
+    for number in range(num_nodes // 4):
+        path = [number, number, number, number] + [number % 7] * 12
+        handle = fill(cache, path)
+        if number % 3 == 0:
+            cache.expect(handle, 1, 10 * num_nodes + number)
+        elif number % 5 == 0:
+            cache.forget(handle)
+    looks = 0
+    is_current = eviction._is_current
+
+    def counted(entry):
+        nonlocal looks
+        looks += 1
+        return is_current(entry)
+
+    monkeypatch.setattr(eviction, "_is_current", counted)
+    num_evicted = num_nodes // 4
+    assert cache.evict(num_evicted) == num_evicted
+    assert looks < 16 * num_evicted
+
+
+def test_pages_that_are_never_used_again_go_before_those_that_are():
+    cache = RadixCache(PagePool(8, PAGE))
+    popular = [[token] * PAGE for token in range(3)]
+    strangers = iter(range(100, 1000))
+
+    def ask(tokens: list[int]) -> bool:
+        handle = cache.match(tokens)
+        cache.hold(handle)
+        cache.use(handle)
+        if not handle.matched_len:
+            fill(cache, tokens)
+        cache.release(handle)
+        return handle.matched_len > 0
+
+    for _ in range(50):
+        for tokens in popular:
+            ask(tokens)
+        for _ in range(4):
+            ask([next(strangers)] * PAGE)
+    for _ in range(12):  # more than the pool has pages
+        ask([next(strangers)] * PAGE)
+    assert all(ask(tokens) for tokens in popular)

@@ -65,6 +65,34 @@ def test_a_higher_priority_takes_the_place_of_a_lower_one():
         assert sequence.output.tolist() == sim.runner.continuation(prompt, 30)
 
 
+def test_running_for_long_is_not_waiting_for_long():
+    sim = simulate(max_wait_s=10.0)
+    low = sim.add(request(40, max_tokens=100))
+    for _ in range(30):
+        sim.step()
+    urgent = sim.add(request(100, max_tokens=4, priority=1))
+    for _ in range(6):
+        sim.step()
+    assert urgent.state is SequenceState.FINISHED
+    assert low.state is not SequenceState.FINISHED
+    sim.drain()
+    assert low.output.tolist() == sim.runner.continuation(low.request.prompt_token_ids, 100)
+
+
+def test_who_is_preempted_over_and_over_is_overdue_in_the_end():
+    sim = simulate(max_wait_s=20.0)
+    low = sim.add(request(40, max_tokens=30))
+    for number in range(400):
+        if low.state is SequenceState.FINISHED:
+            break
+        if number % 4 == 0:
+            sim.add(request(60 + number % 40, max_tokens=3, priority=1))
+        sim.step()
+        sim.scheduler.check()
+    assert low.state is SequenceState.FINISHED
+    assert low.num_preemptions > 0
+
+
 def test_a_higher_priority_gets_pages_too():
     sim = simulate(num_pages=12, max_num_seqs=4)
     sim.add(request(40, 30, max_tokens=10))
