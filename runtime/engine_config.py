@@ -13,6 +13,10 @@ _MAX_THREADS = 1024
 """More than any machine that is worth it has; far more would be threads that hold it up."""
 
 
+_LEAST_CONTEXT_LEN = 16
+"""Tokens of the shortest request that is worth an engine; its own first one is no longer."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineConfig(SchedulerConfig):
     """A scheduler's limits, and the engine's own.
@@ -61,6 +65,12 @@ class EngineConfig(SchedulerConfig):
             value = getattr(self, name)
             if value is not None and whole(name, value) < 1:
                 raise InvalidParameterError(f"{name} must be at least 1", param=name)
+        held = None if self.num_pages is None else self.num_pages * self.page_size
+        for name, size in (("max_context_len", self.max_context_len), ("num_pages", held)):
+            if size is not None and size < _LEAST_CONTEXT_LEN:
+                raise InvalidParameterError(
+                    f"{name} must be enough for {_LEAST_CONTEXT_LEN} tokens, not {size}", param=name
+                )
         if self.num_threads is not None and self.num_threads > _MAX_THREADS:
             raise InvalidParameterError(
                 f"num_threads must be at most {_MAX_THREADS}", param="num_threads"

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ramet.runtime.errors import InvalidParameterError
-from ramet.runtime.values import whole
+from ramet.runtime.scheduler.policy import POLICIES
+from ramet.runtime.values import number, whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,5 +54,18 @@ class SchedulerConfig:
                     f"({self.max_num_seqs}): each running sequence needs one a step",
                     param=name,
                 )
-        if any(weight <= 0 for weight in self.tenant_weights.values()):
+        if self.policy not in POLICIES:
+            raise InvalidParameterError(
+                f"unknown policy {self.policy!r}; there are {', '.join(sorted(POLICIES))}",
+                param="policy",
+            )
+        for name in ("max_draft_len", "max_draft_batch"):
+            value = getattr(self, name)
+            unset = name == "max_draft_len" and value is None
+            if not unset and whole(name, value) < 0:
+                raise InvalidParameterError(f"{name} must be at least 0", param=name)
+        if not number("max_wait_s", self.max_wait_s) >= 0:
+            raise InvalidParameterError("max_wait_s must be at least 0", param="max_wait_s")
+        weights = self.tenant_weights.items()
+        if any(not number(f"the weight of {tenant!r}", weight) > 0 for tenant, weight in weights):
             raise InvalidParameterError("tenant weights must be above 0", param="tenant_weights")

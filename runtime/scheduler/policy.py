@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from ramet.runtime.cache import RadixCache
-from ramet.runtime.errors import InvalidParameterError
 from ramet.runtime.scheduler.sequence import Sequence, SequenceState
 
 _MAX_PROGRAMS = 8192
@@ -134,15 +133,6 @@ POLICIES: Mapping[str, Callable[[RadixCache], Policy]] = {
     "shortest-remaining": lambda _: ShortestRemaining(),
     "program-aware": lambda _: ProgramAware(),
 }
-
-
-def make_policy(name: str, cache: RadixCache) -> Policy:
-    """The policy of that name."""
-    if name not in POLICIES:
-        raise InvalidParameterError(
-            f"unknown policy {name!r}; there are {', '.join(sorted(POLICIES))}", param="policy"
-        )
-    return POLICIES[name](cache)
 
 
 class TenantShares:

@@ -31,7 +31,7 @@ from ramet.runtime.scheduler.masks import MaskWriter
 from ramet.runtime.scheduler.output import End, OutputWriter
 from ramet.runtime.scheduler.pages import Blocked, PageTables, Start
 from ramet.runtime.scheduler.plan import StepPlan
-from ramet.runtime.scheduler.policy import Rank, Ranking, TenantShares, make_policy
+from ramet.runtime.scheduler.policy import POLICIES, Rank, Ranking, TenantShares
 from ramet.runtime.scheduler.program_admission import ProgramAdmission
 from ramet.runtime.scheduler.programs import Programs
 from ramet.runtime.scheduler.sequence import Sequence, SequenceState
@@ -94,7 +94,7 @@ class Scheduler:
             self._pages, self._slots, self._output, self._drafter, self.stats, clock
         )
         self._ranking = Ranking(
-            make_policy(config.policy, cache),
+            POLICIES[config.policy](cache),
             TenantShares(config.tenant_weights),
             config.max_wait_s,
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -36,6 +38,27 @@ def test_the_tokens_that_contain_a_text(tokens: list[bytes | None], part: bytes)
 def test_a_configuration_takes_no_zero_for_a_size(name: str) -> None:
     with pytest.raises(InvalidParameterError, match=name):
         EngineConfig(**{name: 0})
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"max_context_len": 5}, "max_context_len"),
+        ({"num_pages": 1, "page_size": 4}, "num_pages"),
+        ({"policy": "best"}, "policy"),
+        ({"max_wait_s": -1.0}, "max_wait_s"),
+        ({"max_wait_s": float("nan")}, "max_wait_s"),
+        ({"max_draft_len": -1}, "max_draft_len"),
+        ({"max_draft_batch": -1}, "max_draft_batch"),
+        ({"tenant_weights": {"a": float("nan")}}, "weight"),
+        ({"tenant_weights": {"a": "much"}}, "weight"),
+    ],
+)
+def test_a_configuration_that_cannot_work_is_refused_by_name(
+    settings: dict[str, Any], name: str
+) -> None:
+    with pytest.raises(InvalidParameterError, match=name):
+        EngineConfig(**settings)
 
 
 def test_a_configuration_takes_no_absurd_number_of_threads() -> None:
