@@ -35,6 +35,9 @@ def build_requests(
             cache_salt=tenant.scoped(body.cache_salt or ""),
             tenant=tenant.name,
             priority=body.priority,
+            deadline_s=body.deadline_s,
+            ttft_target_s=body.ttft_target_s,
+            tpot_target_s=body.tpot_target_s,
             hint=body.ramet.hint() if body.ramet else None,
             request_id=f"{tenant.scoped(call_id)}-{index * body.num_choices + choice}",
         )

@@ -62,6 +62,24 @@ _ENGINE_SERIES: tuple[tuple[str, str, str, Reading], ...] = (
     ),
     ("ramet:steps_total", "counter", "Steps of the engine.", lambda stats: stats.num_steps),
     (
+        "ramet:good_requests_total",
+        "counter",
+        "Goodput: requests that ended well and met their targets, if they had any.",
+        lambda stats: stats.num_good_requests,
+    ),
+    (
+        "ramet:drafted_tokens_total",
+        "counter",
+        "Tokens that were guessed ahead.",
+        lambda stats: stats.num_drafted_tokens,
+    ),
+    (
+        "ramet:accepted_tokens_total",
+        "counter",
+        "Guessed tokens that were right, each a step saved.",
+        lambda stats: stats.num_accepted_tokens,
+    ),
+    (
         "ramet:computed_tokens_total",
         "counter",
         "Tokens that the model has read, of prompts and outputs.",

@@ -80,6 +80,30 @@ def test_a_salt_keeps_prefixes_apart(serve):
     assert cached("one") > 0
 
 
+def test_a_deadline_ends_a_call(serve):
+    server = serve(model_options={"step_delay_s": 0.02})
+    late = server.chat(deadline_s=0.2, ignore_eos=True, max_tokens=5000)
+    assert late.status_code == 504
+    assert late.json()["error"]["code"] == "deadline_exceeded"
+    assert server.chat(deadline_s=60, ignore_eos=True, max_tokens=2).status_code == 200
+    assert server.chat(deadline_s=0).json()["error"]["param"] == "deadline_s"
+
+
+def test_goodput_counts_calls_that_met_their_targets(serve):
+    server = serve(["ok"])
+
+    def num_good() -> int:
+        lines = server.http.get("/metrics").text.splitlines()
+        (line,) = [line for line in lines if line.startswith("ramet:good_requests_total{")]
+        return int(float(line.split()[-1]))
+
+    server.chat(ttft_target_s=60, tpot_target_s=60)
+    server.chat()
+    assert num_good() == 2
+    server.chat(ttft_target_s=1e-9)
+    assert num_good() == 2
+
+
 def test_token_ids_of_a_chat(serve):
     server = serve(["a", "b"])
     tokenizer = server.engine.tokenizer

@@ -46,6 +46,9 @@ class HintFields(ApiModel):
     remaining_uses: Int | None = Field(default=None, ge=0, le=10**9)
     critical_path_weight: float | None = Field(default=None, ge=0, le=1)
     tool: str | None = Field(default=None, max_length=256)
+    program: str | None = Field(default=None, max_length=256)
+    extends: str | None = None
+    tokens_to_come: Int | None = Field(default=None, ge=0, le=10**9)
 
     def hint(self) -> ProgramHint:
         return ProgramHint(**self.model_dump(exclude_none=True))
@@ -56,6 +59,9 @@ class EngineFields(ApiModel):
 
     cache_salt: str | None = None
     priority: Int = Field(default=0, ge=-(2**31), le=2**31 - 1)
+    deadline_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    ttft_target_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    tpot_target_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     ramet: HintFields | None = None
 
     @property
