@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from ramet.grammars.constraints import Constraint, Part
 from ramet.runtime.errors import EmptyPromptError, InvalidParameterError
 from ramet.runtime.params import SamplingParams
+from ramet.runtime.server.channel_messages import channel_messages, described_tools
 from ramet.runtime.server.chat_grammar import channels_constraint, chat_constraint
 from ramet.runtime.server.config import ServerConfig
 from ramet.runtime.server.conversation import Conversation
@@ -116,8 +117,7 @@ class ChatPlanner:
         if "developer" not in template.source:
             messages = [_as_system(message) for message in messages]
         if self._in_channels:
-            messages = [_with_thinking(message) for message in messages]
-            tools = [_described(tool) for tool in tools]
+            messages, tools = channel_messages(messages), described_tools(tools)
         variables = self._variables(conversation)
 
         def encode() -> tuple[int, ...]:
@@ -310,20 +310,6 @@ def _mismatch(tools: str | None, reasoning: str | None) -> InvalidParameterError
 def _as_system(message: Mapping[str, Any]) -> Mapping[str, Any]:
     """A developer's message for templates that know only the system's."""
     return {**message, "role": "system"} if message["role"] == "developer" else message
-
-
-def _with_thinking(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Reasoning under the name that templates of channels have for it. With a call they print
-    it or the content, not both."""
-    reasoning = message.get("reasoning_content")
-    if not reasoning or (message.get("tool_calls") and message.get("content")):
-        return message
-    return {**message, "thinking": reasoning}
-
-
-def _described(tool: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A tool with a description, which templates of channels print unasked."""
-    return {**tool, "function": {"description": "", **tool["function"]}}
 
 
 def _cannot_think(why: str) -> InvalidParameterError:

@@ -259,3 +259,22 @@ def test_calls_are_the_same_however_tokens_cut_them(serve, cuts):
     said, reason = both(server, tools=TOOLS)
     assert said["tool_calls"][0]["function"]["arguments"] == WHOLE
     assert reason == "tool_calls"
+
+
+def test_several_calls_of_one_message_are_printed_one_by_one(serve):
+    server = start(serve, *FINAL, "done")
+    calls = [
+        {"id": f"c{i}", "type": "function", "function": {"name": f"f{i}", "arguments": "{}"}}
+        for i in (1, 2)
+    ]
+    messages = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "tool_calls": calls},
+        {"role": "tool", "tool_call_id": "c2", "content": "two"},
+        {"role": "tool", "tool_call_id": "c1", "content": "one"},
+        {"role": "user", "content": "and?"},
+    ]
+    tokens = server.http.post("/tokenize", json={"messages": messages}).json()["tokens"]
+    prompt = server.http.post("/detokenize", json={"tokens": tokens}).json()["prompt"]
+    places = [prompt.index(word) for word in ("functions.f1", "one", "functions.f2", "two", "and?")]
+    assert places == sorted(places)
