@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ramet.lang.serving.body import ProgramRequest
 from ramet.runtime.server import testing
 from ramet.runtime.server.protocol import (
     anthropic,
@@ -30,6 +31,7 @@ NAMED = set(re.findall(r"`([A-Za-z_]+)`", DOCS))
         embeddings.EmbeddingsRequest,
         responses.ResponsesRequest,
         anthropic.MessagesRequest,
+        ProgramRequest,
     ],
 )
 def test_every_field_of_a_body_is_named(body):

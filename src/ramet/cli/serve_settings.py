@@ -259,6 +259,10 @@ class ServeSettings(BaseSettings):
         Count,
         Option(_LIMITS, "Inputs of one call for embeddings.", sets="server.max_inputs"),
     ] = None
+    max_program_nodes: Annotated[
+        Count,
+        Option(_LIMITS, "Nodes of one program's graph.", sets="server.max_program_nodes"),
+    ] = None
     max_tools: Annotated[Count, Option(_LIMITS, "Tools of one call.", sets="server.max_tools")] = (
         None
     )
