@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
+    from .lexicon import Lexicon
     from .machine import Machine
 
 DEAD = -1
@@ -60,7 +61,7 @@ class Automaton(Protocol):
 
 
 class Lexeme(ABC):
-    """A byte automaton with labelled ends, installed into a machine on first use.
+    """A byte automaton with labelled ends, installed into a lexicon on first use.
 
     A lexeme ends in one of two ways. A byte may be its last (a closing quote): the row holds
     ``ended(label)``. Or it may end before a byte that it does not have (a number): ``fill``
@@ -73,23 +74,23 @@ class Lexeme(ABC):
 
     installed_in: object = None
     installed_at: int = -1
-    """A token of the machine that last installed it, and the start state there: its to use."""
+    """A token of the lexicon that last installed it, and the start state there: its to use."""
 
     has_edges: ClassVar[bool] = False
     """Whether ``fill`` leaves ``LAZY`` entries to ``edge``."""
 
     @abstractmethod
-    def install(self, machine: Machine) -> int:
-        """The machine's number of the start state."""
+    def install(self, lexicon: Lexicon) -> int:
+        """The lexicon's number of the start state."""
 
-    def fill(self, machine: Machine, local: int, row: Row) -> int:
-        """Write the row of the state that was reserved as ``machine.reserve(self, local)``.
+    def fill(self, lexicon: Lexicon, local: int, row: Row) -> int:
+        """Write the row of the state that was reserved as ``lexicon.reserve(self, local)``.
 
         Returns the label with which the lexeme may end in this state, or -1.
         """
         raise NotImplementedError(f"{type(self).__name__} has no lazy states")
 
-    def edge(self, machine: Machine, local: int, byte: int, row: Row) -> None:
+    def edge(self, lexicon: Lexicon, local: int, byte: int, row: Row) -> None:
         """Replace ``row[byte]``, which is ``LAZY``; other such entries may be replaced with it."""
         raise NotImplementedError(f"{type(self).__name__} has no lazy entries")
 
@@ -193,10 +194,10 @@ class NothingLexeme(Lexeme):
 
     key = "nothing"
 
-    def install(self, machine: Machine) -> int:
-        return machine.reserve(self, 0)
+    def install(self, lexicon: Lexicon) -> int:
+        return lexicon.reserve(self, 0)
 
-    def fill(self, machine: Machine, local: int, row: Row) -> int:
+    def fill(self, lexicon: Lexicon, local: int, row: Row) -> int:
         row[:] = DEAD
         return -1
 
@@ -211,14 +212,14 @@ class AutomatonLexeme(Lexeme):
         self.automaton = automaton
         self.key = ("automaton", automaton.key)
 
-    def install(self, machine: Machine) -> int:
-        return machine.reserve(self, self.automaton.start)
+    def install(self, lexicon: Lexicon) -> int:
+        return lexicon.reserve(self, self.automaton.start)
 
-    def fill(self, machine: Machine, local: int, row: Row) -> int:
+    def fill(self, lexicon: Lexicon, local: int, row: Row) -> int:
         targets = self.automaton.row(local)
         row[:] = DEAD
         for target in np.unique(targets[targets >= 0]).tolist():
-            row[targets == target] = machine.reserve(self, target)
+            row[targets == target] = lexicon.reserve(self, target)
         return 0 if self.automaton.is_accepting(local) else -1
 
 

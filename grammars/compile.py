@@ -22,7 +22,8 @@ from .constraints import (
 from .ebnf import ebnf_automaton
 from .errors import ConstraintError, EmptyConstraintError, GrammarTooComplexError
 from .grammar import Grammar
-from .json_schema.compile import CompiledSchema, json_prototype
+from .insides import Insides, new_insides
+from .json_schema.compile import CompiledSchema, install_common
 from .json_schema.languages import Languages
 from .lexemes import DfaLexeme
 from .limits import CompileLimits
@@ -33,6 +34,9 @@ from .structural_tag import structural_tag_start
 from .vocabulary import Vocabulary
 
 RegularBackend = Literal["ramet", "outlines_core"]
+
+_MAX_SHARED_BYTES = 24 << 20
+"""Grammars share a lexicon until it takes so much memory; the next ones begin a new one."""
 
 Start = Callable[[Machine], Context]
 """What makes a constraint's first context for a machine."""
@@ -63,7 +67,7 @@ class GrammarCompiler:
         self._capacity = capacity
         self._regular_backend = regular_backend
         self._languages = Languages(self.limits)
-        self._prototype = json_prototype(self.limits)
+        self._shared: Insides | None = None
         self._grammars: OrderedDict[str, Grammar] = OrderedDict()
         self._grammars_lock = threading.Lock()
         self._compile_lock = threading.Lock()
@@ -104,8 +108,12 @@ class GrammarCompiler:
             check_fields(constraint)
             return compile_with_outlines(constraint, self.vocab, limits=self.limits)
         start = start_of(constraint, self._languages, self.limits, self.vocab.special_ids)
-        plain = isinstance(constraint, Regex | Choice | Ebnf)
-        return Grammar(start, self.vocab, self.limits, None if plain else self._prototype)
+        if isinstance(constraint, Regex | Choice | Ebnf):
+            return Grammar(start, new_insides(self.vocab, self.limits), self.limits)
+        if self._shared is None or self._shared.lexicon.num_bytes > _MAX_SHARED_BYTES:
+            self._shared = new_insides(self.vocab, self.limits)
+            install_common(self._shared.lexicon)
+        return Grammar(start, self._shared, self.limits)
 
 
 def compile_constraint(
@@ -113,9 +121,8 @@ def compile_constraint(
 ) -> Grammar:
     """The grammar of a constraint, compiled anew. See ``GrammarCompiler.compile``."""
     limits = limits or CompileLimits()
-    return Grammar(
-        start_of(constraint, Languages(limits), limits, vocab.special_ids), vocab, limits
-    )
+    start = start_of(constraint, Languages(limits), limits, vocab.special_ids)
+    return Grammar(start, new_insides(vocab, limits), limits)
 
 
 def content_key(constraint: Constraint) -> str:

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from .automaton import Context
+from .insides import Insides
 from .limits import CompileLimits
 from .machine import Machine
 from .masks import Masks
 from .matcher import Matcher
 from .trail import Trail
-from .vocabulary import Mask, Vocabulary
+from .vocabulary import Mask
 
 
 @dataclass(frozen=True)
@@ -42,18 +43,16 @@ class Grammar:
     """
 
     def __init__(
-        self,
-        start: Callable[[Machine], Context],
-        vocab: Vocabulary,
-        limits: CompileLimits,
-        prototype: Machine | None = None,
+        self, start: Callable[[Machine], Context], insides: Insides, limits: CompileLimits
     ) -> None:
-        self.vocab = vocab
+        """``insides`` may be shared with other grammars of the vocabulary."""
+        self.vocab = insides.vocab
         self._limits = limits
-        self._machine = Machine(limits, prototype, longest_token=vocab.max_token_len)
-        context = self._machine.intern(start(self._machine))
-        self._start = self._machine.first_position(context)
-        self._masks = Masks(self._machine, vocab, limits.max_mask_bytes)
+        self._machine = Machine(limits, insides.lexicon)
+        with self._machine.lock:
+            context = self._machine.intern(start(self._machine))
+            self._start = self._machine.first_position(context)
+        self._masks = Masks(self._machine, insides)
 
     def matcher(self) -> Matcher:
         """A new sequence's position, at the beginning of the text."""

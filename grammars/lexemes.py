@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .automaton import DEAD, Lexeme, Row, ended
-from .machine import Machine
+from .lexicon import Lexicon
 from .moves import REACH
 from .regular import Dfa
 
@@ -24,19 +24,21 @@ class DfaLexeme(Lexeme):
         self.label = label
         self.key = ("dfa", dfa.digest, label)
 
-    def install(self, machine: Machine) -> int:
+    def install(self, lexicon: Lexicon) -> int:
         dfa = self.dfa
         if dfa.num_states > _SMALL:
-            return machine.reserve_block(self, dfa.num_states)
-        first = machine.new_states(dfa.num_states)
+            return lexicon.reserve_block(self, dfa.num_states)
+        first = lexicon.new_states(dfa.num_states)
         moves = dfa.transitions
-        machine.rows[first : machine.num_states] = np.where(moves >= 0, moves + first, DEAD)
-        machine.states[first : machine.num_states, 1] = np.where(dfa.accepting, self.label, -1)
+        lexicon.rows[first : lexicon.num_states] = np.where(moves >= 0, moves + first, DEAD)
+        lexicon.states[first : lexicon.num_states, 1] = np.where(dfa.accepting, self.label, -1)
         return first
 
-    def fill(self, machine: Machine, local: int, row: Row) -> int:
-        moves = self.dfa.transitions[local]
-        np.copyto(row, np.where(moves >= 0, moves + machine.install(self), DEAD))
+    def fill(self, lexicon: Lexicon, local: int, row: Row) -> int:
+        moves = self.dfa.table[local]
+        np.take(
+            np.where(moves >= 0, moves + lexicon.install(self), DEAD), self.dfa.class_of, out=row
+        )
         return self.label if self.dfa.accepting[local] else -1
 
 
@@ -62,17 +64,24 @@ class LabelledDfa:
             np.stack([dfa.class_of for _, dfa in parts]), axis=1, return_inverse=True
         )
         class_of = class_of.reshape(-1)
-        tables = [np.vstack([d.table, np.full((1, d.table.shape[1]), -1)]) for _, d in parts]
-        moves = [t[:, c].tolist() for t, c in zip(tables, columns.astype(int), strict=True)]
-        start = tuple(0 if dfa.num_states else -1 for _, dfa in parts)
+        moves = [
+            d.table[:, c].tolist() for (_, d), c in zip(parts, columns.astype(int), strict=True)
+        ]
+        start = tuple((i, 0) for i, (_, dfa) in enumerate(parts) if dfa.num_states)
         numbers = {start: 0}
         order = [start]
         rows: list[list[int]] = []
         labels: list[int] = []
         for state in order:
+            # By column, the parts that go on, each with its state.
+            targets: list[list[tuple[int, int]]] = [[] for _ in range(columns.shape[1])]
+            for i, s in state:
+                for target, t in zip(targets, moves[i][s], strict=True):
+                    if t >= 0:
+                        target.append((i, t))
             row = []
-            for target in zip(*[m[s] for m, s in zip(moves, state, strict=True)], strict=True):
-                if max(target) < 0:
+            for target in map(tuple, targets):
+                if not target:
                     row.append(-1)
                     continue
                 number = numbers.get(target)
@@ -81,12 +90,7 @@ class LabelledDfa:
                     order.append(target)
                 row.append(number)
             rows.append(row)
-            ends = [
-                label
-                for (label, dfa), s in zip(parts, state, strict=True)
-                if s >= 0 and dfa.accepting[s]
-            ]
-            labels.append(ends[0] if ends else -1)
+            labels.append(next((parts[i][0] for i, s in state if parts[i][1].accepting[s]), -1))
         table = np.array(rows, np.int32)[:, class_of]
         return cls(np.ascontiguousarray(table), np.array(labels, np.int32))
 
@@ -114,13 +118,13 @@ class LabelledDfaLexeme(Lexeme):
         self.automaton = automaton
         self.key = ("labelled", key)
 
-    def install(self, machine: Machine) -> int:
+    def install(self, lexicon: Lexicon) -> int:
         moves = self.automaton.transitions
-        first = machine.new_states(len(moves))
-        machine.rows[first : machine.num_states] = np.where(moves >= 0, moves + first, DEAD)
-        machine.states[first : machine.num_states, 1] = self.automaton.labels
+        first = lexicon.new_states(len(moves))
+        lexicon.rows[first : lexicon.num_states] = np.where(moves >= 0, moves + first, DEAD)
+        lexicon.states[first : lexicon.num_states, 1] = self.automaton.labels
         for i, bits in enumerate(self.automaton.reachable()):
-            machine.states[first + i, REACH] = machine.bit_set(bits)
+            lexicon.states[first + i, REACH] = lexicon.bit_set(bits)
         return first
 
 
@@ -132,13 +136,13 @@ class LiteralLexeme(Lexeme):
         self.label = label
         self.key = ("literal", text, label)
 
-    def install(self, machine: Machine) -> int:
+    def install(self, lexicon: Lexicon) -> int:
         text = self.text
-        first = machine.new_states(len(text))
-        machine.rows[first : first + len(text)] = DEAD
+        first = lexicon.new_states(len(text))
+        lexicon.rows[first : first + len(text)] = DEAD
         for i, byte in enumerate(text):
             last = i + 1 == len(text)
-            machine.rows[first + i, byte] = ended(self.label) if last else first + i + 1
+            lexicon.rows[first + i, byte] = ended(self.label) if last else first + i + 1
         return first
 
 
@@ -147,7 +151,7 @@ Branch = tuple[Sequence[bytes], dict[int, int], int | None]
 entry; the labels that are reachable that way, None for all."""
 
 
-def install_head(machine: Machine, branches: Sequence[Branch]) -> int:
+def install_head(lexicon: Lexicon, branches: Sequence[Branch]) -> int:
     """A start state that tells ``branches`` apart by their first bytes.
 
     A white-space text must not be continued by a byte of another branch with the same text.
@@ -161,17 +165,17 @@ def install_head(machine: Machine, branches: Sequence[Branch]) -> int:
                 known = reach.setdefault(prefix[:end], 0)
                 reach[prefix[:end]] = None if known is None or bits is None else known | bits
             nodes[prefix].update(targets)
-    first = machine.new_states(len(nodes))
+    first = lexicon.new_states(len(nodes))
     numbers = {prefix: first + i for i, prefix in enumerate(nodes)}
     for prefix, targets in nodes.items():
-        row = machine.rows[numbers[prefix]]
+        row = lexicon.rows[numbers[prefix]]
         row[:] = DEAD
         for byte, target in targets.items():
             row[byte] = target
         labels = reach[prefix]
         if labels is not None:
-            machine.states[numbers[prefix], REACH] = machine.bit_set(labels)
+            lexicon.states[numbers[prefix], REACH] = lexicon.bit_set(labels)
     for prefix, number in numbers.items():
         if prefix:
-            machine.rows[numbers[prefix[:-1]], prefix[-1]] = number
+            lexicon.rows[numbers[prefix[:-1]], prefix[-1]] = number
     return first

@@ -13,13 +13,14 @@ class CompileLimits:
 
     Attributes:
         max_seconds: time to compile.
-        max_states: lexeme states of one grammar while it is used, 1 KiB each.
+        max_states: lexeme states of one grammar while it is used, 1 KiB each; those of grammars
+            that share them count together.
         max_contexts: contexts of one grammar while it is used.
         max_depth: nesting of a schema's text, and of the values that it may generate.
         max_literal_bytes: bytes of all strings of one enum, or of one object's keys.
         max_schema_nodes: subschemas of a schema and of the documents it refers to.
         max_branches: cases that one decision about a combination of subschemas may look at.
-        max_mask_bytes: memory for the ready masks of one grammar.
+        max_mask_bytes: memory for ready parts of masks, of one grammar or of those that share them.
         regular: bounds on each regular language.
     """
 

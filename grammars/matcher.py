@@ -141,8 +141,9 @@ class Matcher:
         candidates: set[int] = set()
         for row in machine.borders(trail):
             state = int(row[STATE])
-            machine.make_ready(state)
-            candidates.update(np.flatnonzero(machine.rows[state] != DEAD).tolist())
+            machine.lexicon.make_ready(state)
+            allowed = machine.lexicon.rows[state]
+            candidates.update(np.flatnonzero(allowed != DEAD).tolist())
         found: list[int] = []
         for byte in sorted(candidates):
             if machine.advance(trail, _BYTES, byte, byte + 1):

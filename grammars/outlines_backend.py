@@ -18,6 +18,7 @@ from .automaton import Whole
 from .constraints import Choice, Constraint, Regex
 from .errors import ConstraintError, EmptyConstraintError
 from .grammar import Grammar
+from .insides import new_insides
 from .lexemes import DfaLexeme
 from .limits import CompileLimits
 from .machine import Machine
@@ -33,7 +34,7 @@ class OutlinesGrammar(Grammar):
     """A regular constraint whose masks come from an outlines-core index."""
 
     def __init__(self, dfa: Dfa, index: Index, vocab: Vocabulary, limits: CompileLimits) -> None:
-        super().__init__(lambda _: Whole(DfaLexeme(dfa)), vocab, limits)
+        super().__init__(lambda _: Whole(DfaLexeme(dfa)), new_insides(vocab, limits), limits)
         self.index = index
         self._index_masks: dict[int, Mask] = {}
 

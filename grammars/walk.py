@@ -15,8 +15,10 @@ from .moves import (
     ASKED_TOO,
     BEGIN,
     CONTEXT,
+    CONTEXT_KIND,
     DONE,
     END_LABEL,
+    KEY,
     LENGTH,
     LIVE_AT,
     MACHINE_TYPES,
@@ -162,88 +164,136 @@ def walk(  # type: ignore[no-untyped-def]
         uncertain[0] = 0
         mask[: inside.shape[0]] = inside
         mask[inside.shape[0] :] = 0
-    # Many roots begin where the lexeme ends before their byte, by one label. Where that leads is
-    # the same for all of them.
-    known_label, known_state = np.int64(-1), np.int64(0)
+    # At many roots the lexeme ends by one label. Where that leads is found once, unless it depends
+    # on the text.
+    own_context = before[CONTEXT]
+    is_shared = contexts[own_context, CONTEXT_KIND] != KEY
+    known_label, known_state, known_context = np.int64(-1), np.int64(0), np.int64(0)
+    known_stack, known_live, known_free = np.int64(0), np.int64(0), np.int64(0)
     while True:
-        if node >= num_nodes:
-            while root < roots.shape[0]:
-                first = np.int64(roots[root, ROOT_STATE])
-                if first < 0:
-                    first = own
-                byte = roots[root, ROOT_BYTE]
-                if states[first, READY] == 0 or rows[first, byte] != DEAD:
-                    break
-                label = np.int64(states[first, END_LABEL])
-                if label >= 0 and label != known_label:
-                    known_label, known_state = label, np.int64(-1)
-                    live = before[LIVE_AT]
-                    if live == -1 or is_live(words, frames, live, label):
-                        status, context, stack, live, free, asked, asked_too = cross(
-                            before[CONTEXT], before[STACK], label, before[BEGIN], length,
-                            before[USED], UNKNOWN,
-                            frames, text, contexts, transitions, words, pushes, plans,
-                        )  # fmt: skip
-                        if DONE < status <= NEED_FRAMES:
-                            work[0, 0], work[1, 0] = _AT_A_ROOT, root
-                            asks[ASKED], asks[ASKED_TOO] = asked, asked_too
-                            return status
-                        if status == DONE:
-                            known_state = np.int64(contexts[context, START])
-                if (
-                    label >= 0
-                    and known_state >= 0
-                    and (
-                        known_state == PENDING
-                        or states[known_state, READY] == 0
-                        or rows[known_state, byte] != DEAD
-                        or states[known_state, END_LABEL] >= 0
-                    )
-                ):
-                    break
-                root += 1
+        while node >= num_nodes:
             if root == roots.shape[0]:
-                break
+                for i in range(aliases.shape[0]):
+                    token, other = aliases[i, 0], aliases[i, 1]
+                    if mask[token >> 5] >> np.int32(token & 31) & 1:
+                        mask[other >> 5] |= np.int32(1) << np.int32(other & 31)
+                return DONE if uncertain[0] == 0 else UNDECIDED
+            byte = roots[root, ROOT_BYTE]
+            state = np.int64(roots[root, ROOT_STATE])
+            if state < 0:
+                state = own
+            label, target = np.int64(-1), np.int64(LAZY)
+            if states[state, READY]:
+                target = np.int64(rows[state, byte])
+                if target == DEAD:
+                    label = np.int64(states[state, END_LABEL])
+                    if label < 0:
+                        root += 1
+                        continue
+                elif target < DEAD and target != LAZY:
+                    label = -2 - target
+            shared = label >= 0 and is_shared
+            if shared and label != known_label:
+                known_label, known_state = label, np.int64(-1)
+                live = before[LIVE_AT]
+                if live == -1 or is_live(words, frames, live, label):
+                    (
+                        status, known_context, known_stack, known_live, known_free, asked, asked_too
+                    ) = cross(
+                        own_context, before[STACK], label, before[BEGIN], length, before[USED],
+                        UNKNOWN, frames, text, contexts, transitions, words, pushes, plans,
+                    )  # fmt: skip
+                    if DONE < status <= NEED_FRAMES:
+                        work[0, 0], work[1, 0] = _AT_A_ROOT, root
+                        asks[ASKED], asks[ASKED_TOO] = asked, asked_too
+                        return status
+                    if status == DONE:
+                        known_state = np.int64(contexts[known_context, START])
+            if shared and (
+                known_state < 0
+                or (
+                    target == DEAD
+                    and known_state != PENDING
+                    and states[known_state, READY]
+                    and rows[known_state, byte] == DEAD
+                    and states[known_state, END_LABEL] < 0
+                )
+            ):
+                root += 1
+                continue
             node, num_nodes = np.int64(roots[root, ROOT_NODE]), np.int64(roots[root, ROOT_END])
             depth = np.int64(trie[node, 3])
-            prefix = roots[root, ROOT_PREFIX]
-            for i in range(depth):
-                text[length + i] = prefixes[prefix + i]
-            first = np.int64(roots[root, ROOT_STATE])
-            work[0, depth + 1] = own if first < 0 else first
-            work[1, depth + 1], work[2, depth + 1] = before[CONTEXT], before[STACK]
-            work[3, depth + 1], work[4, depth + 1] = before[LIVE_AT], before[BEGIN]
-            work[5, depth + 1] = before[USED]
             root += 1
             work[1, 0] = root
+            context, stack, live = own_context, before[STACK], before[LIVE_AT]
+            begin, free = before[BEGIN], before[USED]
+            if shared:
+                state, context, stack, live = known_state, known_context, known_stack, known_live
+                begin, free = length + depth, known_free
+                if known_state == PENDING:
+                    count = uncertain[0] + 1
+                    if count == uncertain.shape[0]:
+                        work[0, 0], work[1, 0] = _AT_A_ROOT, root - 1
+                        return MANY_FOUND
+                    uncertain[0] = count
+                    uncertain[count] = node
+                    node = num_nodes
+                    continue
+                if target != DEAD:
+                    token = trie[node, 2]
+                    if token >= 0:
+                        mask[token >> 5] |= np.int32(1) << np.int32(token & 31)
+                    node += 1
+                    depth += 1
+                    begin += 1
+            else:
+                prefix = roots[root - 1, ROOT_PREFIX]
+                for i in range(depth):
+                    text[length + i] = prefixes[prefix + i]
+            work[0, depth + 1], work[1, depth + 1], work[2, depth + 1] = state, context, stack
+            work[3, depth + 1], work[4, depth + 1], work[5, depth + 1] = live, begin, free
         depth = np.int64(trie[node, 3])
         byte = trie[node, 0]
         state, context, stack = work[0, depth + 1], work[1, depth + 1], work[2, depth + 1]
         live, begin, free = work[3, depth + 1], work[4, depth + 1], work[5, depth + 1]
         text[length + depth] = byte
-        if states[state, READY] and rows[state, byte] == DEAD and states[state, END_LABEL] < 0:
-            node = np.int64(trie[node, 1])
-            continue
-        status, state, context, stack, live, begin, free, asked, asked_too, _ = move(
-            byte, length + depth, state, context, stack, live, begin, free, UNKNOWN, 0,
-            frames, text, rows, states, contexts, transitions, words, pushes, plans,
-        )  # fmt: skip
-        if DONE < status <= NEED_FRAMES:
-            work[0, 0] = node
-            asks[ASKED], asks[ASKED_TOO] = asked, asked_too
-            return status
-        if status != DONE:
-            node = np.int64(trie[node, 1])
-            continue
-        if state == PENDING:
-            count = uncertain[0] + 1
-            if count == uncertain.shape[0]:
+        is_plain = False
+        if states[state, READY]:
+            target = np.int64(rows[state, byte])
+            if target == DEAD and states[state, END_LABEL] < 0:
+                node = np.int64(trie[node, 1])
+                continue
+            if target >= 0:
+                reach = np.int64(states[target, REACH])
+                is_plain = reach < 0 or live == -1
+                if not is_plain and states[target, NAME_LABEL] < 0:
+                    if not meets(words, frames, reach, live):
+                        node = np.int64(trie[node, 1])
+                        continue
+                    is_plain = True
+        if is_plain:
+            state = target
+        else:
+            status, state, context, stack, live, begin, free, asked, asked_too, _ = move(
+                byte, length + depth, state, context, stack, live, begin, free, UNKNOWN, 0,
+                frames, text, rows, states, contexts, transitions, words, pushes, plans,
+            )  # fmt: skip
+            if DONE < status <= NEED_FRAMES:
                 work[0, 0] = node
-                return MANY_FOUND
-            uncertain[0] = count
-            uncertain[count] = node
-            node = np.int64(trie[node, 1])
-            continue
+                asks[ASKED], asks[ASKED_TOO] = asked, asked_too
+                return status
+            if status != DONE:
+                node = np.int64(trie[node, 1])
+                continue
+            if state == PENDING:
+                count = uncertain[0] + 1
+                if count == uncertain.shape[0]:
+                    work[0, 0] = node
+                    return MANY_FOUND
+                uncertain[0] = count
+                uncertain[count] = node
+                node = np.int64(trie[node, 1])
+                continue
         token = trie[node, 2]
         if token >= 0:
             mask[token >> 5] |= np.int32(1) << np.int32(token & 31)
@@ -251,8 +301,3 @@ def walk(  # type: ignore[no-untyped-def]
         if node < num_nodes and trie[node, 3] == depth + 1:
             work[0, depth + 2], work[1, depth + 2], work[2, depth + 2] = state, context, stack
             work[3, depth + 2], work[4, depth + 2], work[5, depth + 2] = live, begin, free
-    for i in range(aliases.shape[0]):
-        token, other = aliases[i, 0], aliases[i, 1]
-        if mask[token >> 5] >> np.int32(token & 31) & 1:
-            mask[other >> 5] |= np.int32(1) << np.int32(other & 31)
-    return DONE if uncertain[0] == 0 else UNDECIDED

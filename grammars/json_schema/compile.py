@@ -13,6 +13,7 @@ from ramet.grammars.constraints import Whitespace
 from ramet.grammars.errors import EmptyConstraintError, GrammarTooComplexError
 from ramet.grammars.json_text import KEY_SLICE, VALUE_SLICE
 from ramet.grammars.lexemes import DfaLexeme, LiteralLexeme
+from ramet.grammars.lexicon import Lexicon
 from ramet.grammars.limits import CompileLimits
 from ramet.grammars.machine import Machine
 from ramet.grammars.regular.numbers import any_number, integers
@@ -73,28 +74,26 @@ class CompiledSchema:
         return ValueContext(self._values.plan((self._root,), frame.accepts), frame, prefixes)
 
 
-def json_prototype(limits: CompileLimits) -> Machine:
-    """A machine with the lexemes that most schemas need."""
-    machine = Machine(limits)
+def install_common(lexicon: Lexicon) -> None:
+    """Install the lexemes that most schemas need."""
     for whitespace in ("compact", "none"):
         layout = Layout(whitespace)
         key = KeyClosing(layout)
-        names = machine.target(machine.install(AnyText(key, 1, KEY_SLICE)), QUOTE)
-        machine.target(names, 0)
+        names = lexicon.target(lexicon.install(AnyText(key, 1, KEY_SLICE)), QUOTE)
+        lexicon.target(names, 0)
         for bracket in (0x7D, 0x5D):
-            machine.install(AfterLexeme(bracket, layout.before_comma(), layout.close()))
+            lexicon.install(AfterLexeme(bracket, layout.before_comma(), layout.close()))
         for number in (any_number(), integers()):
-            start = machine.install(DfaLexeme(number, FIRST_SCALAR))
+            start = lexicon.install(DfaLexeme(number, FIRST_SCALAR))
             for byte in b"-0123456789":
-                digit = machine.target(start, byte)
-                machine.target(digit, 0)
+                digit = lexicon.target(start, byte)
+                lexicon.target(digit, 0)
                 for after in b"0.eE":
-                    if machine.target(digit, after) >= 0:
-                        machine.target(machine.target(digit, after), 0)
+                    if lexicon.target(digit, after) >= 0:
+                        lexicon.target(lexicon.target(digit, after), 0)
         for text in (b"rue", b"alse", b"ull"):
-            machine.install(LiteralLexeme(text, FIRST_SCALAR))
-        machine.install(AnyText(Closing(), FIRST_SCALAR, VALUE_SLICE))
-    return machine
+            lexicon.install(LiteralLexeme(text, FIRST_SCALAR))
+        lexicon.install(AnyText(Closing(), FIRST_SCALAR, VALUE_SLICE))
 
 
 def _first_keyword(schema: Any) -> str:

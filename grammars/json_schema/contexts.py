@@ -361,7 +361,7 @@ class ObjectFrame(Frame):
             if name is None:
                 is_undecided = True
             else:
-                names = excluding(machine, names, name)
+                names = excluding(machine.lexicon, names, name)
                 names_id = machine.number(names.key)
             if plan.classes[label - 1].size is not None:
                 used = tuple(n + (i + 1 == label) for i, n in enumerate(used))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ramet.grammars.automaton import DEAD, Row
 from ramet.grammars.json_text import KEY_SLICE
-from ramet.grammars.machine import Machine
+from ramet.grammars.lexicon import Lexicon
 from ramet.grammars.moves import REACH
 
 from .character_dfa import CharacterDfa
@@ -29,15 +29,15 @@ class _UncountedText(TextLexeme):
         self.automaton = automaton
         self.key = ("uncounted text", closing.key, label, key)
 
-    def install(self, machine: Machine) -> int:
+    def install(self, lexicon: Lexicon) -> int:
         automaton = self.automaton
         moves = automaton.table[:, automaton.class_of]
-        first = machine.new_states(len(moves))
-        machine.rows[first : first + len(moves)] = np.where(moves < 0, DEAD, moves + first)
+        first = lexicon.new_states(len(moves))
+        lexicon.rows[first : first + len(moves)] = np.where(moves < 0, DEAD, moves + first)
         if self.closing.filtered:
-            machine.states[first : first + len(moves), REACH] = machine.bit_set(1 << self.label)
-        target = self.closing.target(machine, self.label)
-        machine.rows[first : first + len(moves)][automaton.accepting, QUOTE] = target
+            lexicon.states[first : first + len(moves), REACH] = lexicon.bit_set(1 << self.label)
+        target = self.closing.target(lexicon, self.label)
+        lexicon.rows[first : first + len(moves)][automaton.accepting, QUOTE] = target
         return first
 
 
@@ -70,8 +70,8 @@ class CountedText(TextLexeme):
         # From every state some text of so many characters ends.
         self._longest_end = int(automaton.shortest.max())
 
-    def install(self, machine: Machine) -> int:
-        return self._state(machine, 0, 0)
+    def install(self, lexicon: Lexicon) -> int:
+        return self._state(lexicon, 0, 0)
 
     def alive(self, count: int) -> NDArray[np.bool_]:
         """The states that can still be completed after ``count`` whole characters."""
@@ -81,18 +81,18 @@ class CountedText(TextLexeme):
             known = self._alive[count] = self.automaton.within(self.low - count, high)
         return known
 
-    def _state(self, machine: Machine, count: int, state: int) -> int:
-        number = machine.reserve(self, count * len(self.automaton.table) + state)
-        if count >= self.low and number not in machine.masked_as:
-            needed = machine.longest_token + self._longest_end
+    def _state(self, lexicon: Lexicon, count: int, state: int) -> int:
+        number = lexicon.reserve(self, count * len(self.automaton.table) + state)
+        if count >= self.low and number not in lexicon.masked_as:
+            needed = lexicon.longest_token + self._longest_end
             if self.high is None or self.high - count >= needed:
                 # No token gets near the bounds.
-                machine.masked_as[number] = machine.install(self._uncounted) + state
+                lexicon.masked_as[number] = lexicon.install(self._uncounted) + state
         if self.closing.filtered:
-            machine.states[number, REACH] = machine.bit_set(1 << self.label)
+            lexicon.states[number, REACH] = lexicon.bit_set(1 << self.label)
         return number
 
-    def fill(self, machine: Machine, local: int, row: Row) -> int:
+    def fill(self, lexicon: Lexicon, local: int, row: Row) -> int:
         automaton = self.automaton
         count, state = divmod(local, len(automaton.table))
         after = count + 1 if self.high is not None or count < self.low else count
@@ -104,8 +104,8 @@ class CountedText(TextLexeme):
                 continue
             fits = (moves >= 0) & (there == next_count) & self.alive(next_count)[moves]
             for target in set(moves[fits].tolist()):
-                targets[fits & (moves == target)] = self._state(machine, next_count, target)
+                targets[fits & (moves == target)] = self._state(lexicon, next_count, target)
         np.take(targets, automaton.class_of, out=row)
         if automaton.accepting[state] and count >= self.low:
-            row[QUOTE] = self.closing.target(machine, self.label)
+            row[QUOTE] = self.closing.target(lexicon, self.label)
         return -1

@@ -6,18 +6,18 @@ import numpy as np
 
 from ramet.grammars.automaton import DEAD, LAZY, Row
 from ramet.grammars.json_text import KEY_SLICE
-from ramet.grammars.machine import Machine
+from ramet.grammars.lexicon import Lexicon
 from ramet.grammars.moves import REACH, ROOM
 
 from .literal_text import EXCLUDED, LiteralText
 from .text_lexemes import QUOTE, TextLexeme
 
 
-def excluding(machine: Machine, names: TextLexeme, name: str) -> TextLexeme:
+def excluding(lexicon: Lexicon, names: TextLexeme, name: str) -> TextLexeme:
     """``names`` without ``name``."""
     if name and all("\x20" <= c <= "\x7e" and c not in '"\\/' for c in name):
-        return _ExcludedText(machine, names, name)
-    return LiteralText(names.closing, {name: EXCLUDED}, names, machine)
+        return _ExcludedText(lexicon, names, name)
+    return LiteralText(names.closing, {name: EXCLUDED}, names, lexicon)
 
 
 class _ExcludedText(TextLexeme):
@@ -28,47 +28,47 @@ class _ExcludedText(TextLexeme):
 
     slice = KEY_SLICE
 
-    def __init__(self, machine: Machine, base: TextLexeme, name: str) -> None:
+    def __init__(self, lexicon: Lexicon, base: TextLexeme, name: str) -> None:
         self.closing = base.closing
-        self._base_start = machine.install(base)
+        self._base_start = lexicon.install(base)
         self._name = name.encode()
         self._bases: list[int] = []
         # Named by the base's first state: its own key would grow with each name.
         self.key = ("excluded", self._base_start, self._name)
 
-    def install(self, machine: Machine) -> int:
+    def install(self, lexicon: Lexicon) -> int:
         bases = [self._base_start]
         for byte in self._name:
-            bases.append(machine.target(bases[-1], byte))
-        machine.target(bases[-1], QUOTE)
+            bases.append(lexicon.target(bases[-1], byte))
+        lexicon.target(bases[-1], QUOTE)
         self._bases = bases
-        first = machine.new_states(len(bases))
-        machine.rows[first : first + len(bases)] = machine.rows[bases]
-        machine.states[first : first + len(bases)] = machine.states[bases]
+        first = lexicon.new_states(len(bases))
+        lexicon.rows[first : first + len(bases)] = lexicon.rows[bases]
+        lexicon.states[first : first + len(bases)] = lexicon.states[bases]
         for i, byte in enumerate(self._name):
-            machine.rows[first + i, byte] = first + i + 1
-        machine.rows[first + len(bases) - 1, QUOTE] = DEAD
-        if machine.states[first, ROOM] < 0:
-            self._narrow(machine, first)
+            lexicon.rows[first + i, byte] = first + i + 1
+        lexicon.rows[first + len(bases) - 1, QUOTE] = DEAD
+        if lexicon.states[first, ROOM] < 0:
+            self._narrow(lexicon, first)
         for i in range(len(bases)):
-            if machine.rows[first + i].min() == LAZY:
-                machine.has_edges(first + i, self, i)
+            if lexicon.rows[first + i].min() == LAZY:
+                lexicon.has_edges(first + i, self, i)
         return first
 
-    def _narrow(self, machine: Machine, first: int) -> None:
+    def _narrow(self, lexicon: Lexicon, first: int) -> None:
         """Work out anew what can be reached, where the base has an end to its strings."""
         for i in reversed(range(len(self._bases))):
-            row = machine.rows[first + i]
+            row = lexicon.rows[first + i]
             if i < len(self._name):
                 byte = self._name[i]
-                if machine.states[row[byte], REACH] == machine.bit_set(0):
+                if lexicon.states[row[byte], REACH] == lexicon.bit_set(0):
                     row[byte] = DEAD
             bits = 0
             for target in np.unique(row[row >= 0]).tolist():
-                bits |= machine.bits_at(int(machine.states[target, REACH]))
+                bits |= lexicon.bits_at(int(lexicon.states[target, REACH]))
             if row.min() == LAZY:
-                bits |= machine.bits_at(int(machine.states[self._bases[i], REACH]))
-            machine.states[first + i, REACH] = machine.bit_set(bits)
+                bits |= lexicon.bits_at(int(lexicon.states[self._bases[i], REACH]))
+            lexicon.states[first + i, REACH] = lexicon.bit_set(bits)
 
-    def edge(self, machine: Machine, local: int, byte: int, row: Row) -> None:
-        row[byte] = machine.target(self._bases[local], byte)
+    def edge(self, lexicon: Lexicon, local: int, byte: int, row: Row) -> None:
+        row[byte] = lexicon.target(self._bases[local], byte)

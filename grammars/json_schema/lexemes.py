@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ramet.grammars.automaton import Lexeme, ended
 from ramet.grammars.lexemes import Branch, LiteralLexeme, install_head
-from ramet.grammars.machine import Machine
+from ramet.grammars.lexicon import Lexicon
 
 from .text_lexemes import QUOTE, TextLexeme
 
@@ -52,19 +52,19 @@ class ValueLexeme(Lexeme):
             brackets, prefixes, close_prefixes,
         )  # fmt: skip
 
-    def install(self, machine: Machine) -> int:
+    def install(self, lexicon: Lexicon) -> int:
         targets: dict[int, int] = {}
         if self.number is not None:
-            start = machine.install(self.number)
+            start = lexicon.install(self.number)
             for byte in b"-0123456789":
-                target = machine.target(start, byte)
+                target = lexicon.target(start, byte)
                 if target >= 0:
                     targets[byte] = target
         if self.text is not None:
-            targets[QUOTE] = machine.install(self.text)
+            targets[QUOTE] = lexicon.install(self.text)
         for name, label in self.literals.items():
             text = _LITERALS[name]
-            targets[text[0]] = machine.install(LiteralLexeme(text[1:], label))
+            targets[text[0]] = lexicon.install(LiteralLexeme(text[1:], label))
         if OBJECT in self.brackets:
             targets[0x7B] = ended(OBJECT)
         if ARRAY in self.brackets:
@@ -74,7 +74,7 @@ class ValueLexeme(Lexeme):
             branches.append((self.prefixes, targets, None))
         if CLOSE_ARRAY in self.brackets:
             branches.append((self.close_prefixes, {0x5D: ended(CLOSE_ARRAY)}, None))
-        return install_head(machine, branches)
+        return install_head(lexicon, branches)
 
 
 class AfterLexeme(Lexeme):
@@ -88,9 +88,9 @@ class AfterLexeme(Lexeme):
         self.close_prefixes = close_prefixes
         self.key = ("after", bracket, comma_prefixes, close_prefixes)
 
-    def install(self, machine: Machine) -> int:
+    def install(self, lexicon: Lexicon) -> int:
         return install_head(
-            machine,
+            lexicon,
             [
                 (self.comma_prefixes, {0x2C: ended(COMMA)}, 1 << COMMA),
                 (self.close_prefixes, {self.bracket: ended(CLOSE)}, 1 << CLOSE),

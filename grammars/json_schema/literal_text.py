@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ramet.grammars.automaton import DEAD, LAZY, Row
 from ramet.grammars.json_text import KEY_SLICE, spellings
-from ramet.grammars.machine import UNBOUNDED_ROOM, Machine
+from ramet.grammars.lexicon import UNBOUNDED_ROOM, Lexicon
 from ramet.grammars.moves import REACH, ROOM
 from ramet.grammars.trie import build_trie, pack
 
@@ -36,7 +36,7 @@ def _lay_over(trie, labels, rows, first, base, base_dead, closers, reach, base_r
 
     Args:
         trie: of the decoded texts; its tokens index ``labels``.
-        rows: the machine's; node i has row ``first + 1 + i``, the root has row ``first``.
+        rows: the lexicon's; node i has row ``first + 1 + i``, the root has row ``first``.
         base: the base's start state; ``base_dead`` is 1 if there is no base.
         closers: by label, the entry for the closing quote.
         reach: uint64[num_nodes + 1, num_words], written: the labels reachable from each state.
@@ -105,13 +105,13 @@ class LiteralText(TextLexeme):
         closing: Closing,
         texts: Mapping[str, int],
         base: TextLexeme | None,
-        machine: Machine | None = None,
+        lexicon: Lexicon | None = None,
     ) -> None:
-        """``machine``, if given, is the only one this will be for; the key then stays small."""
+        """``lexicon``, if given, is the only one this will be for; the key then stays small."""
         self.closing = closing
         self.texts = texts
         self.base = base
-        base_key = None if base is None else machine.install(base) if machine else base.key
+        base_key = None if base is None else lexicon.install(base) if lexicon else base.key
         self.key = ("literals", closing.key, frozenset(texts.items()), base_key)
         if base is None and EXCLUDED in texts.values():
             self.texts = {t: label for t, label in texts.items() if label != EXCLUDED}
@@ -122,57 +122,55 @@ class LiteralText(TextLexeme):
             self._root_label = int(self._labels[0])
         self._encoded = [e for e, _ in encoded]
 
-    def install(self, machine: Machine) -> int:
+    def install(self, lexicon: Lexicon) -> int:
         ids = np.arange(len(self._encoded), dtype=np.int32)
         skip = 0 if self._root_label is None else 1
         data, starts = pack(self._encoded[skip:])
         trie = build_trie(data, starts[:-1], starts[1:], ids[skip:])
         num_states = len(trie) + 1
-        base = -1 if self.base is None else machine.install(self.base)
-        labels = sorted({label for label in self._labels.tolist() if label >= 0})
-        closers = np.full(max(labels, default=0) + 1, DEAD, np.int32)
-        for label in labels:
-            closers[label] = self.closing.target(machine, label)
-        base_bits = self._base_bits(machine, base)
-        num_words = max(1, (max(max(labels, default=0) + 1, base_bits.bit_length()) + 63) // 64)
+        base = -1 if self.base is None else lexicon.install(self.base)
+        num_labels = int(self._labels.max(initial=0)) + 1
+        closers = self.closing.targets(lexicon, num_labels)
+        base_bits = self._base_bits(lexicon, base)
+        num_words = max(1, (max(num_labels, base_bits.bit_length()) + 63) // 64)
         base_reach = _words(base_bits, num_words)
         reach = np.zeros((num_states, num_words), np.uint64)
         bases = np.empty(num_states, np.int32)
-        first = machine.new_states(num_states)
+        first = lexicon.new_states(num_states)
         if self.base is None or isinstance(self.base, AnyText):
             _lay_over(
-                trie, self._labels, machine.rows, first, base, int(base < 0), closers, reach,
+                trie, self._labels, lexicon.rows, first, base, int(base < 0), closers, reach,
                 base_reach, bases,
             )  # fmt: skip
         else:
-            self._lay_over_any(machine, trie, first, base, closers, reach, bases)
+            self._lay_over_any(lexicon, trie, first, base, closers, reach, bases)
         if self._root_label is not None:
             label = self._root_label
-            machine.rows[first, QUOTE] = DEAD if label < 0 else closers[label]
+            lexicon.rows[first, QUOTE] = DEAD if label < 0 else closers[label]
             if label >= 0:
                 reach[0] |= _words(1 << label, num_words)
-        states = machine.states[first : first + num_states]
+        states = lexicon.states[first : first + num_states]
         if self.closing.filtered:
-            states[:, REACH] = machine.new_bit_sets(reach)
-        if base >= 0 and machine.states[base, ROOM] == UNBOUNDED_ROOM:
+            states[:, REACH] = lexicon.new_bit_sets(reach)
+        if base >= 0 and lexicon.states[base, ROOM] == UNBOUNDED_ROOM:
             # The base has strings of any kind, so a tree over it stops none on its way.
             based = bases >= 0
-            states[based, ROOM:] = machine.states[bases[based], ROOM:]
-        lazy = machine.rows[first : first + num_states, BACKSLASH] == LAZY
+            states[based, ROOM:] = lexicon.states[bases[based], ROOM:]
+        lazy = lexicon.rows[first : first + num_states, BACKSLASH] == LAZY
         for i in np.flatnonzero(lazy).tolist():
-            machine.has_edges(first + i, self, i)
+            lexicon.has_edges(first + i, self, i)
         self._installed = (trie, first, bases)
         return first
 
-    def _base_bits(self, machine: Machine, base: int) -> int:
+    def _base_bits(self, lexicon: Lexicon, base: int) -> int:
         if base < 0:
             return 0
-        offset = int(machine.states[base, REACH])
-        return machine.bits_at(offset) if offset >= 0 else 0
+        offset = int(lexicon.states[base, REACH])
+        return lexicon.bits_at(offset) if offset >= 0 else 0
 
     def _lay_over_any(
         self,
-        machine: Machine,
+        lexicon: Lexicon,
         trie: NDArray[np.int32],
         first: int,
         base: int,
@@ -190,85 +188,85 @@ class LiteralText(TextLexeme):
                 below = int(bases[parents[state]])
                 spelled = bytes((byte,)) if byte > 0x7F else spellings(chr(byte))[0]
                 for b in spelled:
-                    below = machine.target(below, b) if below >= 0 else DEAD
+                    below = lexicon.target(below, b) if below >= 0 else DEAD
                 bases[state] = max(below, -1)
             own = int(bases[state])
             row = np.full(256, DEAD, np.int32)
             if own >= 0:
-                for b in np.flatnonzero(machine.rows[own] == LAZY).tolist():
-                    machine.target(own, b)
-                machine.target(own, 0)
-                for b in np.flatnonzero(machine.rows[own] == LAZY).tolist():
-                    machine.target(own, b)
-                row[:] = machine.rows[own]
-                reach[state] = _words(self._base_bits(machine, own), reach.shape[1])
-            machine.rows[first + state] = row
+                for b in np.flatnonzero(lexicon.rows[own] == LAZY).tolist():
+                    lexicon.target(own, b)
+                lexicon.target(own, 0)
+                for b in np.flatnonzero(lexicon.rows[own] == LAZY).tolist():
+                    lexicon.target(own, b)
+                row[:] = lexicon.rows[own]
+                reach[state] = _words(self._base_bits(lexicon, own), reach.shape[1])
+            lexicon.rows[first + state] = row
             if state > 0:
                 above = first + parents[state]
                 raw = byte >= 0x20 and byte not in (QUOTE, BACKSLASH)
                 if raw:
-                    machine.rows[above, byte] = first + state
+                    lexicon.rows[above, byte] = first + state
                 if not raw or byte >= 0xC0 or byte == 0x2F:
-                    machine.rows[above, BACKSLASH] = LAZY
+                    lexicon.rows[above, BACKSLASH] = LAZY
                 token = int(trie[state - 1, 2])
                 if token >= 0:
                     label = int(self._labels[token])
-                    machine.rows[first + state, QUOTE] = DEAD if label < 0 else closers[label]
+                    lexicon.rows[first + state, QUOTE] = DEAD if label < 0 else closers[label]
                     if label >= 0:
                         reach[state] |= _words(1 << label, reach.shape[1])
         if not self.closing.filtered:
             return
         for state in range(len(trie), -1, -1):
-            row = machine.rows[first + state]
+            row = lexicon.rows[first + state]
             bits = 0
             for target in np.unique(row[row >= 0]).tolist():
                 below = target - first
                 if 0 <= below < len(reach):
                     bits |= int.from_bytes(reach[below].tobytes(), "little")
                 else:
-                    bits |= self._base_bits(machine, target)
+                    bits |= self._base_bits(lexicon, target)
             if row.min() == LAZY and bases[state] >= 0:
-                bits |= self._base_bits(machine, int(bases[state]))
+                bits |= self._base_bits(lexicon, int(bases[state]))
             reach[state] = _words(bits, reach.shape[1])
 
     # -- escapes ----------------------------------------------------------------------------
 
-    def edge(self, machine: Machine, local: int, byte: int, row: Row) -> None:  # noqa: ARG002
+    def edge(self, lexicon: Lexicon, local: int, byte: int, row: Row) -> None:  # noqa: ARG002
         """The backslash's entry: escapes that spell the node's next characters, over the base's."""
         trie, first, bases = self._installed
         base = int(bases[local])
-        below = DEAD if base < 0 else machine.target(base, byte)
+        below = DEAD if base < 0 else lexicon.target(base, byte)
         tree: dict[int, object] = {}
         for character, node in _next_characters(trie, local):
             for spelling in spellings(character):
                 if spelling[0] == BACKSLASH:
                     _spell(tree, spelling[1:], first + node)
-        state, _ = self._escape_state(machine, tree, below)
-        machine.rows[first + local, byte] = state
+        state, _ = self._escape_state(lexicon, tree, below)
+        lexicon.rows[first + local, byte] = state
 
     def _escape_state(
-        self, machine: Machine, tree: dict[int, object], base: int
+        self, lexicon: Lexicon, tree: dict[int, object], base: int
     ) -> tuple[int, int]:
         """The state for an escape's rest over a base state; the labels that it reaches."""
         row = np.full(256, DEAD, np.int32)
         bits = 0
         if base >= 0:
-            machine.target(base, 0)
-            row[:] = machine.rows[base]
-            bits = self._base_bits(machine, base)
+            lexicon.target(base, 0)
+            row[:] = lexicon.rows[base]
+            bits = self._base_bits(lexicon, base)
         for byte, rest in tree.items():
             if isinstance(rest, dict):
-                below = DEAD if base < 0 else machine.target(base, byte)
-                row[byte], more = self._escape_state(machine, rest, below)
+                below = DEAD if base < 0 else lexicon.target(base, byte)
+                row[byte], more = self._escape_state(lexicon, rest, below)
                 bits |= more
             else:
                 assert isinstance(rest, int)
                 row[byte] = rest
-                bits |= self._base_bits(machine, rest)
-        state = machine.new_states(1)
-        machine.rows[state] = row
+                bits |= self._base_bits(lexicon, rest)
+        state = lexicon.new_states(1)
+        lexicon.rows[state] = row
         if self.closing.filtered:
-            machine.states[state, REACH] = machine.bit_set(bits)
+            lexicon.states[state, REACH] = lexicon.bit_set(bits)
         return state, bits
 
 

@@ -47,9 +47,10 @@ def opened_object(
         after = machine.intern(AfterProperty(layout))
         machine.enter(further)
         machine.enter(after)
+        lexicon = machine.lexicon
         return [
             OBJECT, (plan.num_labels + 63) // 64, plan.first_name, plan.low, plan.high,
-            machine.bit_set(plan.required), machine.bit_set(plan.possible), further.id, after.id,
+            lexicon.bit_set(plan.required), lexicon.bit_set(plan.possible), further.id, after.id,
         ]  # fmt: skip
 
     first = machine.intern(NameContext(values, plan, layout, first=True))

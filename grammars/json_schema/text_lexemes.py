@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ramet.grammars.automaton import DEAD, LAZY, Lexeme, Row, ended
 from ramet.grammars.json_text import KEY_SLICE, slice_tables
 from ramet.grammars.lexemes import Branch, LabelledDfa, install_head
-from ramet.grammars.machine import UNBOUNDED_ROOM, Machine
+from ramet.grammars.lexicon import UNBOUNDED_ROOM, Lexicon
 from ramet.grammars.moves import NAME_LABEL, REACH, ROOM, ROOM_LABEL, SLICE
 
 from .layout import Layout
@@ -31,7 +31,11 @@ class Closing:
     key: Hashable = "value"
     filtered = False
 
-    def target(self, machine: Machine, label: int) -> int:
+    def targets(self, lexicon: Lexicon, num_labels: int) -> NDArray[np.int32]:
+        """int32[num_labels or more]: by label, the row's entry for a string's closing quote."""
+        return ended(0) - np.arange(num_labels, dtype=np.int32)
+
+    def target(self, lexicon: Lexicon, label: int) -> int:
         """The row's entry for the closing quote of a string with this label."""
         return ended(label)
 
@@ -49,35 +53,35 @@ class KeyClosing(Closing):
     filtered = True
 
     def __init__(self, layout: Layout) -> None:
-        self.layout = layout
         self.key = ("key", layout.kind)
+        self._may_have_space = len(layout.before_colon()) > 1
 
-    def target(self, machine: Machine, label: int) -> int:
-        return machine.install(_ColonLexeme(self.layout, label))
+    def targets(self, lexicon: Lexicon, num_labels: int) -> NDArray[np.int32]:
+        known = lexicon.tables.get(self.key)
+        if known is None or len(known) < num_labels:
+            start = 0 if known is None else len(known)
+            more = self._install(lexicon, range(start, max(num_labels, 2 * start, 32)))
+            known = more if known is None else np.concatenate([known, more])
+            lexicon.tables[self.key] = known
+        return known
 
+    def target(self, lexicon: Lexicon, label: int) -> int:
+        return int(self.targets(lexicon, label + 1)[label])
 
-class _ColonLexeme(Lexeme):
-    def __init__(self, layout: Layout, label: int) -> None:
-        self.prefixes = layout.before_colon()
-        self.label = label
-        self.key = ("colon", layout.kind, label)
-
-    def install(self, machine: Machine) -> int:
-        return self._state(machine, 0)
-
-    def _state(self, machine: Machine, local: int) -> int:
-        state = machine.reserve(self, local)
-        machine.states[state, REACH] = machine.bit_set(1 << self.label)
-        if local == 0:
-            machine.states[state, NAME_LABEL] = self.label
-        return state
-
-    def fill(self, machine: Machine, local: int, row: Row) -> int:
-        row[:] = DEAD
-        row[COLON] = ended(self.label)
-        if local == 0 and len(self.prefixes) > 1:
-            row[0x20] = self._state(machine, 1)
-        return -1
+    def _install(self, lexicon: Lexicon, labels: range) -> NDArray[np.int32]:
+        """Two states for each label: before a space and the colon, and before the colon alone."""
+        first = lexicon.new_states(2 * len(labels))
+        sets = np.array([lexicon.bit_set(1 << label) for label in labels], np.int32)
+        rows = lexicon.rows[first : lexicon.num_states]
+        states = lexicon.states[first : lexicon.num_states]
+        rows[:] = DEAD
+        rows[:, COLON] = np.repeat(ended(0) - np.array(labels, np.int32), 2)
+        after_quote = np.arange(first, lexicon.num_states, 2, dtype=np.int32)
+        if self._may_have_space:
+            rows[::2, 0x20] = after_quote + 1
+        states[:, REACH] = np.repeat(sets, 2)
+        states[::2, NAME_LABEL] = labels
+        return after_quote
 
 
 class TextLexeme(Lexeme):
@@ -114,13 +118,13 @@ class KeyLexeme(Lexeme):
         self.close_prefixes = close_prefixes
         self.key = ("key", text.key, prefixes, close_prefixes)
 
-    def install(self, machine: Machine) -> int:
-        start = machine.install(self.text)
-        bits = machine.bits_at(int(machine.states[start, REACH]))
+    def install(self, lexicon: Lexicon) -> int:
+        start = lexicon.install(self.text)
+        bits = lexicon.bits_at(int(lexicon.states[start, REACH]))
         branches: list[Branch] = [(self.prefixes, {QUOTE: start}, bits)]
         if self.close_prefixes is not None:
             branches.append((self.close_prefixes, {0x7D: ended(0)}, 1))
-        return install_head(machine, branches)
+        return install_head(lexicon, branches)
 
 
 class AnyText(TextLexeme):
@@ -132,21 +136,21 @@ class AnyText(TextLexeme):
         self.slice = slice_
         self.key = ("any text", closing.key, label, slice_)
 
-    def install(self, machine: Machine) -> int:
+    def install(self, lexicon: Lexicon) -> int:
         body = slice_tables()[self.slice]
-        first = machine.new_states(len(body))
-        rows = machine.rows[first : machine.num_states]
+        first = lexicon.new_states(len(body))
+        rows = lexicon.rows[first : lexicon.num_states]
         np.add(body, first, out=rows)
         rows[body < 0] = DEAD
-        states = machine.states[first : machine.num_states]
+        states = lexicon.states[first : lexicon.num_states]
         states[0, ROOM] = UNBOUNDED_ROOM
         states[0, SLICE] = self.slice
         if self.closing.filtered:
             states[0, ROOM_LABEL] = self.label
-            states[:, REACH] = machine.bit_set(1 << self.label)
+            states[:, REACH] = lexicon.bit_set(1 << self.label)
         # The target may itself need new states, and so move the arrays.
-        target = self.closing.target(machine, self.label)
-        machine.rows[first, QUOTE] = target
+        target = self.closing.target(lexicon, self.label)
+        lexicon.rows[first, QUOTE] = target
         return first
 
 
@@ -173,25 +177,25 @@ class BoundedText(TextLexeme):
         self.body = slice_tables()[slice_]
         self.key = ("bounded text", closing.key, label, low, high, slice_)
 
-    def install(self, machine: Machine) -> int:
-        return self._state(machine, 0)
+    def install(self, lexicon: Lexicon) -> int:
+        return self._state(lexicon, 0)
 
-    def _state(self, machine: Machine, local: int) -> int:
+    def _state(self, lexicon: Lexicon, local: int) -> int:
         count, mode = divmod(local, len(self.body))
         if self.high is None and count >= self.low and mode == 0:
-            return machine.install(AnyText(self.closing, self.label, self.slice))
-        state = machine.reserve(self, local)
+            return lexicon.install(AnyText(self.closing, self.label, self.slice))
+        state = lexicon.reserve(self, local)
         if self.closing.filtered:
-            machine.states[state, REACH] = machine.bit_set(1 << self.label)
+            lexicon.states[state, REACH] = lexicon.bit_set(1 << self.label)
         if mode == 0:
             room = UNBOUNDED_ROOM if self.high is None else self.high - count
-            machine.states[state, ROOM] = room
-            machine.states[state, SLICE] = self.slice
+            lexicon.states[state, ROOM] = room
+            lexicon.states[state, SLICE] = self.slice
             if self.closing.filtered:
-                machine.states[state, ROOM_LABEL] = self.label
+                lexicon.states[state, ROOM_LABEL] = self.label
         return state
 
-    def fill(self, machine: Machine, local: int, row: Row) -> int:
+    def fill(self, lexicon: Lexicon, local: int, row: Row) -> int:
         count, mode = divmod(local, len(self.body))
         if self.high is not None and count >= self.high:
             row[:] = DEAD
@@ -199,16 +203,16 @@ class BoundedText(TextLexeme):
             ends, otherwise = _templates(self.slice)
             np.copyto(row, otherwise[mode])
             if ends[mode].any():
-                after = self._state(machine, (count + 1) * len(self.body))
+                after = self._state(lexicon, (count + 1) * len(self.body))
                 np.copyto(row, after, where=ends[mode])
         if mode == 0 and count >= self.low:
-            row[QUOTE] = self.closing.target(machine, self.label)
+            row[QUOTE] = self.closing.target(lexicon, self.label)
         return -1
 
-    def edge(self, machine: Machine, local: int, byte: int, row: Row) -> None:
+    def edge(self, lexicon: Lexicon, local: int, byte: int, row: Row) -> None:
         count, mode = divmod(local, len(self.body))
         target = int(self.body[mode, byte])
-        state = self._state(machine, count * len(self.body) + target)
+        state = self._state(lexicon, count * len(self.body) + target)
         row[(self.body[mode] == target) & (row == LAZY)] = state
 
 
@@ -222,16 +226,16 @@ class DfaText(TextLexeme):
         self.bodies = bodies
         self.key = ("dfa text", closing.key, key)
 
-    def install(self, machine: Machine) -> int:
+    def install(self, lexicon: Lexicon) -> int:
         moves, labels = self.bodies.transitions, self.bodies.labels
-        first = machine.new_states(len(moves))
-        rows = machine.rows[first : machine.num_states]
+        first = lexicon.new_states(len(moves))
+        rows = lexicon.rows[first : lexicon.num_states]
         np.add(moves, first, out=rows)
         rows[moves < 0] = DEAD
         if self.closing.filtered:
             for i, bits in enumerate(self.bodies.reachable()):
-                machine.states[first + i, REACH] = machine.bit_set(bits)
+                lexicon.states[first + i, REACH] = lexicon.bit_set(bits)
         for label in sorted({label for label in labels.tolist() if label >= 0}):
-            target = self.closing.target(machine, label)
-            machine.rows[first : first + len(moves)][labels == label, QUOTE] = target
+            target = self.closing.target(lexicon, label)
+            lexicon.rows[first : first + len(moves)][labels == label, QUOTE] = target
         return first

@@ -18,6 +18,7 @@ from ramet.grammars.automaton import ended
 from ramet.grammars.ebnf.automaton import ACCEPT, Configuration, GrammarAutomaton, byte_mask
 from ramet.grammars.ebnf.network import Network, foreign_node
 from ramet.grammars.json_schema.frames import Top
+from ramet.grammars.lexicon import Lexicon
 from ramet.grammars.limits import CompileLimits
 from ramet.grammars.machine import Machine
 from ramet.grammars.trail import Trail
@@ -218,7 +219,8 @@ class TagAutomaton(GrammarAutomaton):
 
     def _machine(self, index: int) -> Machine:
         if index not in self._machines:
-            self._machines[index] = Machine(self._limits)
+            lexicon = Lexicon(self._limits.max_states)
+            self._machines[index] = Machine(self._limits, lexicon)
         return self._machines[index]
 
     def _first_position(self, index: int) -> _Position:

@@ -9,6 +9,7 @@ from collections.abc import Hashable, Mapping
 from ramet.grammars.automaton import NOTHING, After, Context, Lexeme, Row
 from ramet.grammars.ebnf.automaton import Configuration
 from ramet.grammars.json_schema.frames import Frame
+from ramet.grammars.lexicon import Lexicon
 from ramet.grammars.machine import Machine
 
 from .automaton import BorderExit, TagAutomaton, ValueExit
@@ -40,15 +41,15 @@ class _Stretch(Lexeme):
         self.automaton = automaton
         self.key = ("stretch", automaton.key)
 
-    def install(self, machine: Machine) -> int:
-        return machine.reserve(self, self.automaton.start)
+    def install(self, lexicon: Lexicon) -> int:
+        return lexicon.reserve(self, self.automaton.start)
 
-    def fill(self, machine: Machine, local: int, row: Row) -> int:
+    def fill(self, lexicon: Lexicon, local: int, row: Row) -> int:
         targets = self.automaton.row_with_exits(local)
         row[:] = targets
         for target in set(targets.tolist()):
             if target >= 0:
-                row[targets == target] = machine.reserve(self, target)
+                row[targets == target] = lexicon.reserve(self, target)
         return self.automaton.border_label(local)
 
 
@@ -60,8 +61,8 @@ class _StretchFrom(Lexeme):
         self.state = state
         self.key = ("stretch", automaton.key, state)
 
-    def install(self, machine: Machine) -> int:
-        return machine.reserve(self.stretch, self.state)
+    def install(self, lexicon: Lexicon) -> int:
+        return lexicon.reserve(self.stretch, self.state)
 
 
 class StretchContext(Context):

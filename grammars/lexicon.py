@@ -1,0 +1,203 @@
+"""A ``Lexicon`` numbers the states of lexemes and keeps them as arrays.
+
+The arrays are what compiled code reads. Rows are written when they are first needed. Grammars of
+one compiler share a lexicon, and with it all that equal parts of them have in common: its states
+stay as long as one of those grammars does.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections.abc import Hashable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .automaton import DEAD, LAZY, Lexeme, Row
+from .errors import GrammarTooComplexError
+from .moves import END_LABEL, READY
+from .records import NO_FILTER
+
+UNBOUNDED_ROOM = 1 << 20
+
+_FIRST_CAPACITY = 1024
+"""Rows that are set aside at first. What isn't written takes no memory."""
+
+
+class Lexicon:
+    """The lexeme states of some grammars.
+
+    Attributes:
+        rows: int32[capacity, 256]: a state's targets.
+        states: int32[capacity, 7]: READY (is the row filled), END_LABEL (the label with which
+            the lexeme may end here, or -1), REACH (offset into ``words`` of the labels reachable
+            from here, or -1: no filter), ROOM (if not -1: the state is at a border inside a
+            string, of which exactly so many more characters are allowed), ROOM_LABEL (provided
+            that this label is live; -1: always), SLICE (by the vocabulary's slice of this index),
+            NAME_LABEL (a property's name with this label is complete here; or -1).
+        words: uint64[...]: bit sets; each is its number of words, then the words. The sets of the
+            labels 0 and 1 are at twice their value.
+        num_states: how many states there are; state 0 is ``PENDING``.
+        masked_as: states in which exactly the same tokens are allowed as in another state.
+        tables: states that are looked up by number, by what each table is of.
+        longest_token: the length in bytes of the longest token that will be asked about.
+        lock: to be held while anything is read or added.
+    """
+
+    def __init__(self, max_states: int, *, longest_token: int = 1 << 30) -> None:
+        """``max_states``: more are a ``GrammarTooComplexError``."""
+        self._max_states = max_states
+        self.longest_token = longest_token
+        self.masked_as: dict[int, int] = {}
+        # What lexemes know the lexicon by; they must not keep it alive.
+        self._token = object()
+        self.lock = threading.RLock()
+        self.rows: NDArray[np.int32] = np.empty((_FIRST_CAPACITY, 256), np.int32)
+        self.states: NDArray[np.int32] = np.empty((_FIRST_CAPACITY, 7), np.int32)
+        self.words: NDArray[np.uint64] = np.zeros(256, np.uint64)
+        self.num_states = 0
+        self.num_words = 0
+        self._lazy: dict[int, tuple[Lexeme, int]] = {}
+        self._edges: dict[int, tuple[Lexeme, int]] = {}
+        self._block_firsts: list[int] = []
+        self._block_lexemes: list[Lexeme] = []
+        self._reserved: dict[tuple[Hashable, int], int] = {}
+        self._installed: dict[Hashable, int] = {}
+        self._bit_sets: dict[int, int] = {}
+        self.tables: dict[Hashable, NDArray[np.int32]] = {}
+        self.rows[self.new_states(1)] = DEAD
+        for bits in range(4):
+            assert self.bit_set(bits) == 2 * bits
+
+    @property
+    def num_bytes(self) -> int:
+        """About the memory that it takes."""
+        return self.num_states * (4 * 256 + 28 + 200) + 8 * self.num_words
+
+    def install(self, lexeme: Lexeme) -> int:
+        """The start state of a lexeme; equal lexemes share their states."""
+        if lexeme.installed_in is self._token:
+            return lexeme.installed_at
+        key = lexeme.key
+        start = self._installed.get(key)
+        if start is None:
+            start = self._installed[key] = lexeme.install(self)
+        lexeme.installed_in = self._token
+        lexeme.installed_at = start
+        return start
+
+    def new_states(self, count: int, *, ready: bool = True) -> int:
+        """The first of ``count`` consecutive new states. Their rows are the caller's to write."""
+        first = self.num_states
+        self.num_states = end = first + count
+        if end > self._max_states:
+            raise GrammarTooComplexError(
+                "", "states", f"more than {self._max_states} automaton states are needed"
+            )
+        if end > len(self.rows):
+            capacity = max(end, 2 * len(self.rows))
+            self.rows = _grown(self.rows, first, capacity)
+            self.states = _grown(self.states, first, capacity)
+        self.states[first:end] = (ready, -1, -1, -1, -1, -1, -1)
+        return first
+
+    def reserve(self, lexeme: Lexeme, local: int) -> int:
+        """The state whose row ``lexeme.fill(self, local, row)`` writes when it is first read."""
+        key = (lexeme.key, local)
+        state = self._reserved.get(key)
+        if state is None:
+            state = self.new_states(1, ready=False)
+            self._reserved[key] = state
+            self._lazy[state] = (lexeme, local)
+        return state
+
+    def reserve_block(self, lexeme: Lexeme, count: int) -> int:
+        """The first of ``count`` states, the i-th of which ``lexeme.fill`` writes as local i."""
+        first = self.new_states(count, ready=False)
+        self._block_firsts.append(first)
+        self._block_lexemes.append(lexeme)
+        return first
+
+    def fill(self, state: int) -> None:
+        """Make the row of a reserved state ready."""
+        known = self._lazy.pop(state, None)
+        if known is None:
+            block = bisect_right(self._block_firsts, state) - 1
+            lexeme, local = self._block_lexemes[block], state - self._block_firsts[block]
+        else:
+            lexeme, local = known
+        row: Row = np.empty(256, np.int32)
+        label = lexeme.fill(self, local, row)
+        self.rows[state] = row
+        if lexeme.has_edges:
+            self._edges[state] = (lexeme, local)
+        self.states[state, END_LABEL] = label
+        self.states[state, READY] = 1
+
+    def edge(self, state: int, byte: int) -> None:
+        """Make a row's ``LAZY`` entry ready."""
+        lexeme, local = self._edges[state]
+        lexeme.edge(self, local, byte, self.rows[state])
+
+    def has_edges(self, state: int, lexeme: Lexeme, local: int) -> None:
+        """Let ``lexeme.edge`` write the ``LAZY`` entries of a state's row."""
+        self._edges[state] = (lexeme, local)
+
+    def bit_set(self, bits: int) -> int:
+        """The offset of a set of labels in ``words``; equal sets share it."""
+        offset = self._bit_sets.get(bits)
+        if offset is None:
+            num_words = max(1, (bits.bit_length() + 63) // 64)
+            offset = self.num_words
+            self.num_words += 1 + num_words
+            if self.num_words > len(self.words):
+                self.words = _grown(self.words, offset, 2 * self.num_words)
+            self.words[offset] = num_words
+            for i in range(num_words):
+                self.words[offset + 1 + i] = (bits >> (64 * i)) & 0xFFFF_FFFF_FFFF_FFFF
+            self._bit_sets[bits] = offset
+        return offset
+
+    def bits_at(self, offset: int) -> int:
+        """The set of labels at an offset of ``words``, as bits."""
+        count = int(self.words[offset])
+        return int.from_bytes(self.words[offset + 1 : offset + 1 + count].tobytes(), "little")
+
+    def new_bit_sets(self, sets: NDArray[np.uint64]) -> NDArray[np.int32]:
+        """The offsets of new sets of labels; uint64[num_sets, num_words], not looked up."""
+        num_sets, num_words = sets.shape
+        offset = self.num_words
+        self.num_words += num_sets * (num_words + 1)
+        if self.num_words > len(self.words):
+            self.words = _grown(self.words, offset, 2 * self.num_words)
+        block = self.words[offset : self.num_words].reshape(num_sets, num_words + 1)
+        block[:, 0] = num_words
+        block[:, 1:] = sets
+        return np.arange(offset, self.num_words, num_words + 1, dtype=np.int32)
+
+    def make_ready(self, state: int) -> None:
+        """Let a state's row be written, but for ``LAZY`` entries."""
+        if not self.states[state, READY]:
+            self.fill(state)
+
+    def target(self, state: int, byte: int) -> int:
+        """A row's entry, made ready if need be."""
+        self.make_ready(state)
+        if self.rows[state, byte] == LAZY:
+            self.edge(state, byte)
+        return int(self.rows[state, byte])
+
+    def is_live(self, live: int, label: int, frames: NDArray[np.int64]) -> bool:
+        """Whether a label is among a position's live ones (see ``records.NO_FILTER``)."""
+        if live == NO_FILTER:
+            return True
+        sets, offset = (self.words, live) if live >= 0 else (frames, -2 - live)
+        word = label >> 6
+        return word < sets[offset] and bool(int(sets[offset + 1 + word]) >> (label & 63) & 1)
+
+
+def _grown(array: NDArray, used: int, capacity: int) -> NDArray:  # type: ignore[type-arg]
+    bigger = np.empty((capacity, *array.shape[1:]), array.dtype)
+    bigger[:used] = array[:used]
+    return bigger
