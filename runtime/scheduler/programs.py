@@ -14,6 +14,7 @@ from hashlib import blake2b
 
 from ramet.runtime.cache import PrefixHandle, RadixCache
 from ramet.runtime.request import ProgramHint, ProgramNews
+from ramet.runtime.scheduler.common_heads import CommonHeads
 from ramet.runtime.scheduler.sequence import Sequence, SequenceState
 from ramet.runtime.scheduler.tool_durations import ToolDurations
 
@@ -31,13 +32,14 @@ ProgramKey = tuple[str, str]
 class Keep:
     """What a call has left and later ones will extend; ``handle`` is None once given up.
 
-    ``remaining`` later calls extend it (None: unknown). Its first ``cached_len`` tokens were there
-    before the call. A prompt whose first ``length`` tokens have this ``digest`` extends it.
+    ``remaining`` later calls extend it (None: unknown). Its first ``lasting_len`` tokens may be of
+    use to other programs, and to other runs of this one. A prompt whose first ``length`` tokens
+    have this ``digest`` extends it.
     """
 
     handle: PrefixHandle | None
     remaining: int | None
-    cached_len: int
+    lasting_len: int
     tool: str
     since: float
     length: int
@@ -134,6 +136,7 @@ class Programs:
         self._max_locked = int(max_kept_share * cache.pool.num_pages)
         self._only_tools = only_tools
         self._on_gone = on_gone
+        self._heads = CommonHeads()
         self._programs: dict[ProgramKey, Program] = {}
         self._remembered: OrderedDict[Program, None] = OrderedDict()
         self._num_arrived = 0
@@ -220,8 +223,9 @@ class Programs:
         well: bool,
     ) -> None:
         """Tells the cache when the program will use what a call has left, and keeps it."""
+        lasting_len = max(sequence.cached_len, self._heads.measure(sequence))
         if hint.remaining_uses == 0 or hint.node_id in program.unneeded or program.has_ended:
-            self._cache.forget(handle, keep_len=sequence.cached_len)
+            self._cache.forget(handle, keep_len=lasting_len)
             return
         if hint.steps_to_next_use is not None:
             # A hint counts its program's steps; the cache counts look-ups of all programs.
@@ -236,7 +240,7 @@ class Programs:
         keep = Keep(
             None,
             hint.remaining_uses,
-            sequence.cached_len,
+            lasting_len,
             hint.tool,
             now,
             len(known),
@@ -353,7 +357,7 @@ class Programs:
             handle = keep.handle
             self._release(keep)
             self._cache.withdraw(handle, keep.remaining or 1)
-            self._cache.forget(handle, keep_len=keep.cached_len)
+            self._cache.forget(handle, keep_len=keep.lasting_len)
 
     def _rest(self, program: Program, now: float) -> None:
         """None of the program's calls is here, and more may come."""
