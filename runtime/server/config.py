@@ -16,7 +16,8 @@ class ServerConfig:
         host, port: where it listens; port 0 takes a free one.
         served_model_names: names that requests may use for the model; empty: the engine's own.
         max_body_bytes: larger bodies are refused with 413.
-        max_choices: most choices (n times prompts) of one call.
+        max_choices: most choices (n times prompts) of one call, and most of its requests that
+            are in the engine at once.
         max_program_nodes: most nodes of one program's graph.
         max_inputs: most inputs of one call for embeddings.
         max_tools: most tools of one call.

@@ -170,7 +170,7 @@ def test_a_wrong_value_is_told_where_it_is(
         read(env={"RAMET_PORT": "tcp://10.0.0.1:8000"})
     path = tmp_path / "serve.yaml"
     path.write_text("grace: soon\n")
-    with pytest.raises(ConfigurationError, match=r"the configuration's grace: .*number"):
+    with pytest.raises(ConfigurationError, match=r"serve\.yaml: grace: .*number"):
         read("--config", str(path))
     assert read("--config", str(path), "--grace", "2").grace == 2
 

@@ -158,3 +158,32 @@ def test_metrics_carry_the_served_name(serve):
     assert server.chat().status_code == 200
     labels = 'model_name="shown",finished_reason="stop"'
     assert f"vllm:request_success_total{{{labels}}} 1" in server.http.get("/metrics").text
+
+
+def test_a_call_of_many_inputs_leaves_room_for_others(serve):
+    seen = []
+    server = serve(
+        ["ok"],
+        model_options={"before_step": lambda batch: seen.append(batch.num_rows)},
+        max_choices=4,
+    )
+    inputs = [[40 + i % 50, 41, 42 + i % 7] for i in range(150)]
+    vectors = [entry["embedding"] for entry in embed(server, inputs).json()["data"]]
+    for vector, ids in zip(vectors, inputs, strict=True):
+        np.testing.assert_allclose(vector, expected(ids), atol=1e-6)
+    assert 1 < max(seen) <= 4
+    assert server.num_live() == 0
+
+
+def test_a_call_of_many_inputs_can_be_aborted(serve, wait_until):
+    server = serve(["ok"], model_options={"step_delay_s": 0.02}, max_choices=4)
+    answers = []
+    call = threading.Thread(
+        target=lambda: answers.append(embed(server, [[5] * 300] * 100, request_id="many"))
+    )
+    call.start()
+    wait_until(lambda: server.num_live() == 4)
+    assert server.http.post("/v1/abort", json={"request_id": "many"}).status_code == 200
+    call.join(10)
+    assert answers[0].status_code == 499
+    wait_until(lambda: server.num_live() == 0)

@@ -23,6 +23,7 @@ from ramet.runtime.server.openapi import json_body
 from ramet.runtime.server.protocol.common import split_prompts
 from ramet.runtime.server.protocol.embeddings import EmbeddingsRequest
 from ramet.runtime.server.requests import build_requests
+from ramet.runtime.server.window import Window
 
 
 def embeddings_router(context: ServerContext) -> APIRouter:
@@ -43,7 +44,8 @@ def embeddings_router(context: ServerContext) -> APIRouter:
             )
         ]
         trace_of(http_request).describe(model)
-        generation = await context.begin(call_id, requests, http_request)
+        window = Window(context.engine.submit, context.config.max_choices)
+        generation = await context.begin(call_id, requests, http_request, window)
         async with whole_answer(http_request, generation):
             vectors = await _vectors(generation, len(requests))
         encode = _as_base64 if body.encoding_format == "base64" else _as_numbers

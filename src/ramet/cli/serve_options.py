@@ -71,7 +71,8 @@ def read_settings(given: Mapping[str, Any]) -> ServeSettings:
             raise typer.BadParameter(reason, param_hint=_flag(name)) from None
         if os.environ.get(variable):
             raise ConfigurationError(f"the environment's {variable}: {reason}") from None
-        raise ConfigurationError(f"the configuration's {name}: {reason}") from None
+        path = given.get("config") or os.environ.get(f"{ENV_PREFIX}CONFIG")
+        raise ConfigurationError(f"the configuration {path}: {name}: {reason}") from None
 
 
 def _annotation(field: FieldInfo, option: Option) -> Any:

@@ -195,6 +195,10 @@ class ServeSettings(BaseSettings):
         Count,
         Option(_ENGINE, "Tokens of one step.", sets="engine.max_tokens_per_step"),
     ] = None
+    max_logits_per_step: Annotated[
+        Count,
+        Option(_ENGINE, "Rows of logits of one step.", sets="engine.max_logits_per_step"),
+    ] = None
     max_wait: Annotated[
         float | None,
         Field(ge=0),
@@ -206,6 +210,11 @@ class ServeSettings(BaseSettings):
         Option(
             _ENGINE, "Tokens guessed ahead of a sequence; 0: none.", sets="engine.max_draft_len"
         ),
+    ] = None
+    max_draft_batch: Annotated[
+        int | None,
+        Field(ge=0),
+        Option(_ENGINE, "Tokens of a step up to which any are.", sets="engine.max_draft_batch"),
     ] = None
     page_size: Annotated[Count, Option(_ENGINE, "Tokens of a page.", sets="engine.page_size")] = (
         None
