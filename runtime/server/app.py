@@ -65,7 +65,6 @@ def create_app(
     config = config or ServerConfig()
     model_names = config.served_model_names or (engine.model_name,)
     telemetry = Telemetry(model_names[0])
-    telemetry.watch(engine.stats)
     context = ServerContext(
         engine=engine,
         config=config,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -50,16 +50,16 @@ class Counter(Metric):
         return [("", labels, value) for labels, value in self._values.items()]
 
 
-class Read(Metric):
-    """A gauge or counter whose value is read when it is asked for."""
+class Value(Metric):
+    """A gauge or counter as it was when it was read."""
 
-    def __init__(self, name: str, help_text: str, kind: str, read: Callable[[], float]) -> None:
+    def __init__(self, name: str, kind: str, help_text: str, value: float) -> None:
         super().__init__(name, help_text)
         self.kind = kind
-        self._read = read
+        self._value = value
 
     def samples(self) -> Iterable[Sample]:
-        return [("", (), self._read())]
+        return [("", (), self._value)]
 
 
 class Histogram(Metric):
@@ -102,10 +102,10 @@ class Registry:
         self._metrics.append(metric)
         return metric
 
-    def render(self) -> str:
-        """Every metric in the text exposition format."""
+    def render(self, readings: Iterable[Metric] = ()) -> str:
+        """Every metric, and some readings, in the text exposition format."""
         lines = []
-        for metric in self._metrics:
+        for metric in (*readings, *self._metrics):
             lines.append(f"# HELP {metric.name} {metric.help}")
             lines.append(f"# TYPE {metric.name} {metric.kind}")
             for suffix, labels, value in metric.samples():

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 
 from ramet.runtime.engine_config import EngineStats
 from ramet.runtime.events import Failed, Finished, Timings, Usage
-from ramet.runtime.server.metrics import Counter, Histogram, Read, Registry
+from ramet.runtime.server.metrics import Counter, Histogram, Registry, Value
 
 _SECONDS = (0.001, 0.005, 0.01, 0.02, 0.04, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 10, 30, 60, 300)
 _TOKEN_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2.5)
@@ -88,10 +87,6 @@ _ENGINE_SERIES: tuple[tuple[str, str, str, Reading], ...] = (
 )
 
 
-def _read(read: Reading, stats: Callable[[], EngineStats]) -> float:
-    return read(stats())
-
-
 class Telemetry:
     """The server's metrics. One end of a request costs a few additions; a token costs nothing."""
 
@@ -163,10 +158,17 @@ class Telemetry:
             Histogram("ramet:program_calls", "Calls of a program.", _TOKENS)
         )
 
-    def watch(self, stats: Callable[[], EngineStats]) -> None:
-        """Adds the series that are read from the engine when they are asked for."""
-        for name, kind, help_text, read in _ENGINE_SERIES:
-            self.registry.add(Read(name, help_text, kind, functools.partial(_read, read, stats)))
+    def render(self, stats: EngineStats | None) -> str:
+        """Every series in the text exposition format; without ``stats``, the engine is down."""
+        up = Value(
+            "ramet:engine_up", "gauge", "Whether the engine lives.", float(stats is not None)
+        )
+        engine = [
+            Value(name, kind, help_text, read(stats))
+            for name, kind, help_text, read in _ENGINE_SERIES
+            if stats is not None
+        ]
+        return self.registry.render([up, *engine])
 
     def http(self, path: str, status: int) -> None:
         """One response of a known route."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import importlib.metadata
 
 from fastapi import APIRouter, Depends
 from starlette.responses import PlainTextResponse, Response
 
+from ramet.runtime.engine_config import EngineStats
 from ramet.runtime.errors import EngineDeadError
 from ramet.runtime.server.context import ServerContext
 from ramet.runtime.server.http import OrjsonResponse
@@ -40,7 +43,10 @@ def operations_router(context: ServerContext) -> APIRouter:
     @router.get("/metrics", dependencies=[Depends(context.authenticate_admin)])
     async def metrics() -> Response:
         """Prometheus metrics."""
-        return PlainTextResponse(context.telemetry.registry.render(), media_type=CONTENT_TYPE)
+        stats: EngineStats | None = None
+        with contextlib.suppress(EngineDeadError):
+            stats = await asyncio.to_thread(context.engine.stats)
+        return PlainTextResponse(context.telemetry.render(stats), media_type=CONTENT_TYPE)
 
     return router
 
