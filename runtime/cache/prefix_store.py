@@ -23,8 +23,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ramet.runtime.batch import PageStorage
+from ramet.runtime.cache.hot_pages import HotPage
 from ramet.runtime.cache.node import PrefixHandle
-from ramet.runtime.cache.radix_cache import HotPage, RadixCache
+from ramet.runtime.cache.radix_cache import RadixCache
 
 logger = logging.getLogger("ramet.cache")
 

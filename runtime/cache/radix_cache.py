@@ -16,25 +16,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 from ramet.runtime.cache.eviction import EvictionQueue
+from ramet.runtime.cache.hot_pages import HotPage, hottest
 from ramet.runtime.cache.node import NEVER, TOKEN_BYTES, Node, PrefixHandle, token_key
 from ramet.runtime.cache.page_pool import PagePool
 from ramet.runtime.errors import InvariantError
-
-
-@dataclass(frozen=True, slots=True)
-class HotPage:
-    """A page of ``hot_pages``; ``parent`` is an index into the same list, or -1."""
-
-    parent: int
-    token_ids: npt.NDArray[np.int32]
-    page: int
 
 
 class RadixCache:
@@ -214,33 +205,9 @@ class RadixCache:
         return PrefixHandle(node, matched_len), kept
 
     def hot_pages(self, max_pages: int, namespace: str = "") -> list[HotPage]:
-        """The pages that were used most, and most lately among equals; parents before children."""
+        """The pages of a namespace that were used most; parents before children."""
         root = self._roots.get(namespace)
-        nodes: list[Node] = []
-        stack = [] if root is None else list(root.children.values())
-        while stack:
-            node = stack.pop()
-            nodes.append(node)
-            stack.extend(node.children.values())
-        last_use = {node: node.last_use for node in nodes}
-        for node in reversed(nodes):  # whoever used a page used its parent
-            if node.parent in last_use:
-                last_use[node.parent] = max(last_use[node.parent], last_use[node])
-        nodes.sort(key=lambda node: (-node.hits, -last_use[node], node.depth))
-        chosen: dict[Node, int] = {}
-        for node in nodes:
-            if len(chosen) == max_pages:
-                break
-            if node.parent is root or node.parent in chosen:
-                chosen[node] = len(chosen)
-        return [
-            HotPage(
-                -1 if node.parent is None or node.parent is root else chosen[node.parent],
-                np.frombuffer(node.key, ">i4").astype(np.int32),
-                node.page,
-            )
-            for node in chosen
-        ]
+        return [] if root is None else hottest(root, max_pages)
 
     # -- what programs know --------------------------------------------------------------------
 
