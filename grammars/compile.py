@@ -42,6 +42,10 @@ Start = Callable[[Machine], Context]
 """What makes a constraint's first context for a machine."""
 
 
+_PATIENCE_S = 0.1
+"""How long a compilation waits for one that is running."""
+
+
 class GrammarCompiler:
     """Compiles constraints for one vocabulary, and remembers grammars by content.
 
@@ -79,22 +83,29 @@ class GrammarCompiler:
     def compile(self, constraint: Constraint) -> Grammar:
         """The grammar of a constraint.
 
+        Languages are shared between compilations, so these go one at a time; but none waits long
+        for another, which may take seconds: it then shares nothing.
+
         Raises:
             ConstraintError: it can't be honoured exactly; names the place, keyword and reason.
             GrammarTooComplexError: it needs more than the limits allow.
         """
         key = content_key(constraint)
-        # Languages are shared between compilations, so there is one at a time.
-        with self._compile_lock:
-            known = self._remembered(key)
-            if known is not None:
-                return known
-            grammar = self._compile(constraint)
-            with self._grammars_lock:
-                if len(self._grammars) >= self._capacity:
-                    self._grammars.popitem(last=False)
-                self._grammars[key] = grammar
-            return grammar
+        if not self._compile_lock.acquire(timeout=_PATIENCE_S):
+            return self._remember(
+                key, compile_constraint(constraint, self.vocab, limits=self.limits)
+            )
+        try:
+            return self._remembered(key) or self._remember(key, self._compile(constraint))
+        finally:
+            self._compile_lock.release()
+
+    def _remember(self, key: str, grammar: Grammar) -> Grammar:
+        with self._grammars_lock:
+            if len(self._grammars) >= self._capacity:
+                self._grammars.popitem(last=False)
+            self._grammars[key] = grammar
+        return grammar
 
     def _remembered(self, key: str) -> Grammar | None:
         with self._grammars_lock:

@@ -29,7 +29,8 @@ class EngineConfig(SchedulerConfig):
         cache_bytes: memory for keys and values.
         max_context_len: most tokens of a request; None: the model's.
         num_threads: threads that compute, on a CPU; None: one a core.
-        grammar_threads: threads that compile constraints.
+        grammar_threads: threads that compile constraints; with one, a constraint that takes
+            seconds keeps all others waiting.
         max_grammars: compiled grammars that are kept.
         prefix_store: a folder that keeps hot prefixes over a restart; None: nothing is kept.
         prefix_store_bytes: the most that it may take.
@@ -44,7 +45,7 @@ class EngineConfig(SchedulerConfig):
     cache_bytes: int = 256 << 20
     max_context_len: int | None = None
     num_threads: int | None = None
-    grammar_threads: int = 1
+    grammar_threads: int = 2
     max_grammars: int = 256
     prefix_store: str | None = None
     prefix_store_bytes: int = 128 << 20

@@ -1,0 +1,84 @@
+"""A constraint that takes long to compile holds up neither streams nor other constraints."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+import pytest
+
+from ramet.grammars import JsonSchema, Regex
+from ramet.runtime.engine import Engine, EngineConfig
+from ramet.runtime.errors import InvalidConstraintError
+from ramet.runtime.model.scripted import Script, ScriptedModel
+from ramet.runtime.params import SamplingParams
+from ramet.runtime.request import Request
+from ramet.runtime.tokenizer.scripted import scripted_tokenizer
+
+SLOW = JsonSchema({"title": "slow"})
+
+
+@pytest.fixture
+def engine(monkeypatch):
+    """An engine whose compilation of ``SLOW`` lasts until its ``released`` is set."""
+    from ramet.grammars import compile as module
+
+    started, released = threading.Event(), threading.Event()
+    compile_schema = module.compile_schema
+
+    def slow(constraint, languages, limits):
+        if isinstance(constraint, JsonSchema) and constraint.schema == SLOW.schema:
+            started.set()
+            assert released.wait(60)
+        return compile_schema(constraint, languages, limits)
+
+    monkeypatch.setattr(module, "compile_schema", slow)
+    tokenizer = scripted_tokenizer()
+    model = ScriptedModel(tokenizer, [Script(["a"], repeat=True)])
+    with Engine(model, tokenizer, EngineConfig(seed=0)) as engine:
+        engine.started, engine.released = started, released
+        yield engine
+        released.set()
+
+
+def request(constraint=None, max_tokens=4):
+    params = SamplingParams(max_tokens=max_tokens, temperature=0)
+    return Request(prompt_token_ids=(65,), params=params, constraint=constraint)
+
+
+def test_others_are_served_while_one_is_compiled(engine):
+    waiting = engine.submit(request(SLOW))
+    assert engine.started.wait(30)
+    assert engine.submit(request()).result(timeout=30).text == "aaaa"
+    assert engine.submit(request(Regex("b{2}"))).result(timeout=30).text == "bb"
+    other = engine.submit(request(JsonSchema({"enum": ["x"]}), max_tokens=9)).result(timeout=30)
+    assert json.loads(other.text) == "x"
+    assert not waiting.ended
+    engine.released.set()
+    assert waiting.result(timeout=30).text
+
+
+def test_a_grammar_can_be_asked_for_ahead(engine):
+    future = engine.compile(SLOW)
+    assert engine.started.wait(30)
+    assert future.cancel()  # and the compilation goes on for those who want it
+    waiting = engine.submit(request(SLOW))
+    engine.released.set()
+    assert waiting.result(timeout=30).text
+    assert engine.compile(Regex("a+")).result(timeout=30) is None
+    with pytest.raises(InvalidConstraintError) as caught:
+        engine.compile(JsonSchema({"properties": {"a": {"type": "x"}}})).result(timeout=30)
+    assert caught.value.pointer == "/properties/a/type"
+
+
+def test_a_compilation_has_a_limit(monkeypatch):
+    from ramet.grammars import CompileLimits, GrammarCompiler
+    from ramet.grammars.errors import GrammarTooComplexError
+    from ramet.runtime.engine import grammar_vocabulary
+
+    tokenizer = scripted_tokenizer()
+    vocabulary = grammar_vocabulary(tokenizer, tokenizer.vocab_size)
+    compiler = GrammarCompiler(vocabulary, CompileLimits(max_seconds=0.05))
+    branches = [{"properties": {f"k{i}": {"pattern": f"a.{{{i}}}b"}}} for i in range(60)]
+    with pytest.raises(GrammarTooComplexError):
+        compiler.compile(JsonSchema({"type": "object", "allOf": [{"oneOf": branches}] * 3}))
