@@ -54,6 +54,16 @@ class Grammar:
             self._start = self._machine.first_position(context)
         self._masks = Masks(self._machine, insides)
 
+    @property
+    def num_states(self) -> int:
+        """Lexeme states that have been made so far, for this grammar and those it shares with."""
+        return self._machine.lexicon.num_states
+
+    @property
+    def num_contexts(self) -> int:
+        """Contexts that have been made so far."""
+        return self._machine.num_contexts
+
     def matcher(self) -> Matcher:
         """A new sequence's position, at the beginning of the text."""
         return Matcher(self, self._machine, self.trail())

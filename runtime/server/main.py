@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import sys
 from collections.abc import Callable, Sequence
 from types import FrameType
 
@@ -17,6 +18,9 @@ from ramet.runtime.server.extension import Extension
 from ramet.runtime.server.lifecycle import Lifecycle
 from ramet.runtime.server.listen import bind
 from ramet.runtime.server.tracing import open_tracing
+
+_SWITCH_S = 0.0005
+"""How long a thread that checks a grammar or encodes a prompt may keep the event loop waiting."""
 
 logger = logging.getLogger("ramet.server")
 
@@ -120,6 +124,7 @@ def serve(
     config = config or ServerConfig()
     if config.access_log:
         _log_to_stderr("ramet.access")
+    sys.setswitchinterval(_SWITCH_S)
     server = HttpServer(engine, config, extensions=extensions, on_started=on_started)
     server.run(bind(config.host, config.port) if sockets is None else sockets)
 

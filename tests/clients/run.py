@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from ramet.lang.serving import PROGRAMS
 from ramet.runtime.engine_config import EngineConfig
 from ramet.runtime.model.scripted import Script
 from ramet.runtime.server.testing import scripted_server
@@ -49,7 +50,7 @@ def main(environments: Path, names: list[str]) -> int:
     failed = []
     # Scripts count tokens, so the grammar only checks what they say, and appends nothing.
     config = EngineConfig(forced_tokens=False, seed=0)
-    with scripted_server(SCRIPTS, engine_config=config) as server:
+    with scripted_server(SCRIPTS, engine_config=config, extensions=(PROGRAMS,)) as server:
         for name in names or known:
             print(name, flush=True)
             python = environments / name / "bin" / "python"

@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+from ramet.lang.serving import PROGRAMS
 from ramet.runtime.model.scripted import Script
 
 HI = [{"role": "user", "content": "hi"}]
@@ -52,6 +53,32 @@ BODIES = {
         "tools": [{"name": "f", "input_schema": SCHEMA}],
         "stop_sequences": ["x"],
     },
+    "/v1/programs": {
+        "graph": {
+            "name": "g",
+            "nodes": [
+                {"kind": "text", "id": "0", "parts": ["hi "]},
+                {
+                    "kind": "gen",
+                    "id": "1",
+                    "parent": "0",
+                    "name": "a",
+                    "params": {"max_tokens": 3},
+                    "constraint": {"kind": "regex", "pattern": "a+"},
+                },
+                {
+                    "kind": "select",
+                    "id": "2",
+                    "parent": "1",
+                    "name": "b",
+                    "choices": [["x"], [{"node_id": "1", "spec": ">3"}]],
+                },
+                {"kind": "join", "id": "3", "parent": "2", "name": "c", "inputs": ["1", "2"]},
+            ],
+        },
+        "seed": 3,
+        "deadline_s": 30,
+    },
     "/v1/responses": {"input": "hi", "max_output_tokens": 3, "instructions": "x"},
 }
 JUNK = [
@@ -85,8 +112,12 @@ def mutate(rng: random.Random, value):
 def test_malformed_bodies_are_refused_and_hurt_nobody(serve, seed):
     rng = random.Random(seed)
     # A short context ends what a mutation has left without a limit.
-    server = serve(Script(["a "], repeat=True), model_options={"max_context_len": 300})
-    for _ in range(120):
+    server = serve(
+        Script(["a "], repeat=True),
+        model_options={"max_context_len": 300},
+        extensions=(PROGRAMS,),
+    )
+    for _ in range(250):
         path = rng.choice(list(BODIES))
         body = mutate(rng, BODIES[path])
         raw = json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogatepass")

@@ -79,5 +79,14 @@ def test_an_empty_language_is_told(ok_server):
     assert answer["empty"]
 
 
+def test_a_check_says_what_it_cost(ok_server):
+    small, large = (
+        check(ok_server, structured_outputs={"regex": f"(ab){{{count}}}x"}) for count in (2, 200)
+    )
+    assert 0 < small["states"] < large["states"]
+    assert small["contexts"] >= 1
+    assert small["compile_seconds"] >= 0
+
+
 def test_a_check_needs_a_constraint(ok_server):
     assert ok_server.http.post("/v1/grammar/check", json={}).status_code == 400

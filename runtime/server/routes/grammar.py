@@ -10,11 +10,12 @@ from fastapi import APIRouter
 from fastapi import Request as HttpRequest
 from starlette.responses import Response
 
-from ramet.grammars import CompileLimits, Vocabulary, compile_constraint
+from ramet.grammars import CompileLimits, compile_constraint
 from ramet.grammars.constraints import Constraint
 from ramet.grammars.errors import ConstraintError, EmptyConstraintError, GrammarTooComplexError
 from ramet.runtime.errors import InvalidParameterError
 from ramet.runtime.server.context import ServerContext
+from ramet.runtime.server.engine_api import EngineApi
 from ramet.runtime.server.grammar_sample import shortest_looking_match
 from ramet.runtime.server.http import OrjsonResponse
 from ramet.runtime.server.openapi import json_body
@@ -45,15 +46,15 @@ def grammar_router(context: ServerContext) -> APIRouter:
                 param="response_format",
             )
         constraint = asked.constraint
-        vocabulary = context.engine.vocabulary
         async with one_at_a_time:
-            answer = await asyncio.to_thread(_check, constraint, vocabulary, body.text)
+            answer = await asyncio.to_thread(_check, constraint, context.engine, body.text)
         return OrjsonResponse(answer)
 
     return router
 
 
-def _check(constraint: Constraint, vocabulary: Vocabulary, text: str | None) -> dict[str, Any]:
+def _check(constraint: Constraint, engine: EngineApi, text: str | None) -> dict[str, Any]:
+    vocabulary = engine.vocabulary
     started = time.perf_counter()
     try:
         grammar = compile_constraint(constraint, vocabulary, limits=_LIMITS)
@@ -63,6 +64,8 @@ def _check(constraint: Constraint, vocabulary: Vocabulary, text: str | None) -> 
             "empty": False,
             "compile_seconds": round(time.perf_counter() - started, 6),
             "sample": shortest_looking_match(grammar),
+            "states": grammar.num_states,
+            "contexts": grammar.num_contexts,
         }
         if text is not None:
             result = grammar.match(text)
