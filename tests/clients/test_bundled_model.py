@@ -11,6 +11,8 @@ import openai
 import pydantic
 import pytest
 
+from ramet.lang import State, program
+from ramet.lang.serving import PROGRAMS
 from ramet.runtime.engine import Engine, EngineConfig
 from ramet.runtime.errors import ModelLoadError
 from ramet.runtime.model.locate import locate_model
@@ -43,7 +45,10 @@ def server() -> Iterator[RunningServer]:
     except ModelLoadError:
         pytest.skip("the bundled model is not installed")
     config = EngineConfig(cache_bytes=64 << 20)
-    with Engine.from_model("smollm2", config) as engine, running_server(engine) as server:
+    with (
+        Engine.from_model("smollm2", config) as engine,
+        running_server(engine, (PROGRAMS,)) as server,
+    ):
         yield server
 
 
@@ -141,3 +146,28 @@ def test_embeddings(server: RunningServer, by_openai: openai.OpenAI) -> None:
     assert likeness[1] > likeness[2]
     alone = by_openai.embeddings.create(model=server.engine.model_name, input=texts[1])
     assert alone.data[0].embedding == same
+
+
+@program
+def capital(s: State, question: str) -> None:
+    s.user(question)
+    branches = s.fork(2)
+    for branch, topic in zip(branches, ("food", "weather"), strict=True):
+        branch.user(f"One word about its {topic}.")
+        branch.gen("word", regex=" ?[a-z]{3,12}", temperature=0)
+    branches.join()
+    s.user(f"Which country is it in? Think of {branches['word'][0]}.")
+    s.gen("answer", Capital, max_tokens=60, temperature=0)
+
+
+def test_a_programs_graph_gives_on_the_server_what_it_gives_here(server):
+    each = capital.using(seed=0)
+    here = each.run(CAPITAL, backend=server.engine)
+    body = {"graph": each.graph(CAPITAL).to_json()}
+    answer = server.http.post("/v1/programs", json=body)
+    assert answer.status_code == 200, answer.text
+    values, usage = answer.json()["values"], answer.json()["usage"]
+    assert values["word"] == here["word"]
+    assert Capital.model_validate(values["answer"]) == here["answer"]
+    assert usage["num_calls"] == 3
+    assert 0 < usage["prompt_tokens_details"]["cached_tokens"] < usage["prompt_tokens"]
