@@ -14,15 +14,16 @@ from ramet.lang.errors import (
     ScriptError,
 )
 from ramet.lang.events import NodeStarted, TextPiece
-from ramet.lang.hints import ahead_hint, hint_for
+from ramet.lang.hints import Promises, ahead_hint, hint_for
 from ramet.lang.nodes import Gen, Join, Node, Select, ToolCall
-from ramet.lang.prompts import fill, render, render_prompt, static_head
+from ramet.lang.prompts import Prompts, fill, render
 from ramet.lang.selection import best_choice
 from ramet.lang.session import Session
 from ramet.lang.types import TEXT
 from ramet.lang.values import Meta, NodeResult, text_of
 from ramet.runtime.errors import RequestAbortedError
 from ramet.runtime.events import Finished, TextDelta, Timings, TokenInfo, Usage
+from ramet.runtime.request import ProgramHint, ProgramNews
 
 
 @dataclass(slots=True)
@@ -53,6 +54,10 @@ class Executor:
         self._backend = backend
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._warmed: set[Prompt] = set()
+        self._prompts = Prompts(session.graph, session.result_of)
+        self._promises = Promises(session)
+        self._unneeded: list[str] = []
+        session.on_dead_end = self._note_dead_end
         self._began = time.perf_counter()
         self.began_at = time.time()
         self.records: dict[str, CallRecord] = {}
@@ -121,7 +126,7 @@ class Executor:
             return
         if all(session.is_settled(needed) for needed in needs):
             return
-        head = static_head(session.graph, node, session.is_settled, session.result_of)
+        head = self._prompts.static_head(node, session.is_settled)
         if head is not None and head not in self._warmed:
             self._warmed.add(head)
             task = asyncio.get_running_loop().create_task(self._warm(node, head))
@@ -131,6 +136,8 @@ class Executor:
     async def _warm(self, node: Gen | Select, head: Prompt) -> None:
         options = self._session.options
         call = WarmCall(
+            program_id=self._session.program_id,
+            node_id=node.id,
             prompt=head,
             hint=ahead_hint(self._session, node),
             name=node.name,
@@ -165,8 +172,10 @@ class Executor:
     async def _generate(self, node: Gen) -> NodeResult:
         session = self._session
         call = GenerateCall(
-            prompt=render_prompt(session.graph, node, session.result_of),
-            hint=hint_for(session, node),
+            program_id=session.program_id,
+            node_id=node.id,
+            prompt=self._prompts.prompt(node),
+            hint=self._hint(node),
             name=node.name,
             cache_salt=session.options.cache_salt,
             priority=session.options.priority,
@@ -191,6 +200,32 @@ class Executor:
         meta = Meta(finished.reason, finished.usage, finished.timings, tokens=tuple(tokens))
         return NodeResult(text, self._parse(node, text, finished), meta)
 
+    def _hint(self, node: Gen | Select) -> ProgramHint | None:
+        """The hint of a call that is sent now."""
+        self._session.outlook.send(node)
+        hint = hint_for(self._session, node)
+        self._promises.sent(node, hint)
+        return hint
+
+    def _note_dead_end(self, node: Node) -> None:
+        """Nothing follows a node any more; the backend hears which calls it keeps in vain."""
+        unneeded = list(self._promises.broken_by(node))
+        if unneeded and not self._unneeded:
+            asyncio.get_running_loop().call_soon(self._tell)
+        self._unneeded += unneeded
+
+    def _tell(self) -> None:
+        unneeded, self._unneeded = self._unneeded, []
+        session = self._session
+        news = ProgramNews(
+            program_id=session.program_id,
+            cache_salt=session.options.cache_salt,
+            unneeded=tuple(unneeded),
+        )
+        task = asyncio.get_running_loop().create_task(self._backend.hear(news))
+        self._tasks[f"news {unneeded[0]}"] = task
+        task.add_done_callback(lambda _: self._tasks.pop(f"news {unneeded[0]}", None))
+
     def _note_first_text(self, node: Node) -> None:
         record = self.records[node.id]
         if record.first_text_s is None:
@@ -211,8 +246,10 @@ class Executor:
         session = self._session
         choices = tuple(render(choice, session.result_of) for choice in node.choices)
         call = ScoreCall(
-            prompt=render_prompt(session.graph, node, session.result_of),
-            hint=hint_for(session, node),
+            program_id=session.program_id,
+            node_id=node.id,
+            prompt=self._prompts.prompt(node),
+            hint=self._hint(node),
             name=node.name,
             cache_salt=session.options.cache_salt,
             priority=session.options.priority,

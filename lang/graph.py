@@ -111,6 +111,13 @@ class RequestGraph:
                     needed.update(ref.node_id for ref in earlier.refs())
         return frozenset(needed)
 
+    def previous_call(self, node: Node) -> str | None:
+        """The last call before a node in its state."""
+        for earlier in self.back_from(node.parent):
+            if isinstance(earlier, CALL_KINDS):
+                return earlier.id
+        return None
+
     def continues_turn(self, node: Gen | Select) -> bool:
         """Whether a call continues a chat turn that has text already."""
         for earlier in self.back_from(node.parent):

@@ -3,76 +3,145 @@
 from __future__ import annotations
 
 import itertools
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from ramet.lang.backends.base import Message, Prompt
 from ramet.lang.graph import RequestGraph
-from ramet.lang.nodes import CALL_KINDS, Gen, Node, Select, Text, TextWithRefs
+from ramet.lang.nodes import CALL_KINDS, Gen, Node, Role, Select, Text, TextWithRefs
 from ramet.lang.references import Ref, Template
 from ramet.lang.values import NodeResult
 
 ResultOf = Callable[[str], NodeResult]
 """The result of a finished node, by its id."""
 
-
-def render_prompt(graph: RequestGraph, node: Gen | Select, result_of: ResultOf) -> Prompt:
-    """The prompt of a call all of whose needs have finished."""
-    before = graph.chain(node.parent)
-    previous = next((n.id for n in reversed(before) if isinstance(n, CALL_KINDS)), None)
-    text = None if previous is None else result_of(previous).text
-    return Prompt(messages_of(before, result_of), previous, text)
+_MAX_REMEMBERED = 256
 
 
-def static_head(
-    graph: RequestGraph, node: Gen | Select, is_settled: Callable[[str], bool], result_of: ResultOf
-) -> Prompt | None:
-    """The beginning of a waiting call's prompt, up to the first value that isn't there yet.
+class Prompts:
+    """Makes the prompts of a run's calls, each from that of the call that it goes on from."""
 
-    None where the call waits for an earlier call of its own state, whose prompt that beginning
-    is anyway, and where there is nothing to compute.
-    """
-    known: list[Node] = []
-    for before in graph.chain(node.parent):
-        if isinstance(before, CALL_KINDS) and not is_settled(before.id):
+    def __init__(self, graph: RequestGraph, result_of: ResultOf) -> None:
+        self._graph = graph
+        self._result_of = result_of
+        self._made: OrderedDict[str, tuple[tuple[Message, ...], int]] = OrderedDict()
+
+    def prompt(self, node: Gen | Select) -> Prompt:
+        """The prompt of a call all of whose needs have finished."""
+        previous, nodes = self._since_last_call(node)
+        turns = self._turns_before(previous)
+        turns.add(nodes)
+        self._remember(node.id, turns)
+        return self._prompt(turns, previous)
+
+    def static_head(self, node: Gen | Select, is_settled: Callable[[str], bool]) -> Prompt | None:
+        """The beginning of a waiting call's prompt, up to the first value that isn't there yet.
+
+        None where the call waits for an earlier call of its own state, whose prompt that beginning
+        is anyway, and where there is nothing to compute.
+        """
+        previous, nodes = self._since_last_call(node)
+        if previous is not None and not is_settled(previous):
             return None
-        if isinstance(before, Text):
-            ready = list(
-                itertools.takewhile(
-                    lambda part: isinstance(part, str) or is_settled(part.node_id), before.parts
+        known: list[Node] = []
+        for before in nodes:
+            if isinstance(before, Text):
+                ready = list(
+                    itertools.takewhile(
+                        lambda part: isinstance(part, str) or is_settled(part.node_id),
+                        before.parts,
+                    )
                 )
-            )
-            if len(ready) < len(before.parts):
-                known.append(replace(before, parts=tuple(ready)))
-                break
-        known.append(before)
-    else:
-        return None
-    previous = next((n.id for n in reversed(known) if isinstance(n, CALL_KINDS)), None)
-    text = None if previous is None else result_of(previous).text
-    messages = messages_of(known, result_of)
-    return Prompt(messages, previous, text) if any(m.content for m in messages) else None
+                if len(ready) < len(before.parts):
+                    known.append(replace(before, parts=tuple(ready)))
+                    break
+            known.append(before)
+        else:
+            return None
+        turns = self._turns_before(previous)
+        turns.add(known)
+        prompt = self._prompt(turns, previous)
+        return prompt if any(message.content for message in prompt.messages) else None
+
+    def _since_last_call(self, node: Node) -> tuple[str | None, list[Node]]:
+        """The last call before a node in its state, and the nodes between the two, in order."""
+        nodes: list[Node] = []
+        for before in self._graph.back_from(node.parent):
+            if isinstance(before, CALL_KINDS):
+                return before.id, nodes[::-1]
+            nodes.append(before)
+        return None, nodes[::-1]
+
+    def _turns_before(self, previous: str | None) -> _Turns:
+        """A call's prompt and what it gave, or nothing."""
+        if previous is None:
+            return _Turns(self._result_of)
+        call = self._graph[previous]
+        made = self._made.get(previous)
+        if made is None:
+            turns = _Turns(self._result_of)
+            turns.add(self._graph.chain(previous))
+            return turns
+        self._made.move_to_end(previous)
+        turns = _Turns(self._result_of, *made)
+        turns.add([call])
+        return turns
+
+    def _remember(self, node_id: str, turns: _Turns) -> None:
+        self._made[node_id] = turns.messages(), turns.turn
+        if len(self._made) > _MAX_REMEMBERED:
+            self._made.popitem(last=False)
+
+    def _prompt(self, turns: _Turns, previous: str | None) -> Prompt:
+        text = None if previous is None else self._result_of(previous).text
+        return Prompt(turns.messages(), previous, text)
+
+
+class _Turns:
+    """Chat turns, or one raw text, in the making."""
+
+    def __init__(
+        self, result_of: ResultOf, messages: tuple[Message, ...] = (), turn: int = -1
+    ) -> None:
+        self._result_of = result_of
+        self._whole = list(messages[:-1])
+        self._role: Role | None = messages[-1].role if messages else None
+        self._last = [messages[-1].content] if messages else []
+        self.turn = turn
+
+    def add(self, nodes: Iterable[Node]) -> None:
+        """Appends what nodes say."""
+        for node in nodes:
+            if isinstance(node, Text):
+                content = render(node.parts, self._result_of)
+            elif isinstance(node, CALL_KINDS):
+                content = self._result_of(node.id).text
+            else:
+                continue
+            if not self._last or node.turn != self.turn:
+                self._close()
+                self._role, self.turn = node.role, node.turn
+            self._last.append(content)
+
+    def messages(self) -> tuple[Message, ...]:
+        """The turns so far."""
+        if not self._last:
+            return tuple(self._whole)
+        return (*self._whole, Message(self._role, "".join(self._last)))
+
+    def _close(self) -> None:
+        if self._last:
+            self._whole.append(Message(self._role, "".join(self._last)))
+            self._last = []
 
 
 def messages_of(nodes: Iterable[Node], result_of: ResultOf) -> tuple[Message, ...]:
     """The turns that a state's nodes make, or one message without a role."""
-    messages: list[Message] = []
-    turn: int | None = None
-    for node in nodes:
-        if isinstance(node, Text):
-            content = render(node.parts, result_of)
-        elif isinstance(node, CALL_KINDS):
-            content = result_of(node.id).text
-        else:
-            continue
-        if turn == node.turn and messages:
-            last = messages[-1]
-            messages[-1] = Message(last.role, last.content + content)
-        else:
-            messages.append(Message(node.role, content))
-            turn = node.turn
-    return tuple(messages)
+    turns = _Turns(result_of)
+    turns.add(nodes)
+    return turns.messages()
 
 
 def render(parts: Template, result_of: ResultOf) -> str:

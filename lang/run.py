@@ -21,6 +21,7 @@ from ramet.lang.switching import can_switch, switch_and_wait
 from ramet.lang.values import Meta
 from ramet.lang.writer import Writer
 from ramet.runtime.errors import RequestAbortedError
+from ramet.runtime.request import ProgramNews
 
 if TYPE_CHECKING:
     from ramet.lang.trace import Trace
@@ -92,7 +93,13 @@ class Run(Generic[T_co]):
                 error = error.error
         try:
             await self._context.cancel()
-            await self._backend.end_program(self._session.program_id)
+            await self._backend.hear(
+                ProgramNews(
+                    program_id=self._session.program_id,
+                    cache_salt=self._session.options.cache_salt,
+                    has_ended=True,
+                )
+            )
         except Exception as raised:
             error = error or raised
         finally:

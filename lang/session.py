@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 import sys
 import threading
@@ -26,6 +27,8 @@ from ramet.lang.errors import (
 from ramet.lang.events import EventLog, NodeAdded, NodeFailed, NodeFinished
 from ramet.lang.graph import OpenEnd, RequestGraph
 from ramet.lang.nodes import Fork, Gen, Node, Select, Text
+from ramet.lang.open_branches import OpenBranches
+from ramet.lang.outlook import Outlook
 from ramet.lang.references import Ref, ReferenceTable
 from ramet.lang.switching import can_switch, switch_and_wait
 from ramet.lang.types import OutputType
@@ -129,12 +132,17 @@ class Session:
         self.outputs: dict[str, OutputType[Any]] = {}
         self.tools: dict[str, Tool[..., Any]] = {}
         self.writers: WeakSet[Writer] = WeakSet()
+        self._open_branches = OpenBranches()
+        self.outlook = Outlook(self.graph)
         self.expected_tools: dict[str, str] = {}
         self.dependents: dict[str, list[str]] = {}
         self.on_node: Callable[[Node], None] | None = None
+        self.on_dead_end: Callable[[Node], None] = lambda _: None
         self._loop = loop
         self._thread_id = 0
         self._slots: dict[str, Slot] = {}
+        self._tails: dict[str, str] = {}
+        self._lost: list[str] = []
         self._handled: set[str] = set()
         self._waits: dict[str, set[str]] = {}
         self.num_unsettled = 0
@@ -163,10 +171,38 @@ class Session:
             self.num_unsettled += 1
             for needed in self.graph.needs(node.id):
                 self.dependents.setdefault(needed, []).append(node.id)
+        self._tails[self.graph.branch_of(node.id)] = node.id
+        self.outlook.add(node)
         self.log.append(NodeAdded(node))
         if self.on_node is not None and not isinstance(node, Text | Fork):
             self.on_node(node)
         return Value(self, node.id)
+
+    def begin_branch(self, branch: str) -> None:
+        """A state has begun."""
+        self._open_branches.add(branch)
+
+    def end_branch(self, branch: str) -> None:
+        """Nothing can be appended to a state any more."""
+        self._open_branches.discard(branch)
+        tail = self._tails.pop(branch, branch.rpartition(".")[0])
+        if tail:
+            self.on_dead_end(self.graph[tail])
+
+    def lose_branch(self, branch: str) -> None:
+        """Nobody has a state any more. Any thread may find that out, in the midst of anything."""
+        self._lost.append(branch)
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and the run is over
+            self._loop.call_soon_threadsafe(self._end_lost)
+
+    def may_follow(self, node_id: str) -> bool:
+        """Whether an open state holds the node, so that it may yet be extended."""
+        self._end_lost()
+        return self._open_branches.may_follow(node_id)
+
+    def _end_lost(self) -> None:
+        while self._lost:
+            self.end_branch(self._lost.pop())
 
     def slot(self, node_id: str) -> Slot:
         """The node's slot."""
@@ -193,7 +229,11 @@ class Session:
         if not slot.is_settled:
             slot.settle(None, error)
             self.num_unsettled -= 1
-            self.log.append(NodeFailed(self.graph[node_id], error))
+            node = self.graph[node_id]
+            self.outlook.drop(node_id)
+            self.log.append(NodeFailed(node, error))
+            if node.parent is not None:
+                self.on_dead_end(self.graph[node.parent])
 
     def result_of(self, node_id: str) -> NodeResult:
         """The result of a node that has finished."""

@@ -4,6 +4,7 @@ whose turn it is; ``State`` is its public face."""
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -64,6 +65,9 @@ class Writer:
             self.is_chat = origin.is_chat
             self._role, self._turn = origin._role, origin._turn
         self.session.writers.add(self)
+        self.session.begin_branch(branch)
+        self._lost = weakref.finalize(self, self.session.lose_branch, branch)
+        self._lost.atexit = False
 
     def all_variables(self) -> dict[str, Value[Any]]:
         """Own and inherited variables."""
@@ -256,7 +260,10 @@ class Writer:
 
     def close(self) -> None:
         """Ends the state."""
-        self.is_closed = True
+        if not self.is_closed:
+            self.is_closed = True
+            self._lost.detach()
+            self.session.end_branch(self.branch)
 
     def _add(self, make: Callable[[dict[str, Any]], Node]) -> Node:
         self.wait_for_borrower()

@@ -69,8 +69,12 @@ def _check_types(request: Request) -> None:
     if hint is None:
         return
     _check_kind("hint", hint, ProgramHint)
-    for name in ("program_id", "node_id", "tool"):
+    for name in ("program_id", "node_id", "tool", "program", "extends"):
         text(f"hint.{name}", getattr(hint, name))
+    if whole("hint.tokens_to_come", hint.tokens_to_come) < 0:
+        raise InvalidParameterError(
+            "hint.tokens_to_come must be at least 0", param="hint.tokens_to_come"
+        )
     for name in ("steps_to_next_use", "remaining_uses"):
         uses = getattr(hint, name)
         if uses is not None and whole(f"hint.{name}", uses) < 0:

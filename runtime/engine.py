@@ -44,7 +44,7 @@ from ramet.runtime.grammar_pool import CompiledGrammar, GrammarPool
 from ramet.runtime.model.load import open_model
 from ramet.runtime.model.runners import load_runner
 from ramet.runtime.params import SamplingParams
-from ramet.runtime.request import ProgramHint, Request
+from ramet.runtime.request import ProgramHint, ProgramNews, Request
 from ramet.runtime.request_stream import Completion, RequestStream, Wakeups
 from ramet.runtime.request_trace import TraceWriter
 from ramet.runtime.scheduler import Scheduler, SequenceState
@@ -245,6 +245,10 @@ class Engine:
         self._thread.post(
             lambda: self._end(request_id, RequestAbortedError("the request was aborted"))
         )
+
+    def hear(self, news: ProgramNews) -> None:
+        """Takes in what a program has learned since its calls were sent; safe from any thread."""
+        self._thread.post(lambda: self._scheduler.hear(news))
 
     def generate(
         self,

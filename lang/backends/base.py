@@ -10,7 +10,7 @@ from ramet.grammars.constraints import Constraint
 from ramet.lang.nodes import Gen, Role, Select
 from ramet.runtime.events import Finished, TextDelta, Usage
 from ramet.runtime.params import SamplingParams
-from ramet.runtime.request import ProgramHint
+from ramet.runtime.request import ProgramHint, ProgramNews
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +55,16 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """What a generation and a scoring have in common."""
+    """What a generation and a scoring have in common.
 
+    ``program_id`` and ``node_id`` say which call of which run it is; ``hint`` is what the engine
+    is told of the run's future, None: nothing.
+    """
+
+    program_id: str
+    node_id: str
     prompt: Prompt
-    hint: ProgramHint
+    hint: ProgramHint | None = None
     name: str = ""
     cache_salt: str = ""
     priority: int = 0
@@ -149,8 +155,9 @@ class Backend(Protocol):
         """How many tokens a prompt has, or None where the backend can't say."""
         ...
 
-    async def end_program(self, program_id: str) -> None:
-        """A run has ended; what is kept for it can go."""
+    async def hear(self, news: ProgramNews) -> None:
+        """A run has learned something since its calls were sent, or has ended: what is kept for
+        it can go. Never fails: it changes no answer."""
         ...
 
     async def aclose(self) -> None:

@@ -35,7 +35,7 @@ from ramet.runtime.events import (
     Usage,
 )
 from ramet.runtime.params import SamplingParams
-from ramet.runtime.request import Request
+from ramet.runtime.request import ProgramNews, Request
 
 if TYPE_CHECKING:
     from ramet.runtime.engine_config import EngineStats
@@ -65,6 +65,10 @@ class EngineLike(Protocol):
 
     def stats(self) -> EngineStats:
         """What the engine is doing; may take a moment."""
+        ...
+
+    def hear(self, news: ProgramNews) -> None:
+        """Takes in what a program has learned; never fails, and doesn't wait."""
         ...
 
     def submit(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
@@ -148,7 +152,7 @@ class EngineBackend:
             for index, whole in enumerate(wholes)
         )
         for text, whole in zip(call.continuations, wholes, strict=True):
-            self._note(call, f"{call.hint.node_id}={text}", pieces, text, whole)
+            self._note(call, f"{call.node_id}={text}", pieces, text, whole)
         finished = [each[1] for each in done]
         usage = reduce(add_usage, (end.usage for end in finished))
         last = max(finished, key=lambda end: end.timings.finished_s or 0.0)
@@ -176,9 +180,11 @@ class EngineBackend:
         """How many tokens the engine would see."""
         return len(self._engine.tokenizer.encode_pieces(self._render(prompt)))
 
-    async def end_program(self, program_id: str) -> None:
-        """Forgets the run's tokens."""
-        self._told.pop(program_id, None)
+    async def hear(self, news: ProgramNews) -> None:
+        """Passes the news on; of a run that has ended, forgets the tokens."""
+        if news.has_ended:
+            self._told.pop(news.program_id, None)
+        self._engine.hear(news)
 
     async def aclose(self) -> None:
         """The engine is the caller's."""
@@ -260,7 +266,7 @@ class EngineBackend:
         previous = call.prompt.previous_call
         if previous is None:
             return None
-        told = self._told.get(call.hint.program_id, {})
+        told = self._told.get(call.program_id, {})
         return told.get(previous) or told.get(f"{previous}={call.prompt.previous_text}")
 
     def _remember(
@@ -275,12 +281,12 @@ class EngineBackend:
             tokens = tokens[:-1]  # the end of the turn, which the template prints itself
         if b"".join(token.token_bytes for token in tokens) == text.encode():
             ids = prompt_ids + tuple(token.token_id for token in tokens)
-            self._note(call, call.hint.node_id, pieces, text, ids)
+            self._note(call, call.node_id, pieces, text, ids)
 
     def _note(
         self, call: Call, key: str, pieces: Pieces, text: str, token_ids: tuple[int, ...]
     ) -> None:
-        told = self._told.setdefault(call.hint.program_id, {})
+        told = self._told.setdefault(call.program_id, {})
         told[key] = _Told(_merged([*pieces, (text, False)]), token_ids)
         if len(self._told) > MAX_REMEMBERED:
             self._told.popitem(last=False)

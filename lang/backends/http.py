@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import AsyncIterator
@@ -27,7 +28,10 @@ from ramet.lang.errors import BackendError, UnsupportedError, UsageError
 from ramet.lang.nodes import Gen, Select
 from ramet.lang.values import add_usage
 from ramet.runtime.events import Finished, TextDelta, Timings, TokenInfo, Usage
-from ramet.runtime.request import ProgramHint
+from ramet.runtime.request import ProgramHint, ProgramNews
+
+NEWS_PATH = "/v1/program_news"
+"""Where a Ramet server hears what a program has learned."""
 
 
 class HttpBackend:
@@ -40,6 +44,7 @@ class HttpBackend:
         self._transport = transport
         self._dialect = dialect
         self._model = model
+        self._hinted: set[str] = set()  # runs that have sent hints, and go on
 
     @property
     def name(self) -> str:
@@ -57,7 +62,7 @@ class HttpBackend:
         body |= self._dialect.sampling_fields(call, is_chat=is_chat)
         body |= {"stream": True, "stream_options": {"include_usage": True}}
         if call.constraint is not None:
-            body |= self._dialect.constraint_fields(self.name, call.constraint, call.hint.node_id)
+            body |= self._dialect.constraint_fields(self.name, call.constraint, call.node_id)
         if is_chat:
             body["messages"] = [dataclasses.asdict(message) for message in call.prompt.messages]
             if call.prompt.continues_assistant:
@@ -99,8 +104,13 @@ class HttpBackend:
             return None
         return len(await self._tokenize(prompt))
 
-    async def end_program(self, program_id: str) -> None:
-        """A server learns of a program's end from its hints."""
+    async def hear(self, news: ProgramNews) -> None:
+        """Tells a Ramet server; one that can't be reached finds out by itself, later."""
+        if self._dialect.hints and news.program_id in self._hinted:
+            if news.has_ended:
+                self._hinted.discard(news.program_id)
+            with contextlib.suppress(BackendError):
+                await self._transport.post(NEWS_PATH, dataclasses.asdict(news))
 
     async def aclose(self) -> None:
         """Closes the running loop's connections."""
@@ -112,14 +122,15 @@ class HttpBackend:
         body: dict[str, Any] = {"model": await self._model_name()}
         if call.cache_salt:
             if not dialect.salts:
-                raise UnsupportedError(self.name, "cache_salt", call.hint.node_id)
+                raise UnsupportedError(self.name, "cache_salt", call.node_id)
             body["cache_salt"] = call.cache_salt
         if call.priority:
             if not dialect.priorities:
-                raise UnsupportedError(self.name, "priority", call.hint.node_id)
+                raise UnsupportedError(self.name, "priority", call.node_id)
             body["priority"] = call.priority
-        if dialect.hints:
+        if dialect.hints and call.hint is not None:
             body["ramet"] = _given(call.hint)
+            self._hinted.add(call.program_id)
         return body
 
     async def _model_name(self) -> str:
@@ -202,7 +213,7 @@ class HttpBackend:
         listed = answer["choices"][0].get("logprobs") or {}
         offsets, values = listed.get("text_offset"), listed.get("token_logprobs")
         if not offsets or not values or len(offsets) != len(values):
-            raise UnsupportedError(self.name, "log-probabilities of given text", call.hint.node_id)
+            raise UnsupportedError(self.name, "log-probabilities of given text", call.node_id)
         logprobs = tuple(
             0.0 if value is None else float(value)
             for offset, value in zip(offsets, values, strict=True)

@@ -25,6 +25,7 @@ from ramet.lang.errors import ScriptError
 from ramet.lang.matching import match_text
 from ramet.lang.nodes import Gen, Select
 from ramet.runtime.events import Finished, TextDelta, Timings, Usage
+from ramet.runtime.request import ProgramNews
 
 Answer = Any
 """A text; anything else is written as JSON; an exception is raised; a function of the call gives
@@ -69,7 +70,7 @@ class ScriptedBackend:
         self.warmed: list[Prompt] = []
         self.running: set[str] = set()
         self.aborted: list[str] = []
-        self.ended_programs: list[str] = []
+        self.news: list[ProgramNews] = []
 
     def hold(self, *names: str) -> None:
         """Keeps calls of these variables waiting."""
@@ -111,15 +112,20 @@ class ScriptedBackend:
         """The prompt's length in characters: a script's token is a character."""
         return len(prompt.text)
 
-    async def end_program(self, program_id: str) -> None:
-        """Notes that the run has ended."""
-        self.ended_programs.append(program_id)
+    async def hear(self, news: ProgramNews) -> None:
+        """Notes what a run has learned, and that it has ended, in ``news``."""
+        self.news.append(news)
+
+    @property
+    def ended_programs(self) -> list[str]:
+        """The runs that have ended, by their program ids."""
+        return [news.program_id for news in self.news if news.has_ended]
 
     async def aclose(self) -> None:
         """Nothing is held."""
 
     async def _guarded(self, call: Call, read: Callable[[Answer], Any]) -> Any:
-        node_id = call.hint.node_id
+        node_id = call.node_id
         self.running.add(node_id)
         try:
             gate = self._gates.get(call.name)

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from ramet.runtime.engine_config import EngineStats
 from ramet.runtime.errors import RequestAbortedError
 from ramet.runtime.events import Event, Failed, Finished, TextDelta, Usage
-from ramet.runtime.request import Request
+from ramet.runtime.request import ProgramNews, Request
 from ramet.runtime.server.engine_api import EngineApi
 from ramet.runtime.server.generation import EventSource
 from ramet.runtime.server.tenants import Tenant
@@ -52,6 +52,17 @@ class ProgramEngine:
 
     def stats(self) -> EngineStats:
         return self._engine.stats()
+
+    def hear(self, news: ProgramNews) -> None:
+        """What the program has learned."""
+        tenant = self._tenant
+        self._engine.hear(
+            dataclasses.replace(
+                news,
+                program_id=tenant.scoped(news.program_id),
+                cache_salt=tenant.scoped(news.cache_salt),
+            )
+        )
 
     def submit(self, request: Request) -> Submission:
         """The request's events, once there is room for it."""

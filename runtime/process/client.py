@@ -36,6 +36,7 @@ from ramet.runtime.process.messages import (
     Command,
     Compile,
     Events,
+    Hear,
     Question,
     Ready,
     Report,
@@ -43,7 +44,7 @@ from ramet.runtime.process.messages import (
     Submit,
 )
 from ramet.runtime.process.worker import run_engine
-from ramet.runtime.request import Request
+from ramet.runtime.request import ProgramNews, Request
 from ramet.runtime.request_stream import RequestStream, Wakeups
 from ramet.runtime.tokenizer import ChatTemplate, Tokenizer
 
@@ -174,6 +175,11 @@ class EngineProcess:
         with self._lock:
             self._send(Compile(number, constraint))
         return answer
+
+    def hear(self, news: ProgramNews) -> None:
+        """Takes in what a program has learned since its calls were sent."""
+        with self._lock:
+            self._send(Hear(news))
 
     def stats(self) -> EngineStats:
         """Counts as of now; EngineDeadError if the engine doesn't answer."""

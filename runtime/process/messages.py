@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from ramet.grammars.constraints import Constraint
 from ramet.runtime.events import Event
-from ramet.runtime.request import Request
+from ramet.runtime.request import ProgramNews, Request
 
 Question = Literal["stats", "check", "clear_cache"]
 """Methods of the engine that may be asked for by name."""
@@ -25,6 +25,13 @@ class Abort:
     """To the engine: end this request."""
 
     request_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hear:
+    """To the engine: what a program has learned."""
+
+    news: ProgramNews
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,5 +86,5 @@ class Answer:
     error: Exception | None = None
 
 
-Command = Submit | Abort | Ask | Compile | Close
+Command = Submit | Abort | Hear | Ask | Compile | Close
 Report = Ready | StartFailed | Events | Answer

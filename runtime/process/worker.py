@@ -22,6 +22,7 @@ from ramet.runtime.process.messages import (
     Command,
     Compile,
     Events,
+    Hear,
     Ready,
     Report,
     StartFailed,
@@ -97,6 +98,8 @@ def _obey(command: Command, engine: Engine, outbox: Outbox) -> None:
                 outbox.send(Events([(request.request_id, Failed(refused, usage))]))
         case Abort(request_id):
             engine.abort(request_id)
+        case Hear(news):
+            engine.hear(news)
         case Ask(number, question):
             try:
                 outbox.send(Answer(number, getattr(engine, question)()))

@@ -30,6 +30,7 @@ from ramet.runtime.server.routes.embeddings import embeddings_router
 from ramet.runtime.server.routes.grammar import GrammarCheckRequest, grammar_router
 from ramet.runtime.server.routes.models import AbortRequest, models_router
 from ramet.runtime.server.routes.operations import operations_router
+from ramet.runtime.server.routes.program_news import ProgramNewsRequest, program_news_router
 from ramet.runtime.server.routes.responses import responses_router
 from ramet.runtime.server.routes.tokenize import tokenize_router
 from ramet.runtime.server.telemetry import Telemetry
@@ -48,6 +49,7 @@ _BODIES = (
     CountTokensRequest,
     ResponsesRequest,
     InputTokensRequest,
+    ProgramNewsRequest,
 )
 
 
@@ -88,6 +90,7 @@ def create_app(
         grammar_router,
         tokenize_router,
         models_router,
+        program_news_router,
         *(each.router for each in extensions),
     )
     for router in routers:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from ramet.grammars import Constraint, Vocabulary
 from ramet.runtime.engine_config import EngineStats
-from ramet.runtime.request import Request
+from ramet.runtime.request import ProgramNews, Request
 from ramet.runtime.server.generation import EventSource
 from ramet.runtime.tokenizer import ChatTemplate, Tokenizer
 
@@ -43,6 +43,10 @@ class EngineApi(Protocol):
 
     def compile(self, constraint: Constraint) -> Future[None]:
         """Has a constraint compiled ahead of its requests; the future's error says why not."""
+        ...
+
+    def hear(self, news: ProgramNews) -> None:
+        """Takes in what a program has learned; never fails, and doesn't wait."""
         ...
 
     def submit(self, request: Request) -> EventSource:

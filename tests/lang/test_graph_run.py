@@ -68,7 +68,7 @@ def test_a_graph_from_json_runs_as_its_program(scripted) -> None:
     work.run("x", backend=direct)
 
     def prompts(b: Any) -> dict[str, Any]:
-        return {c.hint.node_id: c.prompt for c in b.calls}
+        return {c.node_id: c.prompt for c in b.calls}
 
     assert prompts(backend) == prompts(direct)
 

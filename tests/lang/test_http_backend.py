@@ -27,6 +27,7 @@ from ramet.lang import (
     user,
 )
 from ramet.lang.backends.dialects import OPENAI, RAMET, VLLM, Dialect
+from ramet.lang.backends.http import NEWS_PATH
 from ramet.lang.backends.transport import Transport
 from ramet.runtime.model.scripted import Script
 
@@ -293,6 +294,8 @@ def test_an_agent_runs_over_http() -> None:
         return 2 * n
 
     def handler(request: httpx.Request) -> httpx.Response:
+        if request.url.path == NEWS_PATH:
+            return httpx.Response(200, json={})
         body = json.loads(request.content)
         assert body["response_format"]["type"] == "json_schema"
         assert body["ramet"]["tool"] == "double"

@@ -527,7 +527,7 @@ def test_seeds_follow_from_the_runs_seed_and_the_place(scripted) -> None:
     def seeds(seed: int) -> list[int | None]:
         backend = scripted(default="z")
         three.run(backend=backend, seed=seed)
-        return [call.params.seed for call in sorted(backend.calls, key=lambda c: c.hint.node_id)]
+        return [call.params.seed for call in sorted(backend.calls, key=lambda c: c.node_id)]
 
     assert seeds(1) == seeds(1)
     assert len(set(seeds(1))) == 3
