@@ -38,7 +38,7 @@ def build_requests(
             deadline_s=body.deadline_s,
             ttft_target_s=body.ttft_target_s,
             tpot_target_s=body.tpot_target_s,
-            hint=body.ramet.hint() if body.ramet else None,
+            hint=body.ramet.hint(tenant.scoped(body.ramet.program_id)) if body.ramet else None,
             request_id=f"{tenant.scoped(call_id)}-{index * body.num_choices + choice}",
         )
         for index, prompt in enumerate(prompts)

@@ -11,6 +11,7 @@ from ramet.runtime.params import SamplingParams
 from ramet.runtime.server.protocol.sampling import SamplingFields
 
 AB = Script(["a", "b"], repeat=True)
+USER = [{"role": "user", "content": "hi"}]
 
 
 def text(server, **fields):
@@ -197,3 +198,25 @@ def test_structural_tags_hold_from_their_trigger_on(serve, wanted, fits):
     content = answer["choices"][0]["message"]["content"]
     assert content.startswith("Say <n>")
     assert content[4:].replace(" ", "").startswith(fits)
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "param"),
+    [
+        ("/v1/chat/completions", {"add_special_tokens": True}, "add_special_tokens"),
+        ("/v1/chat/completions", {"include_reasoning": False}, "include_reasoning"),
+        ("/v1/completions", {"truncate_prompt_tokens": 3}, "truncate_prompt_tokens"),
+        ("/v1/completions", {"vllm_xargs": {"a": 1}}, "vllm_xargs"),
+    ],
+)
+def test_what_vllm_has_and_this_server_has_not_is_refused_by_name(ok_server, path, fields, param):
+    body = {"prompt": "x"} if path == "/v1/completions" else {"messages": USER}
+    answer = ok_server.http.post(path, json={**body, **fields}).json()
+    assert (answer["error"]["code"], answer["error"]["param"]) == ("unsupported_parameter", param)
+
+
+def test_what_says_off_is_taken(ok_server):
+    off = {"spaces_between_special_tokens": True, "return_tokens_as_token_ids": False}
+    chat = {"messages": USER, "add_special_tokens": False, "include_reasoning": True, **off}
+    assert ok_server.http.post("/v1/chat/completions", json=chat).status_code == 200
+    assert ok_server.complete(prompt="x", vllm_xargs={}, **off).status_code == 200

@@ -50,8 +50,9 @@ class HintFields(ApiModel):
     extends: str | None = None
     tokens_to_come: Int | None = Field(default=None, ge=0, le=10**9)
 
-    def hint(self) -> ProgramHint:
-        return ProgramHint(**self.model_dump(exclude_none=True))
+    def hint(self, program_id: str) -> ProgramHint:
+        """The hint, with the program's name among all tenants' programs."""
+        return ProgramHint(**{**self.model_dump(exclude_none=True), "program_id": program_id})
 
 
 class EngineFields(ApiModel):

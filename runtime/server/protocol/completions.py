@@ -28,6 +28,11 @@ class CompletionRequest(GenerationRequest):
         "suffix": ("",),
         "use_beam_search": (False,),
         "length_penalty": (1.0,),
+        "kv_transfer_params": (),
+        "return_tokens_as_token_ids": (False,),
+        "spaces_between_special_tokens": (True,),
+        "truncate_prompt_tokens": (),
+        "vllm_xargs": ({},),
         "guided_decoding_backend": (),
         "guided_whitespace_pattern": (),
     }
