@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from ramet.runtime.batch import StepResult
 from ramet.runtime.errors import RametError
@@ -14,6 +14,7 @@ from ramet.runtime.scheduler.pages import PageTables
 from ramet.runtime.scheduler.sequence import Sequence
 from ramet.runtime.scheduler.slots import Slots
 from ramet.runtime.scheduler.stats import SchedulerStats
+from ramet.runtime.scheduler.steps import Step
 
 
 class Committer:
@@ -35,17 +36,32 @@ class Committer:
         self._stats = stats
         self._clock = clock
 
-    def publish(self, row: Row) -> None:
-        """The row's known tokens are computed: their full pages can be shared."""
-        row.sequence.num_computed += row.num_new - len(row.draft)
-        self._pages.publish(row.sequence)
+    def commit(self, step: Step, result: StepResult) -> Iterator[tuple[Sequence, End | RametError]]:
+        """Takes a step's result; yields each sequence that has ended, with how, to be released.
 
-    def pool(self, row: Row, result: StepResult, first: int) -> None:
+        All rows' pages are shared before any sequence is released.
+        """
+        num_logprobs = step.batch.sampling.num_logprobs.tolist()
+        for row in step.rows:
+            row.sequence.num_computed += row.num_new - len(row.draft)
+            self._pages.publish(row.sequence)
+        first = first_hidden = 0
+        for row in step.rows:
+            if row.num_hidden:
+                self._pool(row, result, first_hidden)
+                first_hidden += row.num_hidden
+            end = self._take(row, result, first, num_logprobs)
+            if end is not None:
+                yield row.sequence, end
+            first += row.num_logits
+
+    @staticmethod
+    def _pool(row: Row, result: StepResult, first: int) -> None:
         """Takes the row's hidden states, ``result``'s from ``first`` on."""
         if row.sequence.pooler is not None and result.hidden_states is not None:
             row.sequence.pooler.take(result.hidden_states[first : first + row.num_hidden])
 
-    def take(
+    def _take(
         self, row: Row, result: StepResult, first: int, num_logprobs: list[int]
     ) -> End | RametError | None:
         """Takes the row's tokens, ``result``'s from ``first`` on; returns the sequence's end."""

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
-from ramet.runtime.batch import Batch, StepResult
+from ramet.runtime.batch import StepResult
 from ramet.runtime.cache import RadixCache
 from ramet.runtime.errors import (
     DeadlineExceededError,
@@ -23,11 +22,10 @@ from ramet.runtime.errors import (
 )
 from ramet.runtime.events import Failed, Finished
 from ramet.runtime.request import ProgramNews
-from ramet.runtime.scheduler.batch_builder import BatchBuilder, Row
+from ramet.runtime.scheduler.batch_builder import Row
 from ramet.runtime.scheduler.committer import Committer, request_error
 from ramet.runtime.scheduler.config import SchedulerConfig
 from ramet.runtime.scheduler.drafts import Drafter
-from ramet.runtime.scheduler.masks import MaskWriter
 from ramet.runtime.scheduler.output import End, OutputWriter
 from ramet.runtime.scheduler.pages import Blocked, PageTables, Start
 from ramet.runtime.scheduler.plan import StepPlan
@@ -37,6 +35,7 @@ from ramet.runtime.scheduler.programs import Programs
 from ramet.runtime.scheduler.sequence import Sequence, SequenceState
 from ramet.runtime.scheduler.slots import Slots
 from ramet.runtime.scheduler.stats import SchedulerStats
+from ramet.runtime.scheduler.steps import Step, StepMaker
 from ramet.runtime.scheduler.waiting import Deadlines, WaitingQueue
 from ramet.runtime.tokenizer.tokenizer import Tokenizer
 
@@ -45,14 +44,6 @@ SHORT_LEN = 16
 
 _CANDIDATES_A_SLOT = 4
 """Most waiting sequences that a step looks at, a slot."""
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """The rows that a step computes, and their batch."""
-
-    rows: tuple[Row, ...]
-    batch: Batch
 
 
 class Scheduler:
@@ -86,8 +77,13 @@ class Scheduler:
         max_pages = -(-max_len // cache.page_size)
         self._slots = Slots(config.max_num_seqs, max_pages)
         self._pages = PageTables(cache, self._slots)
-        self._masks = MaskWriter(config.max_logits_per_step, vocab_size)
-        self._builder = BatchBuilder(self._slots, cache.page_size)
+        self._steps = StepMaker(
+            self._pages,
+            self._slots,
+            page_size=cache.page_size,
+            max_logits=config.max_logits_per_step,
+            vocab_size=vocab_size,
+        )
         self._output = OutputWriter(tokenizer, vocab_size, forced_tokens=config.forced_tokens)
         self._drafter = Drafter(cache, config.max_draft_len) if config.max_draft_len else None
         self._committer = Committer(
@@ -144,6 +140,8 @@ class Scheduler:
                 f"{len(self._waiting)} requests are waiting, and that is the limit",
                 retry_after_s=self.stats.expected_wait_s(excess),
             )
+        if self.idle:
+            self.stats.note_work(self.clock())
         sequence.arrival = next(self._arrivals)
         self._ranking.shares.arrive(sequence.request.tenant)
         program = self._programs.arrive(sequence, self.clock())
@@ -243,18 +241,8 @@ class Scheduler:
         """Takes a step's tokens: advances its sequences, shares their pages, ends who is done."""
         self.stats.note_step(step.batch.num_tokens, len(step.rows))
         self._admission.throughput.note(self.clock(), step.batch.num_tokens)
-        num_logprobs = step.batch.sampling.num_logprobs.tolist()
-        for row in step.rows:
-            self._committer.publish(row)
-        first = first_hidden = 0
-        for row in step.rows:
-            if row.num_hidden:
-                self._committer.pool(row, result, first_hidden)
-                first_hidden += row.num_hidden
-            end = self._committer.take(row, result, first, num_logprobs)
-            if end is not None:
-                self.release(row.sequence, end)
-            first += row.num_logits
+        for sequence, end in self._committer.commit(step, result):
+            self.release(sequence, end)
 
     def fail(self, step: Step, error: Exception) -> None:
         """Ends the sequences of a step that could not be computed."""
@@ -306,15 +294,15 @@ class Scheduler:
         """Preempts one sequence for a waiting one of higher priority that found no room."""
         if not len(self._waiting) or (self._slots.num_free and not self._starved):
             return
-        first = self._waiting.first(1, lambda each: self._ranking.rank(each, now))
-        if not first:
-            return
-        ((rank, candidate),) = first
         running = [sequence for sequence in ranks if sequence.state is SequenceState.RUNNING]
-        victim = max(running, key=ranks.__getitem__, default=None)
-        if victim is None or ranks[victim] < rank:
+        least = min((sequence.request.priority for sequence in running), default=None)
+        top = self._waiting.top_priority
+        if least is None or top is None or top <= least:
             return
-        if victim.request.priority >= candidate.request.priority or self._still_blocked(candidate):
+        ((rank, candidate),) = self._waiting.first(1, lambda each: self._ranking.rank(each, now))
+        victim = max(running, key=ranks.__getitem__)
+        outranked = rank < ranks[victim] and victim.request.priority < candidate.request.priority
+        if not outranked or self._still_blocked(candidate):
             return
         self._preempt(victim)
         plan.drop(victim)
@@ -384,22 +372,13 @@ class Scheduler:
             sequence.cached_len = min(sequence.num_computed, sequence.num_prompt - 1)
 
     def _make_step(self, rows: list[Row]) -> Step | None:
-        """Writes masks and builds the batch; a sequence whose matcher fails drops out."""
-        ready: list[Row] = []
-        first_masks: list[int] = []
-        self._masks.clear()
-        for row in sorted(rows, key=lambda row: self._pages.page_key(row.sequence)):
-            try:
-                first_masks.append(self._masks.write(row))
-            except Exception as error:  # a fault of one request's own matcher
-                self.release(row.sequence, request_error(error))
-                continue
-            ready.append(row)
-        for row in ready:
+        """The step of these rows; a sequence whose matcher fails drops out, and ends."""
+        step, failed = self._steps.make(rows)
+        for row, error in failed:
+            self.release(row.sequence, request_error(error))
+        for row in step.rows if step is not None else ():
             self._ranking.charge(row.sequence, row.num_new)
-        if not ready:
-            return None
-        return Step(tuple(ready), self._builder.build(ready, first_masks, self._masks.rows))
+        return step
 
     # -- invariants ----------------------------------------------------------------------------
 

@@ -28,7 +28,8 @@ class SchedulerStats:
     num_rows: int = 0
     num_good: int = 0  # requests that met their targets; those without targets, by ending well
     ends: Counter[str] = field(default_factory=Counter)
-    _end_times: deque[float] = field(default_factory=lambda: deque(maxlen=_WINDOW))
+    _intervals: deque[float] = field(default_factory=lambda: deque(maxlen=_WINDOW))
+    _last_time: float = 0.0  # of an end, or of an arrival where there was nothing to do
 
     def reset(self) -> None:
         """Starts counting anew."""
@@ -40,12 +41,17 @@ class SchedulerStats:
         self.num_computed_tokens += num_tokens
         self.num_rows += num_rows
 
+    def note_work(self, now: float) -> None:
+        """A request has come when there was none: the time before tells nothing of the rate."""
+        self._last_time = now
+
     def note_end(self, sequence: Sequence, reason: Any, now: float) -> None:
         """Counts an end by its finish reason or its error's code."""
         self.num_prompt_tokens += sequence.num_prompt
         self.num_output_tokens += sequence.num_output
         self.num_forced_tokens += sequence.num_forced
-        self._end_times.append(now)
+        self._intervals.append(now - self._last_time)
+        self._last_time = now
         if isinstance(reason, RametError):
             self.ends[reason.code or reason.type] += 1
             return
@@ -54,10 +60,10 @@ class SchedulerStats:
 
     def expected_wait_s(self, num_ends: int) -> float:
         """Seconds until so many requests will have ended, by the recent rate; at least 1."""
-        if len(self._end_times) < 2:
+        if not self._intervals:
             return 1.0
-        rate = (len(self._end_times) - 1) / max(self._end_times[-1] - self._end_times[0], 1e-6)
-        return min(max(num_ends / rate, 1.0), 600.0)
+        mean_s = sum(self._intervals) / len(self._intervals)
+        return min(max(num_ends * mean_s, 1.0), 600.0)
 
 
 def met_targets(sequence: Sequence, now: float) -> bool:

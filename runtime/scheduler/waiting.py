@@ -21,8 +21,7 @@ class WaitingQueue:
 
     Sequences of one tenant and priority queue up by arrival. Where they are ranked by arrival
     (``by_arrival`` says so at any time) only each queue's head is needed; else the first 512 of
-    each are ordered. Parked sequences may not
-    start, and stand apart.
+    each are ordered. Parked sequences may not start, and stand apart.
     """
 
     def __init__(self, *, by_arrival: Callable[[], bool]) -> None:
@@ -58,6 +57,11 @@ class WaitingQueue:
             self.remove(sequence)
             sequence.parked = parked
             self.add(sequence)
+
+    @property
+    def top_priority(self) -> int | None:
+        """The highest priority of those that may start; None: there are none."""
+        return max((place[2] for place in self._queues if not place[0]), default=None)
 
     def first(self, count: int, rank: Callable[[Sequence], Rank]) -> list[tuple[Rank, Sequence]]:
         """The ``count`` sequences of least rank that may start, in order."""
