@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import pytest
 
+from ramet.grammars import JsonSchema
 from ramet.runtime.engine import Engine, EngineConfig
 from ramet.runtime.errors import ModelLoadError
 from ramet.runtime.model.locate import locate_model
 from ramet.runtime.params import SamplingParams
 from ramet.runtime.request import Request
 
+SCHEMA = {
+    "type": "object",
+    "properties": {"title": {"type": "string", "maxLength": 24}, "pages": {"type": "integer"}},
+    "required": ["title", "pages"],
+    "additionalProperties": False,
+}
 TOPICS = ("rivers", "bread", "the moon", "chess", "rust", "bees", "paper", "snow")
 
 
@@ -34,8 +41,25 @@ def requests(engine: Engine) -> list[Request]:
             ignore_eos=True,
             repetition_penalty=1.0 if number % 3 else 1.2,
         )
-        made.append(Request(prompt_token_ids=tuple(engine.tokenizer.encode(text)), params=params))
+        made.append(
+            Request(
+                prompt_token_ids=tuple(engine.tokenizer.encode(text)),
+                params=params,
+                constraint=JsonSchema(SCHEMA, any_order=False) if number % 5 == 4 else None,
+            )
+        )
     return made
+
+
+def company(engine: Engine, count: int) -> list[Request]:
+    """Other requests, each of its own kind."""
+    return [
+        Request(
+            prompt_token_ids=tuple(engine.tokenizer.encode(f"Number {i} is " * (1 + i % 13))),
+            params=SamplingParams(temperature=1.0, seed=i, max_tokens=10 + i % 30, ignore_eos=True),
+        )
+        for i in range(count)
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -53,21 +77,25 @@ def alone() -> list[list[int]]:
 
 @pytest.mark.model
 @pytest.mark.parametrize(
-    "config",
+    ("config", "num_others"),
     [
-        EngineConfig(cache_bytes=64 << 20),
-        EngineConfig(cache_bytes=64 << 20, max_tokens_per_step=48, max_num_seqs=5),
-        EngineConfig(cache_bytes=64 << 20, max_draft_len=6, max_draft_batch=40),
-        EngineConfig(num_pages=20, max_tokens_per_step=100, policy="shortest-remaining"),
+        (EngineConfig(cache_bytes=64 << 20), 0),
+        (EngineConfig(cache_bytes=64 << 20), 52),  # sixty-four in all
+        (EngineConfig(cache_bytes=64 << 20, max_tokens_per_step=48, max_num_seqs=5), 0),
+        (EngineConfig(cache_bytes=64 << 20, max_draft_len=6, max_draft_batch=40), 0),
+        (EngineConfig(num_pages=20, max_tokens_per_step=100, policy="shortest-remaining"), 12),
     ],
-    ids=["together", "small-chunks", "guessing", "few-pages"],
+    ids=["together", "sixty-four", "small-chunks", "guessing", "few-pages"],
 )
-def test_tokens_are_those_of_a_run_alone(alone, config):
+def test_tokens_are_those_of_a_run_alone(alone, config, num_others):
     with Engine.from_model("smollm2", config) as engine:
         for _ in range(2):  # the second time with a warm cache
+            others = [engine.submit(request) for request in company(engine, num_others)]
             streams = [engine.submit(request) for request in requests(engine)]
             together = [stream.result(timeout=120).token_ids for stream in streams]
             assert together == alone
+            for stream in others:
+                stream.result(timeout=120)
         engine.check()
         if config.num_pages is not None:
             assert engine.stats().num_preemptions > 0

@@ -138,3 +138,30 @@ def test_on_the_model_greedy_json_takes_fewer_steps():
             assert set(json.loads(done.text)) == {"identifier", "description"}
             steps[forced] = engine.stats().num_steps
     assert steps[True] < steps[False]
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_what_follows_forced_text_is_drawn_as_if_the_text_had_been_given(temperature):
+    """Same distribution to the bit, and from then on the same tokens."""
+    try:
+        locate_model("smollm2")
+    except ModelLoadError:
+        pytest.skip("the bundled model is not installed")
+    pattern = r"The capital of France is one of (many|few|the|those) [a-z]{3,9} [a-z]{3,9}"
+    params = SamplingParams(temperature=temperature, seed=7, max_tokens=40, logprobs=8)
+    question = "Tell me about France. "
+    config = EngineConfig(cache_bytes=32 << 20, max_draft_len=0)
+    with Engine.from_model("smollm2", config) as engine:
+        done = engine.generate(question, params, constraint=Regex(pattern))
+        num_forced = done.usage.forced_tokens
+        forced = done.token_ids[:num_forced]
+        text = engine.tokenizer.decode(forced)
+        assert num_forced > 5
+        assert pattern.startswith(text)
+        assert forced == engine.tokenizer.encode(text)
+    config = EngineConfig(cache_bytes=32 << 20, max_draft_len=0, forced_tokens=False)
+    with Engine.from_model("smollm2", config) as engine:
+        prompt = [*engine.tokenizer.encode(question), *forced]
+        rest = engine.generate(prompt, params, constraint=Regex(pattern[len(text) :]))
+    assert rest.tokens == done.tokens[num_forced:]
