@@ -4,14 +4,16 @@
 
 Requests of every kind, with shared prefixes, salts, constraints, deadlines, priorities and random
 aborts. It ends with an error unless every request has exactly one end, nothing runs, every page
-is back, outputs under a constraint are valid, and resident memory has stayed flat: its mean over
-the last third of the run within ``--max-growth`` of the second third's.
+is back, outputs under a constraint are valid, some of them, run again alone on an empty cache, are
+the same to the token, and resident memory has stayed flat: its mean over the last third of the run
+within ``--max-growth`` of the second third's.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import dataclasses
 import json
 import os
 import random
@@ -24,7 +26,10 @@ from ramet.runtime.engine import Engine, EngineConfig
 from ramet.runtime.errors import RametError
 from ramet.runtime.events import Failed, Finished, TextDelta
 from ramet.runtime.params import SamplingParams
-from ramet.runtime.request import ProgramHint, Request
+from ramet.runtime.request import ProgramHint, Request, next_request_id
+
+Finishes = list[tuple[Request, list[int]]]
+"""Requests that have ended well, and their tokens."""
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -102,7 +107,7 @@ def is_valid(constraint: Constraint | None, text: str) -> bool:
     return True
 
 
-async def call(rng: random.Random, engine: Engine, ends: Counter[str]) -> None:
+async def call(rng: random.Random, engine: Engine, ends: Counter[str], finishes: Finishes) -> None:
     """One request from submission to its end, perhaps aborted on the way."""
     request = random_request(rng, engine)
     abort_after = rng.choice([None, None, None, 0, 3])
@@ -114,6 +119,7 @@ async def call(rng: random.Random, engine: Engine, ends: Counter[str]) -> None:
     if abort_after == 0:
         stream.abort()
     text, num_events, last = "", 0, None
+    token_ids: list[int] = []
     async for event in stream:
         if isinstance(last, Finished | Failed):
             raise AssertionError("an event after the end")
@@ -121,6 +127,7 @@ async def call(rng: random.Random, engine: Engine, ends: Counter[str]) -> None:
         num_events += 1
         if isinstance(event, TextDelta):
             text += event.text
+            token_ids += [token.token_id for token in event.tokens]
         if num_events == abort_after:
             stream.abort()
     if isinstance(last, Failed):
@@ -131,26 +138,44 @@ async def call(rng: random.Random, engine: Engine, ends: Counter[str]) -> None:
         ends[last.reason] += 1
         if last.reason == "stop" and not last.matched_stop:
             assert is_valid(request.constraint, text), (request.constraint, text)
+        finishes.append((request, token_ids))
     else:
         raise AssertionError("a stream without an end")
 
 
-async def soak(engine: Engine, num_requests: int, concurrency: int, seed: int) -> list[int]:
-    """Runs the load; returns resident memory after each request."""
+async def soak(
+    engine: Engine, num_requests: int, concurrency: int, seed: int, num_kept: int
+) -> tuple[list[int], Finishes]:
+    """Runs the load; returns resident memory after each request, and what ended well of about
+    ``2 * num_kept`` requests."""
     ends: Counter[str] = Counter()
+    finishes: Finishes = []
+    stride = max(num_requests // max(2 * num_kept, 1), 1)
     resident: list[int] = []
     gate = asyncio.Semaphore(concurrency)
 
     async def one(number: int) -> None:
         async with gate:
-            await call(random.Random(seed * 1_000_003 + number), engine, ends)
+            kept = finishes if number % stride == 0 else []
+            await call(random.Random(seed * 1_000_003 + number), engine, ends, kept)
             resident.append(resident_bytes())
             if len(resident) % 200 == 0:
                 print(f"{len(resident)} requests, {resident[-1] >> 20} MiB", flush=True)
 
     await asyncio.gather(*(one(number) for number in range(num_requests)))
     print("ends:", dict(ends))
-    return resident
+    assert ends.total() == num_requests
+    return resident, finishes
+
+
+def check_alone(engine: Engine, finishes: Finishes, count: int, seed: int) -> None:
+    """Runs some requests again, each alone on an empty cache: the tokens are the same."""
+    for request, token_ids in random.Random(seed).sample(finishes, min(count, len(finishes))):
+        engine.clear_cache()
+        alone = dataclasses.replace(
+            request, request_id=next_request_id(), deadline_s=None, hint=None
+        )
+        assert engine.submit(alone).result().token_ids == token_ids, request
 
 
 def main() -> int:
@@ -162,12 +187,16 @@ def main() -> int:
     parser.add_argument("--policy", default="program-aware")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--max-growth", type=float, default=0.03)
+    parser.add_argument("--again", type=int, default=60, help="requests that are run again alone")
     options = parser.parse_args()
     config = EngineConfig(num_pages=options.pages, max_num_seqs=16, policy=options.policy)
     with Engine.from_model(options.model, config) as engine:
-        resident = asyncio.run(soak(engine, options.requests, options.concurrency, options.seed))
+        resident, finishes = asyncio.run(
+            soak(engine, options.requests, options.concurrency, options.seed, options.again)
+        )
         engine.check()
         stats = engine.stats()
+        check_alone(engine, finishes, options.again, options.seed)
         print(stats)
         third = len(resident) // 3
         middle = sum(resident[third : 2 * third]) / third
