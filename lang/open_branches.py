@@ -41,9 +41,10 @@ class OpenBranches:
         branch, _, number = node_id.rpartition(".")
         if branch in self._open:
             return True
-        # Forks number upward, so the last one that has open branches is the one to ask.
-        last = next(reversed(self._below.get(branch, {})), -1)
-        return last > int(number)
+        forks = self._below.get(branch)
+        # Forks number upward, so the last one that has open branches is the one to ask. Ids of
+        # graphs that came as data may be any texts; nothing of those is open.
+        return forks is not None and next(reversed(forks)) > int(number)
 
 
 def _forks_above(branch: str) -> Iterator[tuple[str, int]]:

@@ -206,7 +206,11 @@ class Engine:
             emit=_guarded(push),
             submit_time=self._clock(),
         )
-        future = None if request.constraint is None else self._grammars.get(request.constraint)
+        future = None
+        if request.constraint is not None:
+            future = self._grammars.get(
+                request.constraint, lambda: sequence.state is not SequenceState.FINISHED
+            )
         self._register(sequence)
         if future is None:
             self._thread.post(lambda: self._start(sequence))
@@ -220,7 +224,7 @@ class Engine:
         """Has a constraint compiled, as for a request that will have it; safe from any thread.
 
         The future's error is an InvalidConstraintError for one that can't be honoured. Cancelling
-        it cancels no compilation, for others may wait for the same.
+        it cancels no compilation that others wait for, or that has begun.
         """
         answer: Future[None] = Future()
 
@@ -233,7 +237,8 @@ class Engine:
             else:
                 answer.set_exception(error)
 
-        self._grammars.get(constraint).add_done_callback(pass_on)
+        wanted = self._grammars.get(constraint, lambda: not answer.cancelled())
+        wanted.add_done_callback(pass_on)
         return answer
 
     def add_step_listener(self, listener: Callable[[], None]) -> None:

@@ -8,12 +8,13 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from ramet.grammars.compile import content_key
 from ramet.grammars.constraints import Constraint
 from ramet.grammars.errors import ConstraintError, GrammarTooComplexError
-from ramet.runtime.errors import InvalidConstraintError, RametError
+from ramet.runtime.errors import InvalidConstraintError, RametError, RequestAbortedError
 from ramet.runtime.scheduler.sequence import Matcher
 
 
@@ -21,6 +22,14 @@ class CompiledGrammar(Protocol):
     """What the runtime asks of a grammar."""
 
     def matcher(self) -> Matcher: ...
+
+
+@dataclass(slots=True)
+class _Compilation:
+    """One that waits or runs, and who wants it."""
+
+    wanted_by: list[Callable[[], bool]]
+    future: Future[CompiledGrammar] = field(init=False)
 
 
 class GrammarPool:
@@ -45,14 +54,17 @@ class GrammarPool:
         self._compile = compile_grammar
         self._find = find
         self._lock = threading.Lock()
-        self._running: dict[str, Future[CompiledGrammar]] = {}
+        self._compilations: dict[str, _Compilation] = {}
         self._threads = ThreadPoolExecutor(
             num_threads, thread_name_prefix="ramet-grammar", initializer=_step_back
         )
 
-    def get(self, constraint: Constraint) -> Future[CompiledGrammar]:
+    def get(
+        self, constraint: Constraint, is_wanted: Callable[[], bool] = lambda: True
+    ) -> Future[CompiledGrammar]:
         """The grammar of a constraint, soon or at once; a failure is a RametError.
 
+        When its turn comes and no caller says any more that it ``is_wanted``, it isn't compiled.
         InvalidConstraintError if it is no plain data.
         """
         try:
@@ -64,21 +76,28 @@ class GrammarPool:
             ready.set_result(found)
             return ready
         with self._lock:
-            future = self._running.get(key)
-            if future is not None:
-                return future
-            future = self._threads.submit(self._compile_checked, constraint)
-            self._running[key] = future
-        future.add_done_callback(lambda _: self._forget(key))
-        return future
+            known = self._compilations.get(key)
+            if known is not None:
+                known.wanted_by.append(is_wanted)
+                return known.future
+            compilation = self._compilations[key] = _Compilation([is_wanted])
+            compilation.future = self._threads.submit(self._run, key, constraint)
+        return compilation.future
 
     def close(self) -> None:
         """Ends the threads; what is queued is cancelled."""
         self._threads.shutdown(wait=True, cancel_futures=True)
 
-    def _forget(self, key: str) -> None:
+    def _run(self, key: str, constraint: Constraint) -> CompiledGrammar:
         with self._lock:
-            del self._running[key]
+            if not any(is_wanted() for is_wanted in self._compilations[key].wanted_by):
+                del self._compilations[key]
+                raise RequestAbortedError("nobody waits for this grammar any more")
+        try:
+            return self._compile_checked(constraint)
+        finally:
+            with self._lock:
+                del self._compilations[key]
 
     def _compile_checked(self, constraint: Constraint) -> CompiledGrammar:
         try:

@@ -36,6 +36,7 @@ from ramet.runtime.process.messages import (
     Command,
     Compile,
     Events,
+    Forget,
     Hear,
     Question,
     Ready,
@@ -171,10 +172,16 @@ class EngineProcess:
     def compile(self, constraint: Constraint) -> Future[None]:
         """See ``Engine.compile``. EngineDeadError if there is no engine now."""
         number, answer = self._await_answer()
-        answer.add_done_callback(lambda _: self._answers.pop(number, None))
         with self._lock:
             self._send(Compile(number, constraint))
+        answer.add_done_callback(lambda done: self._forget(number, done))
         return answer
+
+    def _forget(self, number: int, done: Future[None]) -> None:
+        """What is not awaited any more need not be compiled."""
+        if done.cancelled() and self._answers.pop(number, None) is not None:
+            with self._lock:
+                self._send(Forget(number))
 
     def hear(self, news: ProgramNews) -> None:
         """Takes in what a program has learned since its calls were sent."""

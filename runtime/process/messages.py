@@ -51,6 +51,13 @@ class Compile:
 
 
 @dataclass(frozen=True, slots=True)
+class Forget:
+    """To the engine: nobody waits for the compilation of this number any more."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class Close:
     """To the engine: end."""
 
@@ -86,5 +93,5 @@ class Answer:
     error: Exception | None = None
 
 
-Command = Submit | Abort | Hear | Ask | Compile | Close
+Command = Submit | Abort | Hear | Ask | Compile | Forget | Close
 Report = Ready | StartFailed | Events | Answer

@@ -22,6 +22,7 @@ from ramet.runtime.process.messages import (
     Command,
     Compile,
     Events,
+    Forget,
     Hear,
     Ready,
     Report,
@@ -68,6 +69,7 @@ def run_engine(connection: Connection, factory: Callable[[], Engine]) -> None:
     gc.freeze()  # what the engine is made of stays; no collection has to look at it again
     sys.setswitchinterval(_SWITCH_S)
     engine.add_step_listener(outbox.flush)
+    compiling: dict[int, Future[None]] = {}
     outbox.send(Ready(engine.vocab_size, engine.max_context_len))
     try:
         while engine.error is None:
@@ -75,7 +77,7 @@ def run_engine(connection: Connection, factory: Callable[[], Engine]) -> None:
                 command: Command = connection.recv()
                 if isinstance(command, Close):
                     break
-                _obey(command, engine, outbox)
+                _obey(command, engine, outbox, compiling)
     except (EOFError, ConnectionError):  # the parent is gone
         pass
     finally:
@@ -88,7 +90,9 @@ def run_engine(connection: Connection, factory: Callable[[], Engine]) -> None:
         sys.exit(1)
 
 
-def _obey(command: Command, engine: Engine, outbox: Outbox) -> None:
+def _obey(
+    command: Command, engine: Engine, outbox: Outbox, compiling: dict[int, Future[None]]
+) -> None:
     match command:
         case Submit(request):
             try:
@@ -111,11 +115,20 @@ def _obey(command: Command, engine: Engine, outbox: Outbox) -> None:
             except RametError as refused:
                 outbox.send(Answer(number, None, refused))
             else:
-                compiled.add_done_callback(partial(_tell, outbox, number))
+                compiling[number] = compiled
+                compiled.add_done_callback(partial(_tell, outbox, compiling, number))
+        case Forget(number):
+            if number in compiling:
+                compiling[number].cancel()
         case Close():
             pass
 
 
-def _tell(outbox: Outbox, number: int, done: Future[None]) -> None:
+def _tell(
+    outbox: Outbox, compiling: dict[int, Future[None]], number: int, done: Future[None]
+) -> None:
+    compiling.pop(number, None)
+    if done.cancelled():
+        return
     error = done.exception()
     outbox.send(Answer(number, None, error if isinstance(error, Exception) else None))

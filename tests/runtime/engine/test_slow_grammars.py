@@ -9,7 +9,7 @@ import pytest
 
 from ramet.grammars import JsonSchema, Regex
 from ramet.runtime.engine import Engine, EngineConfig
-from ramet.runtime.errors import InvalidConstraintError
+from ramet.runtime.errors import InvalidConstraintError, RequestAbortedError
 from ramet.runtime.model.scripted import Script, ScriptedModel
 from ramet.runtime.params import SamplingParams
 from ramet.runtime.request import Request
@@ -69,6 +69,36 @@ def test_a_grammar_can_be_asked_for_ahead(engine):
     with pytest.raises(InvalidConstraintError) as caught:
         engine.compile(JsonSchema({"properties": {"a": {"type": "x"}}})).result(timeout=30)
     assert caught.value.pointer == "/properties/a/type"
+
+
+def test_what_nobody_waits_for_any_more_is_not_compiled(engine, monkeypatch):
+    compiled = []
+    compile_one = engine._compile
+    monkeypatch.setattr(
+        engine._grammars, "_compile", lambda each: compiled.append(each) or compile_one(each)
+    )
+    slow = [engine.submit(request(SLOW)), engine.compile(SLOW)]
+    assert engine.started.wait(30)
+    # The other thread is held up, too, so that what comes next has to wait.
+    held, go_on = threading.Event(), threading.Event()
+    blocked = engine._grammars._threads.submit(lambda: held.set() or go_on.wait(30))
+    assert held.wait(30)
+    abandoned = engine.submit(request(Regex("abandoned")))
+    asked = engine.compile(Regex("asked for"))
+    wanted = engine.submit(request(Regex("c{2}")))
+    abandoned.abort()
+    assert asked.cancel()
+    with pytest.raises(RequestAbortedError):
+        abandoned.result(timeout=30)
+    go_on.set()
+    assert blocked.result(30)
+    assert wanted.result(timeout=30).text == "cc"
+    assert Regex("c{2}") in compiled
+    assert Regex("abandoned") not in compiled
+    assert Regex("asked for") not in compiled
+    engine.released.set()
+    assert slow[0].result(timeout=30).text
+    assert slow[1].result(timeout=30) is None
 
 
 def test_a_compilation_has_a_limit(monkeypatch):
