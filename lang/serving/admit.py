@@ -96,6 +96,8 @@ def _check_sizes(graph: RequestGraph, config: ServerConfig) -> None:
 def _check_node(node: Node, path: str, max_choices: int) -> None:
     if len(node.id) > _MAX_NAME_LEN:
         raise _refused(f"an id has at most {_MAX_NAME_LEN} characters", f"{path}.id")
+    if isinstance(node, Gen) and node.params.prompt_logprobs is not None:
+        raise _refused("a program has no use for prompt_logprobs", f"{path}.params.prompt_logprobs")
     if isinstance(node, Select) and len(node.choices) > max_choices:
         raise _refused(
             f"{len(node.choices)} choices are more than the limit of {max_choices}",

@@ -15,11 +15,12 @@ from ramet.lang.errors import (
     OutputParseError,
 )
 from ramet.lang.events import NodeFailed, NodeFinished, RunEvent, TextPiece
-from ramet.lang.nodes import Node
+from ramet.lang.nodes import Gen, Node
 from ramet.lang.values import add_usage
 from ramet.runtime.errors import InvalidRequestError, RametError, RequestAbortedError
 from ramet.runtime.events import Usage
 from ramet.runtime.server.http import as_ramet_error
+from ramet.runtime.server.logprobs import chat_logprobs
 from ramet.runtime.server.usage import CallUsage
 
 Shaped = dict[str, Any]
@@ -29,6 +30,8 @@ Shaped = dict[str, Any]
 class ProgramOutput:
     """Turns a run's events into the client's, and adds up what the calls took.
 
+    ``calls`` has what each finished call said beside its value.
+
     Args:
         places: each node's index in the graph that the client sent.
     """
@@ -36,7 +39,7 @@ class ProgramOutput:
     def __init__(self, places: dict[str, int]) -> None:
         self._places = places
         self._usage = Usage()
-        self.num_calls = 0
+        self.calls: list[Shaped] = []
 
     def feed(self, events: Iterable[RunEvent]) -> list[Shaped]:
         """The client's events for some of the run's."""
@@ -62,13 +65,14 @@ class ProgramOutput:
         shaped = {"type": "value.done", **_named(event.node), "value": value}
         if meta.finish_reason is None:
             return shaped
-        self.num_calls += 1
         self._usage = add_usage(self._usage, meta.usage)
-        shaped["finish_reason"] = meta.finish_reason
-        shaped["usage"] = _usage(meta.usage)
+        call: Shaped = {"finish_reason": meta.finish_reason, "usage": _usage(meta.usage)}
         if meta.choice_scores:
-            shaped["scores"] = meta.choice_scores
-        return shaped
+            call["scores"] = meta.choice_scores
+        if isinstance(event.node, Gen) and event.node.params.logprobs is not None:
+            call["logprobs"] = chat_logprobs(meta.tokens)
+        self.calls.append(_named(event.node) | call)
+        return shaped | call
 
     def error_body(self, error: BaseException, node: Node | None = None) -> Shaped:
         """The error object for what went wrong; ``param`` is the node's place in the body."""
@@ -82,7 +86,7 @@ class ProgramOutput:
     @property
     def usage(self) -> Shaped:
         """The sum over all calls that have finished."""
-        return _usage(self._usage) | {"num_calls": self.num_calls}
+        return _usage(self._usage) | {"num_calls": len(self.calls)}
 
 
 def plain_error(error: BaseException) -> RametError:

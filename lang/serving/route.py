@@ -124,6 +124,7 @@ class _Program:
             if isinstance(ended := events[-1], RunEnded):
                 answer = self.end(output, ended)
                 del answer["type"]
+                answer["calls"] = output.calls
                 error = self.call.reason or ended.error
                 if error is None:
                     return OrjsonResponse(answer)

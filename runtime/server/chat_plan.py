@@ -231,6 +231,15 @@ class ChatPlanner:
             raise InvalidParameterError(
                 "tool_choice is 'required', but there are no tools", param="tool_choice"
             )
+        allowed = conversation.allowed_tools
+        if allowed is not None:
+            for name in allowed:
+                if name not in schemas:
+                    raise InvalidParameterError(
+                        f"tool_choice allows {name!r}, which is not among the tools",
+                        param="tool_choice",
+                    )
+            schemas = {name: schemas[name] for name in dict.fromkeys(allowed)}
         return {} if choice == "none" else schemas
 
     def _reasoning_of(self, prompt: tuple[int, ...]) -> tuple[ReasoningFormat | None, bool]:

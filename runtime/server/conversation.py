@@ -20,6 +20,7 @@ class Conversation:
         messages: in OpenAI's shape.
         tools: functions in OpenAI's shape.
         tool_choice: which tools may or must be called.
+        allowed_tools: only these of the tools may be; None: each of them.
         parallel_tool_calls: more than one call in the answer is fine.
         constraint: what the answer, or without a tool call its text, must match.
         schema_field: where in the body a tool's schema stands, with ``{}`` for its index.
@@ -32,6 +33,7 @@ class Conversation:
     messages: Sequence[Mapping[str, Any]]
     tools: Sequence[Mapping[str, Any]] = ()
     tool_choice: ToolChoice = "auto"
+    allowed_tools: tuple[str, ...] | None = None
     parallel_tool_calls: bool = True
     constraint: Asked | None = None
     schema_field: str = "tools[{}].function.parameters"

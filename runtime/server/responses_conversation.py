@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 from ramet.runtime.errors import InvalidParameterError
-from ramet.runtime.server.conversation import Conversation
+from ramet.runtime.server.conversation import Conversation, ToolChoice
 from ramet.runtime.server.messages import CollectedMessage
 from ramet.runtime.server.openai_shapes import whole_message
-from ramet.runtime.server.protocol.responses import InputTokensRequest
+from ramet.runtime.server.protocol.responses import (
+    AllowedTools,
+    InputTokensRequest,
+    NamedTool,
+)
 from ramet.runtime.server.protocol.responses_items import (
     FunctionCallItem,
     FunctionCallOutputItem,
@@ -94,10 +98,12 @@ def responses_conversation(
     body: InputTokensRequest, messages: Sequence[ChatMessage]
 ) -> Conversation:
     """What a body asks for about ``messages``, which begin with its instructions."""
+    choice, allowed = _tool_choice(body)
     return Conversation(
         messages=_instructed(messages, body.instructions),
         tools=[tool.for_template() for tool in body.tools or ()],
-        tool_choice=_tool_choice(body),
+        tool_choice=choice,
+        allowed_tools=allowed,
         parallel_tool_calls=body.parallel_tool_calls,
         constraint=body.text.format.asked("text.format"),
         schema_field="tools[{}].parameters",
@@ -116,8 +122,12 @@ def _instructed(messages: Sequence[ChatMessage], instructions: str | None) -> li
     return [{"role": "system", "content": instructions}, *messages]
 
 
-def _tool_choice(
-    body: InputTokensRequest,
-) -> Literal["none", "auto", "required"] | tuple[Literal["tool"], str]:
-    choice = body.tool_choice or "auto"
-    return choice if isinstance(choice, str) else ("tool", choice.name)
+def _tool_choice(body: InputTokensRequest) -> tuple[ToolChoice, tuple[str, ...] | None]:
+    """What must be called, and which tools may be where not all may."""
+    match body.tool_choice:
+        case NamedTool(name=name):
+            return ("tool", name), None
+        case AllowedTools(mode=mode, tools=tools):
+            return mode, tuple(tool.name for tool in tools)
+        case word:
+            return word or "auto", None

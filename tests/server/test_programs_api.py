@@ -164,6 +164,8 @@ BAD = {
              "graph.open_ends", "looks at"),
     "many": (graph(*[text(str(i), str(i - 1) if i else None) for i in range(65)], gen("a", "0")),
              "graph.nodes", "limit of 64"),
+    "scoring": (graph(gen("a", None, params={"prompt_logprobs": 1})),
+                "graph.nodes[0].params.prompt_logprobs", "no use"),
     "choices": (graph({"kind": "select", "id": "s", "name": "s", "choices": [["a"]] * 200}),
                 "graph.nodes[0].choices", "limit of 128"),
 }  # fmt: skip
@@ -335,3 +337,27 @@ def test_tools_run_where_the_program_runs(serve):
     answer = post(start(serve), asks.graph().to_json())
     assert answer.status_code == 400
     assert "tool 'now'" in answer.json()["error"]["message"]
+
+
+def test_what_a_call_says_beside_its_value_is_told(serve):
+    server = start(serve, ["fine"])
+    data = graph(
+        text("0"),
+        gen("1", "0", "a", params={"logprobs": 1}),
+        {"kind": "select", "id": "2", "parent": "1", "name": "b", "choices": [["x"], ["y"]]},
+    )
+    calls = post(server, data).json()["calls"]
+    assert [(call["name"], call["finish_reason"]) for call in calls] == [
+        ("a", "stop"),
+        ("b", "stop"),
+    ]
+    entries = calls[0]["logprobs"]
+    assert bytes(entries[0]["bytes"]) == b"fine"
+    assert len(entries[0]["top_logprobs"]) == 1
+    assert set(calls[1]["scores"]) == {"x", "y"}
+    events = events_of(post(server, data, stream=True))
+    told = [event for event in events if event["type"] == "value.done"]
+    assert [event["usage"]["completion_tokens"] for event in told] == [
+        call["usage"]["completion_tokens"] for call in calls
+    ]
+    assert told[0]["logprobs"] == entries

@@ -414,7 +414,7 @@ def test_reasoning_is_an_item_of_its_own_and_the_answer_is_held_to_its_format(th
             "input[0].content[0].type",
         ),
         ({"tools": [{"type": "web_search", "search_context_size": "low"}]}, "tools[0].type"),
-        ({"tool_choice": {"type": "allowed_tools"}}, "tool_choice.type"),
+        ({"tool_choice": {"type": "custom"}}, "tool_choice.type"),
         ({"include": ["reasoning.encrypted_content"]}, "include"),
         ({"truncation": "auto"}, "truncation"),
         ({"background": True}, "background"),

@@ -364,3 +364,36 @@ def test_a_tool_whose_schema_cannot_be_honoured_is_named(serve, choice):
         assert "'wrong'" in error["message"]
         assert "strnig" in error["message"]
     assert server.num_live() == 0
+
+
+@pytest.mark.parametrize("mode", ["auto", "required"])
+def test_only_the_allowed_tools_are_called(serve, mode):
+    server = serve(call("weather", city="Rome", days=2), engine_config=AS_SCRIPTED)
+    only = {"mode": mode, "tools": [{"type": "function", "function": {"name": "time"}}]}
+    choice = {"type": "allowed_tools", "allowed_tools": only}
+    fields = {"max_tokens": 300, "temperature": 0, "parallel_tool_calls": False}
+    answer = server.chat(tools=TOOLS, tool_choice=choice, **fields)
+    (made,) = answer.json()["choices"][0]["message"]["tool_calls"]
+    assert made["function"]["name"] == "time"
+    tools = [{"type": "function", **tool["function"]} for tool in TOOLS]
+    choice = {
+        "type": "allowed_tools",
+        "mode": mode,
+        "tools": [{"type": "function", "name": "time"}],
+    }
+    body = {"input": "hi", "tools": tools, "tool_choice": choice, "max_output_tokens": 300}
+    body |= {"temperature": 0, "parallel_tool_calls": False}
+    answer = server.http.post("/v1/responses", json=body).json()
+    assert [i["name"] for i in answer["output"] if i["type"] == "function_call"] == ["time"]
+    only["tools"][0]["function"]["name"] = "other"
+    wrong = server.chat(tools=TOOLS, tool_choice={"type": "allowed_tools", "allowed_tools": only})
+    assert wrong.json()["error"]["param"] == "tool_choice"
+
+
+def test_other_kinds_of_tools_are_refused_by_name(ok_server):
+    custom = [{"type": "custom", "custom": {"name": "x"}}]
+    error = ok_server.chat(tools=custom).json()["error"]
+    assert error["param"] == "tools[0].type"
+    assert "'custom'" in error["message"]
+    error = ok_server.chat(tools=TOOLS, tool_choice={"type": "custom"}).json()["error"]
+    assert error["param"] == "tool_choice.type"

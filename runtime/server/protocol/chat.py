@@ -8,8 +8,10 @@ from pydantic import Discriminator, Field, Tag
 
 from ramet.runtime.errors import InvalidParameterError
 from ramet.runtime.server.conversation import Conversation
+from ramet.runtime.server.conversation import ToolChoice as ChosenTools
 from ramet.runtime.server.protocol.base import ApiModel, Int
 from ramet.runtime.server.protocol.common import NO_EFFECT, GenerationRequest
+from ramet.runtime.server.protocol.variants import supported_types, type_of
 
 
 class TextPart(ApiModel):
@@ -110,6 +112,36 @@ class NamedToolChoice(ApiModel):
     function: FunctionName
 
 
+class AllowedTool(ApiModel):
+    """One of the tools that may be called."""
+
+    type: Literal["function"]
+    function: FunctionName
+
+
+class AllowedTools(ApiModel):
+    """Some of the tools, of which none or one must be called."""
+
+    mode: Literal["auto", "required"]
+    tools: list[AllowedTool] = Field(min_length=1)
+
+
+class AllowedToolsChoice(ApiModel):
+    """``tool_choice`` that names some of the tools; the prompt has them all."""
+
+    type: Literal["allowed_tools"]
+    allowed_tools: AllowedTools
+
+
+ToolChoice = Annotated[
+    Annotated[Literal["none", "auto", "required"], Tag("<word>")]
+    | Annotated[NamedToolChoice, Tag("<function>")]
+    | Annotated[AllowedToolsChoice, Tag("<allowed_tools>")],
+    Discriminator(lambda choice: "<word>" if isinstance(choice, str) else f"<{type_of()(choice)}>"),
+    supported_types("choices", ("function", "allowed_tools")),
+]
+
+
 class ChatCompletionRequest(GenerationRequest):
     """The body. See the OpenAI API reference for the fields it shares with it."""
 
@@ -117,8 +149,8 @@ class ChatCompletionRequest(GenerationRequest):
     max_completion_tokens: Int | None = None
     logprobs: bool | None = None
     top_logprobs: Int | None = None
-    tools: list[Tool] | None = None
-    tool_choice: Literal["none", "auto", "required"] | NamedToolChoice | None = None
+    tools: list[Annotated[Tool, supported_types("tools", ("function",))]] | None = None
+    tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool = True
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = None
     thinking_token_budget: Int | None = Field(default=None, ge=1)
@@ -158,11 +190,21 @@ class ChatCompletionRequest(GenerationRequest):
 
     def conversation(self) -> Conversation:
         """The chat part of the body."""
-        choice = self.tool_choice or "auto"
+        allowed: tuple[str, ...] | None = None
+        choice: ChosenTools = "auto"
+        match self.tool_choice:
+            case str(word):
+                choice = word
+            case NamedToolChoice():
+                choice = ("tool", self.tool_choice.function.name)
+            case AllowedToolsChoice(allowed_tools=some):
+                choice = some.mode
+                allowed = tuple(tool.function.name for tool in some.tools)
         return Conversation(
             messages=[message.for_template() for message in self.messages],
             tools=[tool.for_template() for tool in self.tools or ()],
-            tool_choice=choice if isinstance(choice, str) else ("tool", choice.function.name),
+            tool_choice=choice,
+            allowed_tools=allowed,
             parallel_tool_calls=self.parallel_tool_calls,
             constraint=self.asked(),
             template_variables=self.chat_template_kwargs or {},

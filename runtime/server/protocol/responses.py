@@ -16,7 +16,7 @@ from ramet.runtime.server.protocol.base import ApiModel, Int
 from ramet.runtime.server.protocol.common import NO_EFFECT, OneAnswerRequest
 from ramet.runtime.server.protocol.constraints import answer_schema
 from ramet.runtime.server.protocol.responses_items import Input
-from ramet.runtime.server.protocol.variants import supported_types
+from ramet.runtime.server.protocol.variants import supported_types, type_of
 
 LOGPROBS = "message.output_text.logprobs"
 
@@ -50,11 +50,20 @@ class NamedTool(ApiModel):
     name: str
 
 
+class AllowedTools(ApiModel):
+    """``tool_choice`` that names some of the tools; the prompt has them all."""
+
+    type: Literal["allowed_tools"]
+    mode: Literal["auto", "required"]
+    tools: list[NamedTool] = Field(min_length=1)
+
+
 ToolChoice = Annotated[
     Annotated[Literal["none", "auto", "required"], Tag("<word>")]
-    | Annotated[NamedTool, Tag("<named>")],
-    Discriminator(lambda choice: "<word>" if isinstance(choice, str) else "<named>"),
-    supported_types("choices", ("function",)),
+    | Annotated[NamedTool, Tag("<function>")]
+    | Annotated[AllowedTools, Tag("<allowed_tools>")],
+    Discriminator(lambda choice: "<word>" if isinstance(choice, str) else f"<{type_of()(choice)}>"),
+    supported_types("choices", ("function", "allowed_tools")),
 ]
 
 

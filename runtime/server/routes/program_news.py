@@ -31,10 +31,11 @@ def program_news_router(context: ServerContext) -> APIRouter:
     async def program_news(http_request: HttpRequest) -> Response:
         """Lets prefixes go that are kept for calls which won't come. Unknown names are ignored."""
         body = await context.body(http_request, ProgramNewsRequest)
+        tenant = tenant_of(http_request)
         context.engine.hear(
             ProgramNews(
-                program_id=body.program_id,
-                cache_salt=tenant_of(http_request).scoped(body.cache_salt),
+                program_id=tenant.scoped(body.program_id),
+                cache_salt=tenant.scoped(body.cache_salt),
                 unneeded=tuple(body.unneeded),
                 has_ended=body.has_ended,
             )
