@@ -20,6 +20,9 @@ from ramet.runtime.server.generation import EventSource
 from ramet.runtime.streams import ReasoningFormat
 from ramet.runtime.tokenizer import Tokenizer
 
+_LEAST_DEADLINE_S = 1e-3
+"""A deadline that has passed is one that is about to."""
+
 Submit = Callable[[Request], EventSource]
 
 
@@ -156,6 +159,7 @@ class BudgetedStream:
                 params, max_tokens=left, min_tokens=max(0, params.min_tokens - used)
             ),
             constraint=self._budget.answer,
+            deadline_s=self._time_left(end.timings),
             request_id=f"{self._request.request_id}-answer",
         )
         try:
@@ -165,6 +169,13 @@ class BudgetedStream:
         if self._is_aborted:
             self._source.abort()
         return self._text_of(added)
+
+    def _time_left(self, first: Timings) -> float | None:
+        """What of the call's deadline the first request has left to the second."""
+        deadline, used = self._request.deadline_s, first.finished_s
+        if deadline is None or used is None:
+            return deadline
+        return max(deadline - used, _LEAST_DEADLINE_S)
 
     def _text_of(self, token_ids: Sequence[int]) -> TextDelta:
         """Tokens that are put into the output."""

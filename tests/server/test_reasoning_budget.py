@@ -72,3 +72,24 @@ def test_a_model_that_does_not_reason_refuses_a_budget(serve):
     answer = serve(["x"]).chat(thinking_token_budget=2)
     assert answer.status_code == 400
     assert "reason" in answer.json()["error"]["message"]
+
+
+def test_the_deadline_is_that_of_reasoning_and_answer_together(serve):
+    server = serve(
+        Script(["word "], repeat=True),
+        reasoning_format="think",
+        model_options={"step_delay_s": 0.002},
+    )
+    seen = []
+    submit = server.engine.submit
+
+    def noting(request):
+        seen.append(request.deadline_s)
+        return submit(request)
+
+    server.engine.submit = noting
+    answer = server.chat(thinking_token_budget=5, max_tokens=4000, deadline_s=1.0)
+    assert answer.status_code == 504
+    first, second = seen
+    assert first == 1.0
+    assert second < 1.0
