@@ -2,7 +2,7 @@
 """Linear layers on weights as stored, for one or many rows of activations.
 
 A weight block is 16 output rows by all inputs, laid out by ``weights.pack``. A task multiplies a
-few blocks with every activation row, in register tiles of up to eight rows. The order of one row's
+few blocks with every activation row, in register tiles of up to 16 rows. The order of one row's
 sum (groups in order, one fused multiply-add each) is the same in every tile, so a row's result
 never depends on how many others there are.
 
@@ -67,7 +67,7 @@ def _tile(form: WeightFormat, path: DotPath | None, m: int) -> Any:
                 x_group = vec.offset(b, x, g, 32 if path is not None else 128)
                 rows = [vec.offset(b, x_group, i64(r), x_stride) for r in range(m)]
                 quants = vec.offset(b, w, g, form.stride)
-                if m == 8:  # the next block comes from memory while this one is worked on
+                if m >= 8:  # the next block comes from memory while this one is worked on
                     for line in range(0, form.stride, 64):
                         vec.prefetch(b, b.add(quants, block_bytes), line)
                 if form.bits == 32:
@@ -179,6 +179,15 @@ def block_product(format_name: str, path: DotPath | None) -> Any:
     block's addresses.
     """
     form = FORMATS[format_name]
+    label = operation_label(format_name, path)
+    product = _product_of_up_to_8(form, path, f"product_{label}")
+    if form.bits == 4 and path == "avx512-vnni":
+        # Half the unpacking a row, and 32 registers are just enough.
+        return _product_of_16s(_tile(form, path, 16), product, f"product16_{label}")
+    return product
+
+
+def _product_of_up_to_8(form: WeightFormat, path: DotPath | None, name: str) -> Any:
     tile8, tile4, tile2, tile1 = (_tile(form, path, m) for m in (8, 4, 2, 1))
 
     def product(stage, w, first, end, y, y_stride, accumulate, bias):  # type: ignore[no-untyped-def]
@@ -198,9 +207,26 @@ def block_product(format_name: str, path: DotPath | None) -> Any:
         if m < end:
             tile1(stage, w, m, y, y_stride, accumulate, bias)
 
-    # Compiled code is linked by name: the name must tell the variants apart.
-    product.__name__ = product.__qualname__ = f"product_{operation_label(format_name, path)}"
-    return njit(product)
+    return _compiled(product, name)
+
+
+def _product_of_16s(tile16: Any, rest: Any, name: str) -> Any:
+    def product(stage, w, first, end, y, y_stride, accumulate, bias):  # type: ignore[no-untyped-def]
+        m = first
+        while m + 16 <= end:
+            tile16(stage, w, m, y, y_stride, accumulate, bias)
+            m += 16
+            y += 16 * y_stride
+        if m < end:
+            rest(stage, w, m, end, y, y_stride, accumulate, bias)
+
+    return _compiled(product, name)
+
+
+def _compiled(function: Any, name: str) -> Any:
+    """``njit``; compiled code is linked by name, so the name must tell the variants apart."""
+    function.__name__ = function.__qualname__ = name
+    return njit(function)
 
 
 @cache

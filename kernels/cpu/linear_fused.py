@@ -43,7 +43,7 @@ from ramet.kernels.cpu.step import POSITIONS, SCRATCH, SCRATCH_BYTES, SLOTS
 
 Gate = Literal["silu", "gelu_tanh"]
 
-_TILE_ROWS = 8
+_TILE_ROWS = 16
 
 # Operands of ``gated_op``; those of ``linear`` up to BIAS are the gate's.
 UP_WEIGHT, UP_BLOCK_BYTES = 14, 15

@@ -6,6 +6,8 @@ Addresses are int64. ``load_*`` and ``store_*`` take an address and an index in 
 
 from __future__ import annotations
 
+import platform
+import sys
 from typing import Any
 
 from llvmlite import ir
@@ -100,7 +102,7 @@ def load_acquire(typingctx, address):  # type: ignore[no-untyped-def]
     """An int64 that other threads change; what they wrote before changing it is seen after."""
 
     def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
-        return b.load_atomic(vec.pointer(b, args[0], I64), "acquire", 8)
+        return b.load_atomic(vec.pointer(b, args[0], I64), "seq_cst", 8)
 
     return types.int64(types.int64), codegen
 
@@ -122,7 +124,7 @@ def exchange_if(typingctx, address, expected, value):  # type: ignore[no-untyped
 
     def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
         target = vec.pointer(b, args[0], I64)
-        pair = b.cmpxchg(target, args[1], args[2], "acq_rel", "acquire")
+        pair = b.cmpxchg(target, args[1], args[2], "seq_cst", "seq_cst")
         return b.extract_value(pair, 1)
 
     return types.boolean(types.int64, types.int64, types.int64), codegen
@@ -140,15 +142,51 @@ def pause(typingctx):  # type: ignore[no-untyped-def]
     return types.void(), codegen
 
 
+_FUTEX = {"x86_64": 202, "aarch64": 98}.get(platform.machine()) if sys.platform == "linux" else None
+_WAIT, _WAKE = 128, 129  # of this process alone
+
+
 @intrinsic
-def give_way(typingctx):  # type: ignore[no-untyped-def]
-    """Lets another thread have the core (POSIX ``sched_yield``)."""
+def sleep_while(typingctx, address, value, timeout):  # type: ignore[no-untyped-def]
+    """Sleeps while the low 32 bits of an int64 are those of ``value``, until ``wake_all`` of the
+    address, or for the seconds and nanoseconds at ``timeout``; may end early (Linux ``futex``).
+    Elsewhere lets another thread have the core (POSIX ``sched_yield``)."""
 
     def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
-        vec.call(b, "sched_yield", I32, [])
+        if _FUTEX is None:
+            vec.call(b, "sched_yield", I32, [])
+        else:
+            address, value, timeout = args
+            value = b.zext(b.trunc(value, I32), I64)
+            words = [i64(_FUTEX), address, i64(_WAIT), value, timeout]
+            vec.call(b, "syscall", I64, words)
         return context.get_dummy_value()
 
-    return types.void(), codegen
+    return types.void(*([types.int64] * 3)), codegen
+
+
+@intrinsic
+def wake_all(typingctx, address):  # type: ignore[no-untyped-def]
+    """Wakes all threads in ``sleep_while`` of this address."""
+
+    def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
+        if _FUTEX is not None:
+            words = [i64(_FUTEX), args[0], i64(_WAKE), i64(2**31 - 1)]
+            vec.call(b, "syscall", I64, words)
+        return context.get_dummy_value()
+
+    return types.void(types.int64), codegen
+
+
+@intrinsic
+def add_in_order(typingctx, address, value):  # type: ignore[no-untyped-def]
+    """Adds to an int64 that threads share; all threads see such changes in one order."""
+
+    def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
+        b.atomic_rmw("add", vec.pointer(b, args[0], I64), args[1], "seq_cst")
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), codegen
 
 
 @intrinsic

@@ -27,14 +27,16 @@ import numpy.typing as npt
 from ramet.kernels.cpu import step as words
 from ramet.kernels.cpu.compiled import Op, jit
 from ramet.kernels.cpu.memory import (
+    add_in_order,
     call_op,
     exchange_if,
-    give_way,
     load_acquire,
     load_i64,
     pause,
     read_byte,
+    sleep_while,
     store_release,
+    wake_all,
     write_byte,
 )
 
@@ -47,13 +49,16 @@ _COUNTER_BYTES = 64
 _CACHE_LINE = 64
 
 # Words of a team's control record.
-_GATE, _STAGES, _PHASES, _NUM_PHASES, _COUNTERS, _STEP, _READ, _WRITE, _BYTE = range(9)
+_GATE, _STAGES, _PHASES, _NUM_PHASES, _COUNTERS, _STEP, _READ, _WRITE = range(8)
+_TIMEOUT, _BYTE = 8, 10
 
 # The gate: the open phase in the high bits, the number of threads inside in the low ones.
 _PHASE_BITS = 16
 _INSIDE = (1 << _PHASE_BITS) - 1
 _IDLE = -1
-_SPINS_BEFORE_GIVING_WAY = 2000
+_SPINS_BEFORE_SLEEP = 2000
+_SLEEP_NS = 1_000_000
+_SLEEPERS = 1  # the word behind the gate: how many threads sleep before it
 
 
 def float_operand(value: float) -> int:
@@ -108,10 +113,13 @@ def _leave(gate, phase, num_phases):  # type: ignore[no-untyped-def]
     while True:
         state = load_acquire(gate)
         after = state - 1
-        if state & _INSIDE == 1:
+        last = state & _INSIDE == 1
+        if last:
             after = _IDLE if phase + 1 == num_phases else (phase + 1) << _PHASE_BITS
         if exchange_if(gate, state, after):
             break
+    if last and load_acquire(gate + 8 * _SLEEPERS) != 0:
+        wake_all(gate)
 
 
 @jit("void(int64, int64)")
@@ -131,10 +139,12 @@ def _work(control, thread):  # type: ignore[no-untyped-def]
         phase = state >> _PHASE_BITS
         if phase == left:
             spins += 1
-            if spins < _SPINS_BEFORE_GIVING_WAY:
+            if spins < _SPINS_BEFORE_SLEEP:
                 pause()
-            else:
-                give_way()
+            else:  # who works in the phase may have no core: it can have this one
+                add_in_order(gate + 8 * _SLEEPERS, 1)
+                sleep_while(gate, state, control + 8 * _TIMEOUT)
+                add_in_order(gate + 8 * _SLEEPERS, -1)
             continue
         if not exchange_if(gate, state, state + 1):
             continue
@@ -181,8 +191,10 @@ class Team:
         self._control: Int64Array = np.zeros(_BYTE + 1 + num_threads, np.int64)
         padded = np.full(2 * _CACHE_LINE // 8, _IDLE, np.int64)
         skip = -padded.ctypes.data % _CACHE_LINE // 8
-        self._gate: Int64Array = padded[skip : skip + 1]  # alone in its cache line
+        self._gate: Int64Array = padded[skip : skip + 2]  # alone in its cache line
+        self._gate[_SLEEPERS] = 0
         self._control[_GATE] = self._gate.ctypes.data
+        self._control[_TIMEOUT : _TIMEOUT + 2] = 0, _SLEEP_NS
         self._closed = False
         self._workers: list[threading.Thread] = []
         read, self._write = os.pipe()

@@ -90,7 +90,13 @@ def test_the_dot_path_can_be_chosen(monkeypatch):
         features.best_dot_path()
     monkeypatch.delenv("RAMET_CPU_DOT_PATH")
     assert features.supported_dot_paths()[-1] == "portable"
-    assert set(features.describe()) == {"cpu", "cores", "int8 dot product", "vector width"}
+    assert set(features.describe()) == {
+        "cpu",
+        "cores",
+        "int8 dot product",
+        "attention",
+        "vector width",
+    }
 
 
 PRODUCT = """
