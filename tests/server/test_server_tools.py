@@ -14,6 +14,10 @@ from ramet.runtime.engine_config import EngineConfig
 from ramet.runtime.model.scripted import Script
 from ramet.runtime.server.tool_schemas import arguments_schema
 from ramet.runtime.streams import TOOL_FORMATS
+from ramet.runtime.tokenizer import Tokenizer
+from ramet.runtime.tokenizer.pretokenizers import pre_tokenizer
+from ramet.runtime.tokenizer.scripted import scripted_tokenizer
+from ramet.runtime.tokenizer.tokenizer import TokenKind
 
 CITY = {
     "type": "object",
@@ -397,3 +401,45 @@ def test_other_kinds_of_tools_are_refused_by_name(ok_server):
     assert "'custom'" in error["message"]
     error = ok_server.chat(tools=TOOLS, tool_choice={"type": "custom"}).json()["error"]
     assert error["param"] == "tool_choice.type"
+
+
+def with_control_token(text, *pieces):
+    """The tokenizer of scripts, in which ``text`` is a control token."""
+    base = scripted_tokenizer(*pieces)
+    tokens = [base.token_bytes(i) for i in range(base.vocab_size)] + [text.encode()]
+    return Tokenizer(
+        tokens=tokens,
+        kinds=[*base.kinds, TokenKind.CONTROL],
+        merges=(),
+        pre_tokenizer=pre_tokenizer("gpt-2"),
+        bos_id=base.bos_id,
+        eos_id=base.eos_id,
+        chat_template=base.chat_template,
+    )
+
+
+@pytest.mark.parametrize("choice", ["auto", "required"])
+@pytest.mark.parametrize(
+    ("name", "tag", "rest"),
+    [
+        ("mistral", "[TOOL_CALLS]", '[{"name": "time", "arguments": {"city": "a", "days": 1}}]'),
+        ("mistral_args", "[TOOL_CALLS]", 'time[ARGS]{"city": "a", "days": 1}'),
+        (
+            "llama3_json",
+            "<|python_tag|>",
+            '{"name": "time", "parameters": {"city": "a", "days": 1}}',
+        ),
+    ],
+)
+def test_a_tag_that_is_a_control_token_comes_as_one(serve, name, tag, rest, choice):
+    tokenizer = with_control_token(tag, rest)
+    script = Script([tokenizer.special_id(tag), rest])
+    server = serve(script, tokenizer=tokenizer, tool_format=name, engine_config=AS_SCRIPTED)
+    answer = server.chat(tools=TOOLS, tool_choice=choice, return_token_ids=True).json()
+    (made,) = answer["choices"][0]["message"]["tool_calls"]
+    assert made["function"]["name"] == "time"
+    assert answer["choices"][0]["token_ids"][0] == tokenizer.special_id(tag)
+    assert answer["usage"]["completion_tokens"] <= 3
+    calls, reasons = collect(server.chat_stream(tools=TOOLS, tool_choice=choice))
+    assert json.loads(calls[0]["args"]) == {"city": "a", "days": 1}
+    assert reasons == ["tool_calls"]
