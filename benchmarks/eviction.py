@@ -115,6 +115,7 @@ class ProgramsTell:
         for times in programs.values():
             for time in range(times[0], times[-1] + 1):
                 self._num_live[time] += 1
+        self._last_prompts: dict[int, tuple[int, ...]] = {}
 
     def __call__(
         self, cache: RadixCache, handle: PrefixHandle, hit: int, call: Call, time: int
@@ -122,11 +123,21 @@ class ProgramsTell:
         hint = call.hint
         if hint is None:
             return
+        lasting_len = max(hit, self._common_len(hint.place, call.pages[: call.num_looked_up]))
         if hint.remaining_uses == 0:
-            cache.forget(handle, keep_len=hit)
+            cache.forget(handle, keep_len=lasting_len)
         elif hint.steps_to_next_use is not None:
             ticks = (hint.steps_to_next_use + 1) * self._num_live[time]
             cache.expect(handle, hint.remaining_uses or 1, ticks)
+
+    def _common_len(self, place: int, prompt: tuple[int, ...]) -> int:
+        """What the prompt shares with that of the program's last run."""
+        if place < 0:
+            return 0
+        last = self._last_prompts.get(place, prompt)
+        self._last_prompts[place] = prompt
+        pairs = enumerate(zip(last, prompt, strict=False))
+        return next((at for at, (a, b) in pairs if a != b), min(len(last), len(prompt)))
 
 
 def rows(traces: dict[str, Trace], shares: Sequence[float]) -> Iterator[tuple[str, ...]]:

@@ -42,6 +42,8 @@ class TracedRequest:
         pages: its full pages, prompt and output, as numbers.
         num_prompt_tokens, num_output_tokens: its lengths.
         program: the number of the program run that sent it; -1: none did.
+        place: the number of its program and node, equal in all runs of a program; -1: the program
+            has no name.
         steps_to_next_use, remaining_uses: what its hint said, if it had one.
         tool: the next call waits for a tool.
     """
@@ -51,6 +53,7 @@ class TracedRequest:
     num_prompt_tokens: int
     num_output_tokens: int
     program: int
+    place: int
     steps_to_next_use: int | None
     remaining_uses: int | None
     tool: bool
@@ -72,6 +75,7 @@ class TraceWriter:
         self._key = secrets.token_bytes(16)  # so that digests can't be compared with guesses
         self._pages: dict[bytes, int] = {}
         self._programs: dict[str, int] = {}
+        self._places: dict[tuple[str, str], int] = {}
         self._num_lines = 0
         try:
             self._file: gzip.GzipFile | None = gzip.open(path, "ab")  # noqa: SIM115
@@ -92,9 +96,11 @@ class TraceWriter:
             return
         last, num_new = self._place(known[:-1], request.cache_salt)
         hint = request.hint or ProgramHint(program_id="")
-        program = -1
+        program = place = -1
         if hint.program_id:
             program = self._programs.setdefault(hint.program_id, len(self._programs))
+        if hint.program:
+            place = self._places.setdefault((hint.program, hint.node_id), len(self._places))
         record = (
             round(submit_s - self._start_s, 3),
             last,
@@ -102,6 +108,7 @@ class TraceWriter:
             len(known) - num_output,
             num_output,
             program,
+            place,
             hint.steps_to_next_use,
             hint.remaining_uses,
             int(bool(hint.tool)),
@@ -155,7 +162,7 @@ def read_trace(path: str | Path) -> list[TracedRequest]:
     """
     requests: list[TracedRequest] = []
     parents: list[int] = []
-    first = num_programs = 0  # of the recording at hand
+    first = num_programs = num_places = 0  # of the recordings before
     offset = 0.0
     for record in _records(path):
         if isinstance(record, dict):
@@ -163,9 +170,11 @@ def read_trace(path: str | Path) -> list[TracedRequest]:
                 raise ValueError(f"{os.fspath(path)} is no trace, or one of another format")
             first = len(parents)
             num_programs = 1 + max((each.program for each in requests), default=-1)
+            num_places = 1 + max((each.place for each in requests), default=-1)
             offset = max((each.time_s for each in requests), default=0.0)
             continue
-        time_s, last, num_new, num_prompt, num_output, program, steps, uses, tool = record
+        time_s, last, num_new, num_prompt, num_output, program, place, *hints = record
+        steps, uses, tool = hints
         page = -1 if last < 0 else first + last
         for _ in range(num_new):
             parents.append(page)
@@ -177,6 +186,7 @@ def read_trace(path: str | Path) -> list[TracedRequest]:
                 num_prompt,
                 num_output,
                 program if program < 0 else num_programs + program,
+                place if place < 0 else num_places + place,
                 steps,
                 uses,
                 bool(tool),

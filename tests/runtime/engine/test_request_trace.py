@@ -82,7 +82,14 @@ def test_the_engine_records_what_it_serves(make_engine, tmp_path):
     path = tmp_path / "trace.gz"
     engine = make_engine(config=EngineConfig(record_trace=str(path)), page_size=PAGE)
     params = SamplingParams(temperature=0, max_tokens=6, ignore_eos=True)
-    hint = ProgramHint(program_id="p", steps_to_next_use=2, remaining_uses=3, tool="secret-tool")
+    hint = ProgramHint(
+        program_id="p",
+        program="secret-program",
+        node_id="3",
+        steps_to_next_use=2,
+        remaining_uses=3,
+        tool="secret-tool",
+    )
     prompt = tuple(range(60, 80))
     for salt, salted_hint in (("", hint), ("", None), ("private", hint)):
         request = Request(prompt_token_ids=prompt, params=params, cache_salt=salt, hint=salted_hint)
@@ -94,9 +101,10 @@ def test_the_engine_records_what_it_serves(make_engine, tmp_path):
     assert not set(first.pages) & set(third.pages)
     assert (first.num_prompt_tokens, first.num_output_tokens) == (20, 6)
     assert (first.program, second.program, third.program) == (0, -1, 0)
+    assert (first.place, second.place, third.place) == (0, -1, 0)
     assert (first.steps_to_next_use, first.remaining_uses, first.tool) == (2, 3, True)
     assert (second.steps_to_next_use, second.remaining_uses, second.tool) == (None, None, False)
     assert first.time_s <= second.time_s <= third.time_s
     content = gzip.decompress(path.read_bytes())
-    assert b"secret-tool" not in content
+    assert b"secret" not in content
     assert b"private" not in content
