@@ -89,6 +89,8 @@ class Simulation:
         events: list[Event] = []
         params = request.params
         wanted = self.max_len if params.max_tokens is None else params.max_tokens
+        if request.pooling:
+            wanted = 0
         sequence = Sequence(
             request,
             max_len=min(len(request.prompt_token_ids) + wanted, self.max_len),

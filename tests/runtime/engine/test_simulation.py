@@ -16,9 +16,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from ramet.runtime.batch import Batch
 from ramet.runtime.errors import EngineDeadError, QueueFullError, RequestAbortedError
-from ramet.runtime.events import Event, Failed, Finished, TextDelta
+from ramet.runtime.events import Embedding, Event, Failed, Finished, TextDelta
+from ramet.runtime.model.scripted import scripted_states
 from ramet.runtime.params import SamplingParams
-from ramet.runtime.request import ProgramHint, Request, next_request_id
+from ramet.runtime.request import ProgramHint, ProgramNews, Request, next_request_id
 from ramet.runtime.scheduler import SchedulerConfig, Sequence, SequenceState
 from ramet.runtime.scheduler.policy import POLICIES
 from ramet.runtime.scheduler.restrictions import pack
@@ -140,6 +141,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         continues=st.sampled_from([0, 0, 1, 2, 2]),
         score=st.sampled_from([None, None, 0, 1]),
         penalised=st.booleans(),
+        pooling=st.sampled_from([None] * 8 + ["mean", "last"]),
         hint=st.one_of(
             st.none(),
             st.tuples(
@@ -148,6 +150,10 @@ class SchedulerMachine(RuleBasedStateMachine):
                 st.sampled_from([None, 0, 1, 3]),
                 st.sampled_from([0.0, 0.4, 1.0]),
                 st.sampled_from(["", "search"]),
+                st.sampled_from(["0", "1", "2"]),
+                st.sampled_from(["", "0", "1"]),
+                st.sampled_from(["", "program"]),
+                st.sampled_from([0, 0, 30, 400]),
             ),
         ),
     )
@@ -181,10 +187,18 @@ class SchedulerMachine(RuleBasedStateMachine):
                 remaining_uses=hint[2],
                 critical_path_weight=hint[3],
                 tool=hint[4],
+                node_id=hint[5],
+                extends=hint[6],
+                program=hint[7],
+                tokens_to_come=hint[8],
             ),
         )
+        if draw["pooling"]:
+            request = dataclasses.replace(
+                request, pooling=draw["pooling"], params=SamplingParams(), score_from=None
+            )
         matcher = None
-        if draw["digits"] is not None:
+        if draw["digits"] is not None and not draw["pooling"]:
             matcher = DigitsMatcher(draw["digits"], draw["fault_at"], draw["forced"])
         continued = draw["continues"]
         if continued and self.sequences:
@@ -192,7 +206,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             prompt = [*earlier.known.tolist(), 31]
             if continued == 2:  # the same once more
                 prompt = list(earlier.request.prompt_token_ids)
-            if len(prompt) + params.max_tokens <= self.sim.max_len:
+            if len(prompt) + params.max_tokens <= self.sim.max_len:  # a vector takes no more
                 request = dataclasses.replace(
                     request, prompt_token_ids=tuple(prompt), request_id=next_request_id()
                 )
@@ -217,6 +231,23 @@ class SchedulerMachine(RuleBasedStateMachine):
         """In any state: waiting, running, preempted, blocked on another, ended already."""
         sequence = data.draw(st.sampled_from(self.sequences))
         self.sim.scheduler.release(sequence, RequestAbortedError(reason))
+
+    @rule(
+        program_id=st.sampled_from(["p", "q"]),
+        salt=st.sampled_from(["", "x"]),
+        unneeded=st.lists(st.sampled_from(["0", "1", "2"]), max_size=2),
+        has_ended=st.booleans(),
+    )
+    def hear(self, program_id: str, salt: str, unneeded: list[str], has_ended: bool) -> None:
+        """A program tells what it has learned, true or not."""
+        self.sim.scheduler.hear(
+            ProgramNews(
+                program_id=program_id,
+                cache_salt=salt,
+                unneeded=tuple(unneeded),
+                has_ended=has_ended,
+            )
+        )
 
     @rule(really=st.sampled_from([False] * 19 + [True]))
     def end_all(self, really: bool) -> None:
@@ -264,6 +295,9 @@ class SchedulerMachine(RuleBasedStateMachine):
         assert usage.completion_tokens == len(tokens)
         prompt = sequence.request.prompt_token_ids
         assert 0 <= usage.cached_tokens < len(prompt) or usage.cached_tokens == 0
+        if sequence.request.pooling:
+            self._check_vector(sequence, events)
+            return
         if sequence in self.num_digits:
             expected = self._alone(sequence)
         else:
@@ -275,6 +309,19 @@ class SchedulerMachine(RuleBasedStateMachine):
         assert tokens == expected
         if sequence not in self.num_digits:
             assert len(tokens) == sequence.params.max_tokens
+
+    @staticmethod
+    def _check_vector(sequence: Sequence, events: list[Event]) -> None:
+        vectors = [event.vector for event in events if isinstance(event, Embedding)]
+        assert len(vectors) == isinstance(events[-1], Finished)
+        if vectors:
+            prompt = np.array(sequence.request.prompt_token_ids)
+            states = scripted_states(prompt, np.arange(len(prompt))).astype(np.float64)
+            total = states[0] if sequence.request.pooling == "mean" else states[-1]
+            for state in states[1:] if sequence.request.pooling == "mean" else ():
+                total = total + state
+            expected = (total / np.sqrt(np.square(total).sum())).astype(np.float32)
+            np.testing.assert_array_equal(vectors[0], expected)
 
     def _alone(self, sequence: Sequence) -> list[int]:
         """The output of a constrained request that nobody else shares an engine with."""
