@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,13 +11,15 @@ from ramet.lang.backends.choose import BackendLike, as_backend
 from ramet.lang.errors import GraphError
 from ramet.lang.graph import RequestGraph
 from ramet.lang.loop import shared_loop
-from ramet.lang.nodes import Gen, Join, Node, ToolCall
+from ramet.lang.nodes import Fork, Gen, Join, Node, Text, ToolCall
 from ramet.lang.run import Run
 from ramet.lang.session import RunOptions
 from ramet.lang.state import State
 from ramet.lang.tools import Tool, as_tool
 from ramet.lang.types import described_output
 from ramet.lang.values import Value
+
+_NODES_AT_ONCE = 64
 
 
 def run_graph(
@@ -45,12 +47,14 @@ def run_graph(
     check_runnable(graph, known)
     nodes = list(_in_order(graph))
 
-    def bind(state: State) -> Callable[[], dict[str, Value[Any]]]:
+    def bind(state: State) -> Callable[[], Awaitable[dict[str, Value[Any]]]]:
         session = state._writer.session
 
-        def body() -> dict[str, Value[Any]]:
+        async def body() -> dict[str, Value[Any]]:
+            # First the whole graph, then its calls: each is sent knowing all that comes after it.
+            start, session.on_node = session.on_node, None
             values: dict[str, Value[Any]] = {}
-            for node in nodes:
+            async for node in _at_leisure(nodes):
                 if isinstance(node, ToolCall):
                     session.tools[node.id] = known[node.tool]
                 elif isinstance(node, Gen):
@@ -62,12 +66,24 @@ def run_graph(
                 name = getattr(node, "name", "")
                 if name and (name not in values or not graph.branch_of(node.id)):
                     values[name] = value
+            state._writer.close()
+            async for node in _at_leisure(session.graph):
+                if start is not None and not isinstance(node, Text | Fork):
+                    start(node)
             return values
 
         return body
 
     options = RunOptions(seed=seed, cache_salt=cache_salt, priority=priority)
     return Run(graph.name, bind, as_backend(backend), options, loop or shared_loop(), {})
+
+
+async def _at_leisure(nodes: Iterable[Node]) -> AsyncIterator[Node]:
+    """The nodes, with time for others of the event loop between them."""
+    for index, node in enumerate(nodes):
+        if index % _NODES_AT_ONCE == _NODES_AT_ONCE - 1:
+            await asyncio.sleep(0)
+        yield node
 
 
 def check_runnable(graph: RequestGraph, tools: Mapping[str, Any]) -> None:
