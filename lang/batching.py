@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ramet.lang.errors import UsageError
@@ -17,9 +17,16 @@ T = TypeVar("T")
 
 
 def run_batch(
-    program: Program[..., T], batch: list[Mapping[str, Any]], max_concurrency: int
+    program: Program[..., T],
+    batch: Sequence[Mapping[str, Any]],
+    max_concurrency: int,
+    *,
+    reorder: bool = True,
 ) -> list[Run[T]]:
-    """Runs ``program(**arguments)`` for each mapping, at most ``max_concurrency`` at once."""
+    """Runs ``program(**arguments)`` for each mapping, at most ``max_concurrency`` at once.
+
+    With ``reorder``, runs start in ``sharing_order``; they come back in the batch's order.
+    """
     if max_concurrency < 1:
         raise UsageError("max_concurrency must be at least 1")
     for index, arguments in enumerate(batch):
@@ -29,18 +36,37 @@ def run_batch(
             program.check_arguments(**arguments)
         except TypeError as error:
             raise UsageError(f"item {index} of the batch: {error}") from None
-    runs: list[Run[T]] = []
+    runs: dict[int, Run[T]] = {}
     places = threading.Semaphore(max_concurrency)
     try:
-        for arguments in batch:
+        for index in sharing_order(batch) if reorder else range(len(batch)):
             places.acquire()
-            run = program.start(**arguments)
-            runs.append(run)
+            run = runs[index] = program.start(**batch[index])
             run._done.add_done_callback(lambda _: places.release())
-        concurrent.futures.wait([run._done for run in runs])
+        concurrent.futures.wait([run._done for run in runs.values()])
     except BaseException:
-        for run in runs:
+        for run in runs.values():
             run.cancel()
-        concurrent.futures.wait([run._done for run in runs], timeout=5)
+        concurrent.futures.wait([run._done for run in runs.values()], timeout=5)
         raise
-    return runs
+    return [runs[index] for index in range(len(batch))]
+
+
+def sharing_order(batch: Sequence[Mapping[str, Any]]) -> list[int]:
+    """The batch's indices, in an order in which prompts that begin alike are neighbours.
+
+    What differs least between runs is what prompts are likeliest to share: so runs are grouped by
+    the argument that has the fewest values, within a group by the one that has the next fewest,
+    and so on; values stand in the order of their texts, so that those that begin alike are
+    neighbours as well. Runs that are equal in all of it keep their order.
+    """
+    texts = [
+        {name: value if isinstance(value, str) else repr(value) for name, value in item.items()}
+        for item in batch
+    ]
+    names = dict.fromkeys(name for item in texts for name in item)
+    num_values = {name: len({item.get(name) for item in texts}) for name in names}
+    by_sharing = sorted(names, key=lambda name: (num_values[name], name))
+    return sorted(
+        range(len(batch)), key=lambda index: [texts[index].get(name, "") for name in by_sharing]
+    )

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict
 
-from ramet.grammars.constraints import Constraint, Ebnf, Regex
+from ramet.grammars.constraints import Choice, Constraint, Ebnf, JsonObject, Regex
 from ramet.lang.errors import UsageError
+from ramet.lang.matching import check_constraint
 from ramet.lang.patterns import Pattern, choice, json
-from ramet.lang.types import TEXT, OutputType, output_type, text_matching
+from ramet.lang.types import INTEGER, NUMBER, TEXT, OutputType, output_type, text_matching
 from ramet.runtime.params import SamplingParams
 
 DEFAULT_MAX_TOKENS = 256
@@ -54,6 +55,9 @@ class GenOptions(SamplingOptions, total=False):
     constraint: Constraint | Pattern
 
 
+_SOUND = (Choice, JsonObject)
+"""Constraints that are as they should be once they are made."""
+
 _OUTPUT_OPTIONS = tuple(GenOptions.__annotations__.keys() - SamplingOptions.__annotations__.keys())
 
 
@@ -62,6 +66,7 @@ def split_options(type_: Any, options: Mapping[str, Any]) -> tuple[dict[str, Any
 
     Raises:
         UsageError: more than one way to say what the text must be.
+        InvalidConstraintError: the text could never be that; names the option.
     """
     sampling = {name: value for name, value in options.items() if name not in _OUTPUT_OPTIONS}
     asked = {name: options[name] for name in _OUTPUT_OPTIONS if options.get(name) is not None}
@@ -69,7 +74,15 @@ def split_options(type_: Any, options: Mapping[str, Any]) -> tuple[dict[str, Any
         asked["type"] = type_
     if len(asked) > 1:
         raise UsageError(f"say what the text must be in one way, not by {', '.join(sorted(asked))}")
-    return sampling, _output(*asked.popitem()) if asked else TEXT
+    if not asked:
+        return sampling, TEXT
+    option, value = asked.popitem()
+    output = _output(option, value)
+    if output.constraint not in (None, INTEGER, NUMBER) and not isinstance(
+        output.constraint, _SOUND
+    ):
+        check_constraint(output.constraint, option)
+    return sampling, output
 
 
 def _output(option: str, value: Any) -> OutputType[Any]:
