@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help docs fuzz simulate soak demo serve test test-clients lint types imports unit clean
+.PHONY: help docs fuzz simulate soak load demo serve test test-clients lint types imports unit clean
 
 help:
 	@echo "make demo    install Ramet with a small real model and run an agent program"
@@ -63,8 +63,8 @@ $(VENV)/clients/%/.installed: tests/clients/%/requirements.txt tests/clients/%/c
 test-clients: $(VENV)/.installed-test $(CLIENTS:%=$(VENV)/clients/%/.installed)
 	$(BIN)/python tests/clients/run.py $(VENV)/clients
 
-# An hour of malformed schemas, regexes and grammars; 100,000 simulated steps of the scheduler;
-# 2,000 requests with aborts and deadlines on the real model.
+# An hour of malformed schemas, regexes and grammars; 200,000 simulated events of the scheduler;
+# 2,000 requests with aborts and deadlines on the real model; 200 connections for a minute.
 fuzz: $(VENV)/.installed-test
 	$(BIN)/python benchmarks/fuzz_grammars.py --seconds 3600
 
@@ -74,6 +74,9 @@ simulate: $(VENV)/.installed-test
 
 soak: $(VENV)/.installed
 	$(BIN)/python benchmarks/soak.py --requests 2000
+
+load: $(VENV)/.installed
+	$(BIN)/python benchmarks/server_load.py
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info
