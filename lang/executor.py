@@ -16,6 +16,7 @@ from ramet.lang.errors import (
 from ramet.lang.events import NodeStarted, TextPiece
 from ramet.lang.hints import Promises, ahead_hint, hint_for
 from ramet.lang.nodes import Gen, Join, Node, Select, ToolCall
+from ramet.lang.options import brief_params
 from ramet.lang.prompts import Prompts, fill, render
 from ramet.lang.selection import best_choice
 from ramet.lang.session import Session
@@ -30,7 +31,8 @@ from ramet.runtime.request import ProgramHint, ProgramNews
 class CallRecord:
     """When a node did what, in seconds since its run began; None: never.
 
-    ``timings`` are the engine's own, in seconds since the call was sent.
+    ``timings`` are the engine's own, in seconds since the call was sent; ``request`` has the
+    sampling parameters that differ from their defaults, and ``error_type`` the class of the error.
     """
 
     node_id: str
@@ -44,6 +46,9 @@ class CallRecord:
     timings: Timings = field(default_factory=Timings)
     finish_reason: str | None = None
     error: str | None = None
+    error_type: str | None = None
+    is_chat: bool = False
+    request: dict[str, Any] = field(default_factory=dict)
 
 
 class Executor:
@@ -70,7 +75,10 @@ class Executor:
         """Begins to wait for what a node needs; returns at once."""
         if isinstance(node, Join) and node.of in ("branch", "agent"):
             return  # its own code settles it
-        self.records[node.id] = CallRecord(node.id, node.label, node.kind, self.now())
+        record = self.records[node.id] = CallRecord(node.id, node.label, node.kind, self.now())
+        record.is_chat = node.role is not None
+        if isinstance(node, Gen):
+            record.request = brief_params(node.params)
         task = asyncio.get_running_loop().create_task(self._execute(node))
         self._tasks[node.id] = task
         task.add_done_callback(lambda _: self._tasks.pop(node.id, None))
@@ -107,10 +115,11 @@ class Executor:
             result = await self._perform(node)
         except asyncio.CancelledError:
             session.fail(node.id, RequestAbortedError("the run was cancelled"))
-            record.error = "cancelled"
+            record.error, record.error_type = "cancelled", "cancelled"
             raise
         except (Exception, SystemExit, KeyboardInterrupt) as error:
             record.error = str(error) or type(error).__name__
+            record.error_type = type(error).__name__
             record.finished_s = self.now()
             session.fail(node.id, error)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict
 
@@ -13,6 +14,7 @@ from ramet.lang.types import INTEGER, NUMBER, TEXT, OutputType, output_type, tex
 from ramet.runtime.params import SamplingParams
 
 DEFAULT_MAX_TOKENS = 256
+_DEFAULTS = SamplingParams()
 
 
 class SamplingOptions(TypedDict, total=False):
@@ -126,3 +128,19 @@ def sampling_params(defaults: Mapping[str, Any], own: Mapping[str, Any]) -> Samp
     if values.get("stop") is None:
         values.pop("stop", None)
     return SamplingParams.from_mapping(values)
+
+
+def given_fields(params: SamplingParams) -> list[str]:
+    """The parameters that differ from their defaults."""
+    return [
+        field.name
+        for field in dataclasses.fields(params)
+        if getattr(params, field.name) != getattr(_DEFAULTS, field.name)
+    ]
+
+
+def brief_params(params: SamplingParams) -> dict[str, Any]:
+    """Those of them that are numbers or texts, or lists of these, as JSON data."""
+    values = {name: getattr(params, name) for name in given_fields(params)}
+    plain = {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
+    return {name: v for name, v in plain.items() if not isinstance(v, Mapping)}

@@ -37,6 +37,7 @@ class Trace:
         texts: what finished nodes gave, by node id.
         arguments: the program's arguments, by name, where they are known.
         sampling: the run's sampling defaults.
+        backend: the name of what answered the calls.
     """
 
     program: str
@@ -48,6 +49,7 @@ class Trace:
     texts: dict[str, str]
     arguments: dict[str, Any] = field(default_factory=dict)
     sampling: dict[str, Any] = field(default_factory=dict)
+    backend: str = ""
 
     @classmethod
     def of(cls, session: Session, context: RunContext, arguments: dict[str, Any]) -> Trace:
@@ -70,6 +72,7 @@ class Trace:
             texts=texts,
             arguments=arguments,
             sampling=dict(session.options.sampling),
+            backend="" if session.backend is None else session.backend.name,
         )
 
     @property
@@ -107,7 +110,7 @@ class Trace:
 
     def otlp(self) -> dict[str, Any]:
         """The trace as OpenTelemetry spans (OTLP's JSON), with the GenAI semantic conventions."""
-        from ramet.lang.trace_export import otlp
+        from ramet.lang.trace_otlp import otlp
 
         return otlp(self)
 

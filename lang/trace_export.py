@@ -1,8 +1,7 @@
-"""A trace in the formats of other tools."""
+"""What a trace's calls spent their time on, and Chrome's trace event format."""
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 from ramet.lang.executor import CallRecord
@@ -41,36 +40,6 @@ def chrome(trace: Trace) -> dict[str, Any]:
                 }
             )
     return {"traceEvents": events, "displayTimeUnit": "ms"}
-
-
-def otlp(trace: Trace) -> dict[str, Any]:
-    """OTLP's JSON encoding: one span for the run and one a call."""
-    trace_id = hashlib.blake2b(trace.program_id.encode(), digest_size=16).hexdigest()
-    root_id = _span_id(trace, "run")
-    spans = [
-        _span(trace, trace_id, root_id, None, trace.program, 0.0, trace.wall_s, {}),
-    ]
-    for record in trace.calls:
-        end = record.finished_s if record.finished_s is not None else trace.wall_s
-        attributes: dict[str, Any] = {
-            "ramet.node_id": record.node_id,
-            "gen_ai.operation.name": "execute_tool" if record.kind == "tool" else "text_completion",
-        }
-        if record.kind == "tool":
-            attributes["gen_ai.tool.name"] = record.name
-        else:
-            attributes["gen_ai.usage.input_tokens"] = record.usage.prompt_tokens
-            attributes["gen_ai.usage.output_tokens"] = record.usage.completion_tokens
-            attributes["gen_ai.usage.cache_read.input_tokens"] = record.usage.cached_tokens
-        if record.error is not None:
-            attributes["error.type"] = record.error
-        span_id = _span_id(trace, record.node_id)
-        spans.append(
-            _span(trace, trace_id, span_id, root_id, record.name, record.added_s, end, attributes)
-        )
-    scope = {"scope": {"name": "ramet.lang"}, "spans": spans}
-    service = {"key": "service.name", "value": {"stringValue": "ramet"}}
-    return {"resourceSpans": [{"resource": {"attributes": [service]}, "scopeSpans": [scope]}]}
 
 
 def phases(record: CallRecord) -> list[tuple[str, float, float]]:
@@ -113,41 +82,3 @@ def facts(record: CallRecord) -> dict[str, Any]:
 
 def _lanes(trace: Trace) -> list[str]:
     return list(dict.fromkeys(["main", *(lane_of(record.node_id) for record in trace.calls)]))
-
-
-def _span_id(trace: Trace, name: str) -> str:
-    return hashlib.blake2b(f"{trace.program_id}/{name}".encode(), digest_size=8).hexdigest()
-
-
-def _span(
-    trace: Trace,
-    trace_id: str,
-    span_id: str,
-    parent_id: str | None,
-    name: str,
-    begin_s: float,
-    end_s: float,
-    attributes: dict[str, Any],
-) -> dict[str, Any]:
-    span: dict[str, Any] = {
-        "traceId": trace_id,
-        "spanId": span_id,
-        "name": name,
-        "kind": 3 if parent_id else 1,
-        "startTimeUnixNano": str(int((trace.began_at + begin_s) * 1e9)),
-        "endTimeUnixNano": str(int((trace.began_at + end_s) * 1e9)),
-        "attributes": [
-            {
-                "key": key,
-                "value": {"intValue": str(value)}
-                if isinstance(value, int)
-                else {"stringValue": str(value)},
-            }
-            for key, value in attributes.items()
-        ],
-    }
-    if parent_id:
-        span["parentSpanId"] = parent_id
-    if "error.type" in attributes:
-        span["status"] = {"code": 2, "message": str(attributes["error.type"])}
-    return span

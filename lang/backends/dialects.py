@@ -19,9 +19,9 @@ from ramet.grammars.constraints import (
 from ramet.lang.backends.base import CallPlace, GenerateCall
 from ramet.lang.errors import UnsupportedError
 from ramet.lang.nodes import Gen, Select
+from ramet.lang.options import given_fields
 from ramet.runtime.params import SamplingParams
 
-_DEFAULTS = SamplingParams()
 _OPENAI_FIELDS = frozenset(
     {
         *("max_tokens", "temperature", "top_p", "presence_penalty", "frequency_penalty"),
@@ -123,15 +123,6 @@ class Dialect:
             if isinstance(constraint, StructuralTag) and self.structural_tags:
                 return _structured(structural_tag=constraint_to_json(constraint))
         raise UnsupportedError(backend, f"constraint {constraint.kind!r} of this form", node_id)
-
-
-def given_fields(params: SamplingParams) -> list[str]:
-    """The parameters that differ from their defaults."""
-    return [
-        field.name
-        for field in dataclasses.fields(params)
-        if getattr(params, field.name) != getattr(_DEFAULTS, field.name)
-    ]
 
 
 def _structured(**fields: Any) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -100,3 +101,58 @@ def test_a_replay_from_a_file_names_what_changed(scripted) -> None:
     other = replay(trace, work, backend=scripted({"n": ["7", "9"], "c": "b"}))
     (difference,) = other.differences
     assert (difference.node_id, difference.before, difference.after) == ("1.1.0", "8", "9")
+
+
+def attributes_of(span: dict[str, Any]) -> dict[str, Any]:
+    """A span's attributes, out of their envelopes."""
+
+    def plain(value: dict[str, Any]) -> Any:
+        ((kind, content),) = value.items()
+        if kind == "arrayValue":
+            return [plain(item) for item in content["values"]]
+        return int(content) if kind == "intValue" else content
+
+    return {item["key"]: plain(item["value"]) for item in span["attributes"]}
+
+
+def test_spans_follow_the_conventions_for_generative_ai(scripted_engine) -> None:
+    @program
+    def chat(s: State) -> None:
+        s.user("n?")
+        n = s.gen("n", int, max_tokens=4, temperature=0.5, stop=["x"])
+        s.user(f"{s.call(double, n=n)}")
+        s.gen("m", max_tokens=4)
+
+    trace = chat.run(backend=scripted_engine(), seed=1).trace
+    (scope,) = trace.otlp()["resourceSpans"][0]["scopeSpans"]
+    root, n, tool_span, m = scope["spans"]
+    assert root["name"] == "invoke_workflow chat"
+    assert attributes_of(root)["gen_ai.workflow.name"] == "chat"
+    assert "parentSpanId" not in root
+    assert (n["name"], n["kind"]) == ("chat m", 3)  # the model is called m
+    said = attributes_of(n)
+    assert said["gen_ai.operation.name"] == "chat"
+    assert said["gen_ai.provider.name"] == "ramet"
+    assert said["gen_ai.request.model"] == "m"
+    assert said["gen_ai.request.max_tokens"] == 4
+    assert said["gen_ai.request.temperature"] == 0.5
+    assert said["gen_ai.request.stop_sequences"] == ["x"]
+    assert said["gen_ai.response.finish_reasons"] == [trace.calls[0].finish_reason]
+    assert said["gen_ai.usage.input_tokens"] == trace.calls[0].usage.prompt_tokens
+    assert said["gen_ai.usage.output_tokens"] == trace.calls[0].usage.completion_tokens
+    assert attributes_of(m)["gen_ai.usage.cache_read.input_tokens"] > 0
+    assert (tool_span["name"], tool_span["kind"]) == ("execute_tool double", 1)
+    assert attributes_of(tool_span)["gen_ai.tool.name"] == "double"
+    assert not any("status" in span for span in scope["spans"])
+
+
+def test_a_span_of_what_failed_says_of_what_kind_and_how(scripted) -> None:
+    run = work.start("x", backend=scripted({"n": ["7", ValueError("no")], "c": "b"}))
+    with pytest.raises(NodeFailedError):
+        run.wait()
+    (scope,) = run.trace.otlp()["resourceSpans"][0]["scopeSpans"]
+    root, _, failed, *_ = scope["spans"]
+    assert failed["status"] == {"code": 2, "message": "no"}
+    assert attributes_of(failed)["error.type"] == "ValueError"
+    assert attributes_of(failed)["gen_ai.operation.name"] == "text_completion"
+    assert root["status"]["code"] == 2
