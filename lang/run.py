@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ramet.lang.backends.base import Backend
@@ -193,18 +194,31 @@ class Run(Generic[T_co]):
     get_meta_info = meta
 
     def _finished(self, name: str) -> NodeFinished:
-        best: NodeFinished | None = None
-        for event in self._session.log.snapshot() if self.done else self._session.log:
-            if isinstance(event, NodeFinished) and getattr(event.node, "name", "") == name:
-                if "." not in event.node.id:
-                    return event
-                best = best or event
-            elif isinstance(event, RunEnded) and event.error is not None and best is None:
-                raise event.error
-        if best is None:
-            known = ", ".join(sorted(self.values)) or "none"
-            raise UnknownNameError(f"the run has no variable {name!r}; it has: {known}")
-        return best
+        """The first state's node of that name, or else the first of a branch; waits."""
+        if not self.done:
+            for event in self._session.log:
+                if isinstance(event, NodeFinished) and getattr(event.node, "name", "") == name:
+                    if "." not in event.node.id:
+                        return event
+                elif isinstance(event, RunEnded):
+                    break
+        found = self._finished_names.get(name)
+        if found is not None:
+            return found
+        concurrent.futures.wait([self._done])  # which comes right behind its event
+        if self.error is not None:
+            raise self.error
+        known = ", ".join(sorted(self.values)) or "none"
+        raise UnknownNameError(f"the run has no variable {name!r}; it has: {known}")
+
+    @cached_property
+    def _finished_names(self) -> dict[str, NodeFinished]:
+        """The named nodes of a run that has ended, as ``_finished`` has them."""
+        finished = [e for e in self._session.log.snapshot() if isinstance(e, NodeFinished)]
+        in_branches = [event for event in finished if "." in event.node.id]
+        in_first = [event for event in finished if "." not in event.node.id]
+        in_order = (*reversed(in_branches), *reversed(in_first))  # the last of a name wins
+        return {getattr(event.node, "name", ""): event for event in in_order}
 
     def text(self) -> str:
         """The whole text of the program's first state; waits for the run."""
