@@ -21,7 +21,7 @@ from ramet.runtime.errors import (
 )
 from ramet.runtime.params import SamplingParams
 from ramet.runtime.process import EngineProcess
-from ramet.runtime.request import Request
+from ramet.runtime.request import ProgramHint, ProgramNews, Request
 from ramet.runtime.scripted_engine import scripted_engine
 from ramet.runtime.tokenizer.scripted import scripted_tokenizer
 
@@ -62,6 +62,16 @@ def test_constraints_and_their_errors_cross_the_border(engine: EngineProcess) ->
 def test_wrong_requests_are_raised_here(engine: EngineProcess) -> None:
     with pytest.raises(ContextLengthError):
         engine.submit(request("x", max_tokens=10**9))
+
+
+def test_what_programs_say_crosses_the_border(engine: EngineProcess) -> None:
+    hint = ProgramHint(program_id="p", node_id="0", tokens_to_come=100)
+    engine.submit(request("kept for later " * 9, hint=hint)).result()
+    engine.clear_cache()
+    assert engine.stats().num_cached_pages > 0
+    engine.hear(ProgramNews(program_id="p", unneeded=("0",), has_ended=True))
+    engine.clear_cache()
+    assert engine.stats().num_cached_pages == 0
 
 
 def test_abort_ends_the_stream(engine: EngineProcess) -> None:
