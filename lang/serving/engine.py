@@ -13,6 +13,7 @@ from ramet.runtime.events import Event, Failed, Finished, TextDelta, Usage
 from ramet.runtime.request import ProgramNews, Request
 from ramet.runtime.server.engine_api import EngineApi
 from ramet.runtime.server.generation import EventSource
+from ramet.runtime.server.requests import scoped_hint
 from ramet.runtime.server.tenants import Tenant
 from ramet.runtime.tokenizer import ChatTemplate, Tokenizer
 
@@ -66,14 +67,12 @@ class ProgramEngine:
 
     def submit(self, request: Request) -> Submission:
         """The request's events, once there is room for it."""
-        tenant, hint = self._tenant, request.hint
-        if hint is not None:
-            hint = dataclasses.replace(hint, program_id=tenant.scoped(hint.program_id))
+        tenant = self._tenant
         scoped = dataclasses.replace(
             request,
             cache_salt=tenant.scoped(request.cache_salt),
             tenant=tenant.name,
-            hint=hint,
+            hint=scoped_hint(request.hint, tenant) if request.hint else None,
             request_id=f"{self._name}-{next(self._numbers)}",
         )
         return Submission(scoped, self._engine.submit, self._room, self._on_end)

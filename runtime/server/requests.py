@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ramet.grammars.constraints import Constraint
 from ramet.runtime.params import SamplingParams
-from ramet.runtime.request import Request
+from ramet.runtime.request import ProgramHint, Request
 from ramet.runtime.server.protocol.common import EngineFields
 from ramet.runtime.server.protocol.sampling import CommonSampling
 from ramet.runtime.server.tenants import Tenant
@@ -38,12 +38,21 @@ def build_requests(
             deadline_s=body.deadline_s,
             ttft_target_s=body.ttft_target_s,
             tpot_target_s=body.tpot_target_s,
-            hint=body.ramet.hint(tenant.scoped(body.ramet.program_id)) if body.ramet else None,
+            hint=scoped_hint(body.ramet.hint(), tenant) if body.ramet else None,
             request_id=f"{tenant.scoped(call_id)}-{index * body.num_choices + choice}",
         )
         for index, prompt in enumerate(prompts)
         for choice in range(body.num_choices)
     ]
+
+
+def scoped_hint(hint: ProgramHint, tenant: Tenant) -> ProgramHint:
+    """A hint whose programs are its tenant's own, whatever others call theirs."""
+    return dataclasses.replace(
+        hint,
+        program_id=tenant.scoped(hint.program_id),
+        program=tenant.scoped(hint.program) if hint.program else "",
+    )
 
 
 def sampling_params(body: CommonSampling) -> SamplingParams:

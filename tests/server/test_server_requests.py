@@ -47,7 +47,7 @@ import pytest
         ({"messages": [{"role": "user", "content": 3}]}, "messages[0].content", None, "string"),
         ({"stream": True, "prompt_logprobs": 1}, "prompt_logprobs", None, "stream"),
         ({"model": "other"}, "model", "model_not_found", "other"),
-        ({"ramet": {"program": "x"}}, "ramet.program", "unknown_parameter", "program_id"),
+        ({"ramet": {"program_ids": "x"}}, "ramet.program_ids", "unknown_parameter", "program_id"),
     ],
 )
 def test_a_wrong_field_is_named(ok_server, fields, param, code, says):

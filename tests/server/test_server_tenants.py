@@ -151,3 +151,22 @@ def test_a_wrong_keys_file_is_refused(tmp_path, content):
         read_keys_file(path)
     with pytest.raises(InvalidParameterError, match="can't be read"):
         read_keys_file(tmp_path / "absent.json")
+
+
+def test_programs_of_one_name_are_each_tenants_own(serve, keys_file):
+    server = serve(ENDLESS, api_keys_file=keys_file)
+    seen = []
+    submit = server.engine.submit
+
+    def noting(request):
+        seen.append(request.hint)
+        return submit(request)
+
+    server.engine.submit = noting
+    hint = {"program_id": "p-1", "program": "p"}
+    for key in ("key-a", "key-a2", "key-ops"):
+        assert ask(server, key, ramet=hint).status_code == 200
+    (first, same, other) = seen
+    assert (first.program_id, first.program) == (same.program_id, same.program)
+    assert first.program_id != other.program_id
+    assert first.program != other.program

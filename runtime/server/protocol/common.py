@@ -50,9 +50,9 @@ class HintFields(ApiModel):
     extends: str | None = None
     tokens_to_come: Int | None = Field(default=None, ge=0, le=10**9)
 
-    def hint(self, program_id: str) -> ProgramHint:
-        """The hint, with the program's name among all tenants' programs."""
-        return ProgramHint(**{**self.model_dump(exclude_none=True), "program_id": program_id})
+    def hint(self) -> ProgramHint:
+        """The hint as the client means it."""
+        return ProgramHint(**self.model_dump(exclude_none=True))
 
 
 class EngineFields(ApiModel):
