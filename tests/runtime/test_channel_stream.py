@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from ramet.runtime.streams import (
     detect_tool_format,
     join_deltas,
 )
+from ramet.runtime.tokenizer.tokenizer import TokenKind, _end_ids
 
 
 def parse(pieces: list[str], **options: Any) -> list[ChatDelta]:
@@ -160,3 +162,16 @@ def test_harmony_is_found_in_templates() -> None:
     found = detect_reasoning_format(template)
     assert found is not None
     assert found.name == "harmony"
+
+
+@pytest.mark.parametrize(
+    ("texts", "ends"),
+    [
+        (["a", "<|end|>", "<|return|>", "<|call|>"], {2, 3}),
+        (["a", "<|end|>", "<|endoftext|>"], {1, 2}),
+    ],
+)
+def test_the_end_of_a_message_ends_an_output_only_where_there_is_no_other(texts, ends) -> None:
+    kinds = [TokenKind.NORMAL, *[TokenKind.CONTROL] * (len(texts) - 1)]
+    file: Any = SimpleNamespace(metadata={}, path="model")
+    assert _end_ids(file, texts, kinds) == ends
