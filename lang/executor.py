@@ -94,7 +94,9 @@ class Executor:
             task.cancel()
 
     async def cancel(self) -> None:
-        """Aborts, and waits until all calls have ended."""
+        """Aborts, and waits until all calls have ended. Nothing is told after that but the end."""
+        self._session.on_dead_end = lambda _: None
+        self._unneeded.clear()
         self.abort()
         await self.drain()
         for node_id in self._session.unsettled():
@@ -225,6 +227,8 @@ class Executor:
 
     def _tell(self) -> None:
         unneeded, self._unneeded = self._unneeded, []
+        if not unneeded:
+            return  # the run is over
         session = self._session
         news = ProgramNews(
             program_id=session.program_id,

@@ -76,6 +76,22 @@ def test_a_call_that_failed_is_not_waited_for(scripted) -> None:
     assert backend.ended_programs
 
 
+def test_the_end_is_the_last_that_is_told(scripted) -> None:
+    backend = scripted({"a": "1", "b": ValueError("no")})
+
+    @program
+    def fails(s: State) -> None:
+        branches = s.fork(2)
+        branches[0].gen("a")
+        branches[1].gen("b")
+        branches[1].gen("c")
+        raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"):
+        fails.run(backend=backend)
+    assert [news.has_ended for news in backend.news] == [True]
+
+
 def test_without_hints_there_are_no_news_but_the_end(scripted) -> None:
     backend = scripted(default="ok")
     contest.run(backend=backend, hints=False)
