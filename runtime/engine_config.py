@@ -29,9 +29,10 @@ class EngineConfig(SchedulerConfig):
         cache_bytes: memory for keys and values.
         max_context_len: most tokens of a request; None: the model's.
         num_threads: threads that compute, on a CPU; None: one a core.
-        grammar_threads: threads that compile constraints; with one, a constraint that takes
-            seconds keeps all others waiting.
-        max_grammars: compiled grammars that are kept.
+        grammar_threads: threads that compile constraints; one of several is for large ones. With
+            one alone, a constraint that takes seconds keeps all others waiting.
+        grammar_bytes: about how much memory compiled grammars may take.
+        grammar_cache: a folder that keeps their automata over a restart; None: nothing is kept.
         prefix_store: a folder that keeps hot prefixes over a restart; None: nothing is kept.
         prefix_store_bytes: the most that it may take.
         record_trace: a file that gets a trace of all requests, to replay against a cache; it

@@ -24,6 +24,10 @@ class CompiledGrammar(Protocol):
     def matcher(self) -> Matcher: ...
 
 
+_LARGE = 1 << 15
+"""Characters of a constraint that may take seconds to compile."""
+
+
 @dataclass(slots=True)
 class _Compilation:
     """One that waits or runs, and who wants it."""
@@ -41,7 +45,8 @@ class GrammarPool:
         compile_grammar: makes a constraint's grammar.
         find: the grammar of a constraint that has been compiled before, or None; called in the
             caller's thread, so it must be quick.
-        num_threads: compilations at a time.
+        num_threads: compilations at a time; of several, one is for large constraints, so that
+            others never wait for these.
     """
 
     def __init__(
@@ -55,9 +60,8 @@ class GrammarPool:
         self._find = find
         self._lock = threading.Lock()
         self._compilations: dict[str, _Compilation] = {}
-        self._threads = ThreadPoolExecutor(
-            num_threads, thread_name_prefix="ramet-grammar", initializer=_step_back
-        )
+        self._threads = _threads(max(1, num_threads - 1))
+        self._threads_for_large = _threads(1) if num_threads > 1 else self._threads
 
     def get(
         self, constraint: Constraint, is_wanted: Callable[[], bool] = lambda: True
@@ -81,12 +85,14 @@ class GrammarPool:
                 known.wanted_by.append(is_wanted)
                 return known.future
             compilation = self._compilations[key] = _Compilation([is_wanted])
-            compilation.future = self._threads.submit(self._run, key, constraint)
+            threads = self._threads if len(key) < _LARGE else self._threads_for_large
+            compilation.future = threads.submit(self._run, key, constraint)
         return compilation.future
 
     def close(self) -> None:
         """Ends the threads; what is queued is cancelled."""
         self._threads.shutdown(wait=True, cancel_futures=True)
+        self._threads_for_large.shutdown(wait=True, cancel_futures=True)
 
     def _run(self, key: str, constraint: Constraint) -> CompiledGrammar:
         with self._lock:
@@ -118,6 +124,10 @@ def _refusal(error: ConstraintError) -> InvalidConstraintError:
     return InvalidConstraintError(
         str(error), param="constraint", code=code, pointer=error.path, reason=error.reason
     )
+
+
+def _threads(count: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(count, thread_name_prefix="ramet-grammar", initializer=_step_back)
 
 
 def _step_back() -> None:

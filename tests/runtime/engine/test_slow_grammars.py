@@ -15,7 +15,7 @@ from ramet.runtime.params import SamplingParams
 from ramet.runtime.request import Request
 from ramet.runtime.tokenizer.scripted import scripted_tokenizer
 
-SLOW = JsonSchema({"title": "slow"})
+SLOW = JsonSchema({"title": "slow", "description": "large " * 10_000})
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def engine(monkeypatch):
     compile_schema = module.compile_schema
 
     def slow(constraint, languages, limits):
-        if isinstance(constraint, JsonSchema) and constraint.schema == SLOW.schema:
+        if constraint.schema.get("title") == "slow":
             started.set()
             assert released.wait(60)
         return compile_schema(constraint, languages, limits)
@@ -48,6 +48,9 @@ def request(constraint=None, max_tokens=4):
 
 def test_others_are_served_while_one_is_compiled(engine):
     waiting = engine.submit(request(SLOW))
+    more = [
+        engine.submit(request(JsonSchema({**SLOW.schema, "$comment": str(i)}))) for i in range(3)
+    ]
     assert engine.started.wait(30)
     assert engine.submit(request()).result(timeout=30).text == "aaaa"
     assert engine.submit(request(Regex("b{2}"))).result(timeout=30).text == "bb"
@@ -56,6 +59,7 @@ def test_others_are_served_while_one_is_compiled(engine):
     assert not waiting.ended
     engine.released.set()
     assert waiting.result(timeout=30).text
+    assert all(each.result(timeout=30).text for each in more)
 
 
 def test_a_grammar_can_be_asked_for_ahead(engine):
@@ -79,7 +83,7 @@ def test_what_nobody_waits_for_any_more_is_not_compiled(engine, monkeypatch):
     )
     slow = [engine.submit(request(SLOW)), engine.compile(SLOW)]
     assert engine.started.wait(30)
-    # The other thread is held up, too, so that what comes next has to wait.
+    # The thread for small ones is held up, so that what comes next has to wait.
     held, go_on = threading.Event(), threading.Event()
     blocked = engine._grammars._threads.submit(lambda: held.set() or go_on.wait(30))
     assert held.wait(30)
