@@ -11,13 +11,10 @@ from collections.abc import Iterator
 
 from ramet.lang.nodes import CALL_KINDS, Gen, Node, Select, ToolCall
 from ramet.lang.session import Session
-from ramet.runtime.request import ProgramHint
+from ramet.runtime.request import AHEAD, ProgramHint
 
 MAX_LOOK_AHEAD = 32
 """Nodes that are looked at for one part of a hint: more would change nobody's mind."""
-
-AHEAD = " ahead"
-"""Ends the node's id in the hint of what is computed ahead of a call."""
 
 
 def hint_for(session: Session, node: Gen | Select) -> ProgramHint | None:

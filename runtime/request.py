@@ -15,6 +15,9 @@ LIKELY_OUTPUT_LEN = 64
 Pooling = Literal["mean", "last"]
 """Whose hidden states make an embedding: all of the prompt's tokens, or its last."""
 
+AHEAD = " ahead"
+"""Ends the ``node_id`` of a request that computes the beginning of a call's prompt ahead of it."""
+
 _request_numbers = itertools.count()
 
 
@@ -29,7 +32,8 @@ class ProgramHint:
 
     Attributes:
         program_id: the run that the request belongs to.
-        node_id: the request's node in that run's RequestGraph.
+        node_id: the request's node in that run's RequestGraph; with ``AHEAD`` behind it where the
+            request only computes ahead of that call.
         steps_to_next_use: how many calls of the program run before one extends this call's
             prompt and output again; None: unknown; 0: the very next.
         remaining_uses: how many later calls extend this prefix; None: unknown; 0: none, so it

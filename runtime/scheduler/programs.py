@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from ramet.runtime.cache import PrefixHandle, RadixCache
-from ramet.runtime.request import ProgramHint, ProgramNews
+from ramet.runtime.request import AHEAD, ProgramHint, ProgramNews
 from ramet.runtime.scheduler.common_heads import CommonHeads
 from ramet.runtime.scheduler.sequence import Sequence, SequenceState
 from ramet.runtime.scheduler.tool_durations import ToolDurations
@@ -37,6 +37,7 @@ class Keep:
     have this ``digest`` extends it.
     """
 
+    node_id: str
     handle: PrefixHandle | None
     remaining: int | None
     lasting_len: int
@@ -178,17 +179,15 @@ class Programs:
             return
         sequence.extends = None
         program = self._programs[_key(sequence, hint)]
-        self._drop(program, hint.node_id)  # what was computed ahead for it
+        self._drop(program, f"{hint.node_id}{AHEAD}")
         if keep is None:
             return
         if keep.remaining is not None:
             keep.remaining -= 1 + (hint.remaining_uses or 0)
             if keep.remaining <= 0:
                 self._release(keep)
-                for node_id, other in program.keeps.items():
-                    if other is keep:
-                        del program.keeps[node_id]
-                        break
+                if program.keeps.get(keep.node_id) is keep:
+                    del program.keeps[keep.node_id]
                 return
         self._shorten(keep)
 
@@ -238,6 +237,7 @@ class Programs:
         self._drop(program, hint.node_id)
         known = sequence.token_ids[: handle.matched_len]
         keep = Keep(
+            hint.node_id,
             None,
             hint.remaining_uses,
             lasting_len,

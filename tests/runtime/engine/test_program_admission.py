@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ramet.runtime.events import Finished
 from ramet.runtime.params import SamplingParams
-from ramet.runtime.request import ProgramHint, ProgramNews, Request
+from ramet.runtime.request import AHEAD, ProgramHint, ProgramNews, Request
 from ramet.runtime.scheduler import SchedulerConfig, Sequence, SequenceState
 from ramet.runtime.simulation import Simulation
 
@@ -294,6 +294,41 @@ def test_news_releases_what_no_call_will_extend():
     assert not world.sim.cache.num_locked
     world.sim.scheduler.check()
     assert first.state is running.state is SequenceState.FINISHED
+
+
+def test_what_was_computed_ahead_is_held_until_its_call_has_it():
+    world = World(60)
+    start = text("p", 40)
+    world.sim.add(world.call("p", start, f"1{AHEAD}", remaining_uses=1, tokens_to_come=20))
+    world.sim.drain()
+    world.sim.cache.clear()
+    assert world.sim.cache.match(start).matched_len == len(start)
+    world.sim.add(world.call("p", start + text("q", 9), "1", remaining_uses=0))
+    world.sim.drain()
+    assert not world.sim.cache.num_locked
+
+
+def test_of_texts_scored_after_one_prompt_each_finds_it():
+    world = World(60)
+    start = text("p", 40)
+    scored = [
+        Request(
+            prompt_token_ids=(*start, token),
+            params=SamplingParams(max_tokens=0, prompt_logprobs=0),
+            score_from=len(start),
+            hint=ProgramHint(program_id="p", node_id="0"),
+        )
+        for token in (7, 8)
+    ]
+    world.sim.add(scored[0])
+    world.sim.drain()
+    world.sim.add(scored[1])
+    world.sim.step()
+    world.sim.cache.clear()
+    assert world.sim.cache.match((*start, 7)).matched_len >= len(start)
+    world.sim.drain()
+    world.sim.scheduler.hear(ProgramNews(program_id="p", has_ended=True))
+    assert not world.sim.cache.num_locked
 
 
 def test_a_program_that_vanishes_holds_nothing_for_ever():
