@@ -29,6 +29,10 @@ class TokenInfo:
     logprob: float | None = None
     top_logprobs: tuple[TokenLogprob, ...] = ()
 
+    def __reduce__(self) -> tuple[type[TokenInfo], tuple[object, ...]]:
+        # One a token crosses processes: a dataclass with slots would look its fields up each time.
+        return TokenInfo, (self.token_id, self.token_bytes, self.logprob, self.top_logprobs)
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:
@@ -58,6 +62,9 @@ class TextDelta:
 
     text: str
     tokens: tuple[TokenInfo, ...] = ()
+
+    def __reduce__(self) -> tuple[type[TextDelta], tuple[object, ...]]:
+        return TextDelta, (self.text, self.tokens)
 
 
 @dataclass(frozen=True, slots=True)
