@@ -2,24 +2,29 @@
 
 ::
 
-    python benchmarks/programs.py [--runs 4] [--repeats 3] [--pages 64] [--only fork,tree]
+    python benchmarks/programs.py [--share 0.5] [--runs 12] [--concurrency 6] [--only fork,tree]
 
-Arms, each on an engine of its own with a small page pool, so that the cache is under pressure:
+Arms, each on an engine of its own:
 
-``plain``      every call is a plain HTTP request with no hints to ``ramet serve``'s own app on
-               loopback, a run's calls one by one
-``no hints``   programs on the engine in this process; calls say nothing of the future, and
-               nothing is computed ahead
-``not ahead``  hints on, but nothing is computed ahead
-``full``       everything on
+``plain``     every call is a plain HTTP request to ``ramet serve``'s own app on loopback, a run's
+              calls one by one
+``no hints``  programs on the engine in this process; calls say nothing of the future, and nothing
+              is computed ahead
+``full``      everything on
+``no ahead``  (with ``--ablate``) hints on, but nothing is computed ahead
+``no whole``  (with ``--ablate``) everything on, but calls are served in order of arrival, and
+              programs not admitted as wholes
+``no order``  (with ``--ablate``) everything on, but a batch's runs start in the batch's order
 
 An oracle with unlimited cache says how many tokens must be computed at the least: the same runs
 one after the other, and in each one call after the other, on an engine whose pool holds all. All
 arms decode greedily; ``same texts`` counts the runs whose texts are the oracle's.
 
-Arms take turns, ``--repeats`` times, each time with an empty cache; the table has the median of
-the tokens and the best of the times, relative to the full arm's. ``CPU`` is processor time, which
-says more than latencies do on a machine that others use too.
+The arms' pools hold ``--share`` of the pages that as many of the runs as go on at once fill on the
+oracle; what one run alone fills is printed beside it, and is less: at 0.5 memory is short, at 1.5
+it suffices. Arms take turns, ``--repeats`` times, each time with an empty cache; the table has the
+median of the tokens and the best of the times, relative to the full arm's. ``CPU`` is processor
+time, which says more than latencies do on a machine that others use too.
 """
 
 from __future__ import annotations
@@ -31,6 +36,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from itertools import islice
 from statistics import median
 from typing import Any
 
@@ -129,13 +135,31 @@ def brief(s: State, topic: str) -> str:
     return answer
 
 
+@program
+def ask(s: State, topic: str, question: str) -> str:
+    """A question about a long text that many runs of a batch share, and that others don't."""
+    s.system(RULES * 2)
+    s.user(f"{letter(topic)} {letter(topic + ' and its history')} {question}")
+    answer: str = s.gen("answer", max_tokens=8).value
+    return answer
+
+
 PROGRAMS: dict[str, Program[..., Any]] = {
     "fork": fork,
     "tree": tree,
     "tools": tools,
     "brief": brief,
+    "ask": ask,
 }
 TOPICS = ("birds", "chess", "Rome", "bread", "stars", "rivers", "jazz", "maps", "trains", "bees")
+
+
+def arguments(name: str) -> Iterator[dict[str, str]]:
+    """A batch without end: other topics in every run, or four topics in turn for questions."""
+    for number, adjective in enumerate(("", "old ", "small ", "famous ", "strange ")):
+        for topic in TOPICS if name != "ask" else TOPICS[:4]:
+            question = {"question": f"In one word, number {number}?"} if name == "ask" else {}
+            yield {"topic": topic if name == "ask" else adjective + topic, **question}
 
 
 @dataclass
@@ -153,16 +177,17 @@ class Outcome:
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
-def measure(
-    engine: Engine, each: Program[..., Any], batch: list[dict[str, Any]], concurrency: int
-) -> Outcome:
+def measure(arm: Arm, name: str, batch: list[dict[str, Any]]) -> Outcome:
     """Runs a batch and reads the engine's counters before and after."""
-    before = engine.stats()
+    each = PROGRAMS[name].using(temperature=0.0, seed=1, **arm.settings)
+    before = arm.engine.stats()
     began = time.process_time()
-    runs: list[Run[Any]] = each.run_batch(batch, max_concurrency=concurrency)
+    runs: list[Run[Any]] = each.run_batch(
+        batch, max_concurrency=arm.concurrency, reorder=arm.reorder
+    )
     cpu_s = time.process_time() - began
-    after = engine.stats()
-    engine.check()
+    after = arm.engine.stats()
+    arm.engine.check()
     return Outcome(
         computed=after.num_computed_tokens - before.num_computed_tokens,
         cached=after.num_cached_tokens - before.num_cached_tokens,
@@ -183,7 +208,7 @@ class OneByOne:
         return getattr(self._inner, name)
 
     def _lock(self, call: Any) -> Any:
-        lock: asyncio.Lock = self._locks.setdefault(call.hint.program_id, asyncio.Lock())
+        lock: asyncio.Lock = self._locks.setdefault(call.program_id, asyncio.Lock())
         return lock
 
     async def stream(self, call: Any) -> Any:
@@ -216,24 +241,37 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--runs", type=int, default=4, help="runs of each program")
-    parser.add_argument("--repeats", type=int, default=3, help="how often each arm is measured")
-    parser.add_argument("--concurrency", type=int, default=3, help="runs at a time")
-    parser.add_argument("--pages", type=int, default=64, help="pages of 16 tokens in the pool")
+    parser.add_argument("--runs", type=int, default=12, help="runs of each program")
+    parser.add_argument("--repeats", type=int, default=1, help="how often each arm is measured")
+    parser.add_argument("--concurrency", type=int, default=6, help="runs at a time")
+    parser.add_argument("--share", type=float, default=0.5, help="the pool's size; see above")
+    parser.add_argument("--ablate", action="store_true", help="more arms; see above")
     parser.add_argument("--model", default="smollm2")
-    parser.add_argument("--only", default=",".join(PROGRAMS))
+    parser.add_argument("--only", default="fork,tree,tools", help=", ".join(PROGRAMS))
     options = parser.parse_args()
     with ExitStack() as stack:
-        arms = make_arms(options, stack)
+        oracle = make_oracle(options, stack)
         for name in options.only.split(","):
-            batch = [{"topic": TOPICS[index % len(TOPICS)]} for index in range(options.runs)]
-            outcomes: dict[str, list[Outcome]] = {arm.name: [] for arm in arms}
-            for repeat in range(options.repeats):
-                for arm in arms[repeat % len(arms) :] + arms[: repeat % len(arms)]:
-                    arm.engine.clear_cache()
-                    each = PROGRAMS[name].using(temperature=0.0, seed=1, **arm.settings)
-                    outcomes[arm.name].append(measure(arm.engine, each, batch, arm.concurrency))
-            Console().print(table(name, {arm: merged(o) for arm, o in outcomes.items()}))
+            compare(name, oracle, options)
+
+
+def compare(name: str, oracle: Arm, options: argparse.Namespace) -> None:
+    """One program's table."""
+    batch = list(islice(arguments(name), options.runs))
+    one, together = (pages_filled(oracle, name, batch[:n]) for n in (1, options.concurrency))
+    num_pages = max(round(options.share * together), one)
+    outcomes: dict[str, list[Outcome]] = {"oracle": [measure(oracle, name, batch)]}
+    with ExitStack() as stack:
+        arms = make_arms(options, num_pages, stack)
+        for repeat in range(options.repeats):
+            for arm in arms[repeat % len(arms) :] + arms[: repeat % len(arms)]:
+                arm.engine.clear_cache()
+                outcomes.setdefault(arm.name, []).append(measure(arm, name, batch))
+    title = (
+        f"{name}: {options.runs} runs, {options.concurrency} at once; {num_pages} pages, of which "
+        f"one run fills {one} and {options.concurrency} fill {together}"
+    )
+    Console().print(table(title, {arm: merged(o) for arm, o in outcomes.items()}))
 
 
 @dataclass(frozen=True)
@@ -244,29 +282,55 @@ class Arm:
     engine: Engine
     concurrency: int
     settings: dict[str, Any]
+    reorder: bool = True
 
 
-def make_arms(options: argparse.Namespace, stack: ExitStack) -> list[Arm]:
-    """The oracle and the three arms, each with an engine of its own."""
+NO_AHEAD: dict[str, Any] = {"prefill_ahead": False}
+SILENT: dict[str, Any] = {"prefill_ahead": False, "hints": False}
 
-    def engine(num_pages: int, policy: str = "fcfs") -> Engine:
-        config = EngineConfig(num_pages=num_pages, device="cpu", policy=policy, max_draft_len=0)
-        return stack.enter_context(Engine.from_model(options.model, config))
 
-    ahead_off: dict[str, Any] = {"prefill_ahead": False}
-    silent = {**ahead_off, "hints": False}
-    oracle, plain = engine(8192), engine(options.pages)
+def make_engine(
+    options: argparse.Namespace, stack: ExitStack, num_pages: int, **config: Any
+) -> Engine:
+    """An engine with a pool of that size; it makes no guesses, which would count as computed."""
+    settings = EngineConfig(num_pages=num_pages, device="cpu", max_draft_len=0, **config)
+    return stack.enter_context(Engine.from_model(options.model, settings))
+
+
+def make_oracle(options: argparse.Namespace, stack: ExitStack) -> Arm:
+    """Computes nothing twice."""
+    engine = make_engine(options, stack, 8192)
+    return Arm("oracle", engine, 1, {"backend": OneByOne(EngineBackend(engine)), **SILENT})
+
+
+def make_arms(options: argparse.Namespace, num_pages: int, stack: ExitStack) -> list[Arm]:
+    """The arms, each with an engine of its own."""
+
+    def in_process(name: str, settings: dict[str, Any], **config: Any) -> Arm:
+        engine = make_engine(options, stack, num_pages, **config)
+        return Arm(name, engine, options.concurrency, {"backend": engine, **settings})
+
+    plain = make_engine(options, stack, num_pages)
     url = stack.enter_context(serving(plain))
-    no_hints, full = engine(options.pages), engine(options.pages, "program-aware")
-    alone = OneByOne(EngineBackend(oracle))
-    over_http = OneByOne(connect(url, dialect="ramet"))
-    return [
-        Arm("oracle", oracle, 1, {"backend": alone, **silent}),
-        Arm("plain", plain, options.concurrency, {"backend": over_http, **silent}),
-        Arm("no hints", no_hints, options.concurrency, {"backend": no_hints, **silent}),
-        Arm("not ahead", full, options.concurrency, {"backend": full, **ahead_off}),
-        Arm("full", full, options.concurrency, {"backend": full}),
+    over_http = {"backend": OneByOne(connect(url, dialect="ramet")), **SILENT}
+    arms = [
+        Arm("plain", plain, options.concurrency, over_http),
+        in_process("no hints", SILENT),
+        in_process("full", {}),
     ]
+    if options.ablate:
+        arms += [in_process("no ahead", NO_AHEAD), in_process("no whole", {}, policy="fcfs")]
+        arms.append(replace(in_process("no order", {}), reorder=False))
+    return arms
+
+
+def pages_filled(oracle: Arm, name: str, batch: list[dict[str, Any]]) -> int:
+    """How many pages runs leave in a cache that evicts nothing."""
+    oracle.engine.clear_cache()
+    measure(oracle, name, batch)
+    stats = oracle.engine.stats()
+    oracle.engine.clear_cache()
+    return stats.num_pages - stats.num_free_pages
 
 
 def merged(outcomes: list[Outcome]) -> Outcome:
@@ -280,15 +344,16 @@ def merged(outcomes: list[Outcome]) -> Outcome:
     )
 
 
-def table(name: str, outcomes: dict[str, Outcome]) -> Table:
-    """An arm a row; times relative to the full arm's."""
-    best, oracle = outcomes["full"], outcomes["oracle"]
-    result = Table(title=f"{name}: {len(best.results)} runs", title_justify="left")
+def table(title: str, outcomes: dict[str, Outcome]) -> Table:
+    """An arm a row; times relative to the full arm's, and tokens to the oracle's, if it's there."""
+    measured = "oracle" if "oracle" in outcomes else "full"
+    best, oracle = outcomes["full"], outcomes[measured]
+    result = Table(title=title, title_justify="left")
     for column in (
         "arm",
         "computed",
         "cached",
-        "computed / oracle",
+        f"computed / {measured}",
         "CPU",
         "p50",
         "p99",
