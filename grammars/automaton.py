@@ -15,7 +15,7 @@ and is wrapped by ``AutomatonLexeme``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -144,6 +144,10 @@ class Context(ABC):
         allow, up to a context whose ``lexeme`` is None; tokens that reach that far are decided
         one by one with their texts.
         """
+
+    def likely(self) -> Iterable[int]:
+        """Labels that are worth asking for before a text comes to them."""
+        return ()
 
     def special(self, machine: Machine) -> Mapping[int, Context]:
         """Special tokens that may stand at this context's beginning, and what follows each."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-
 from .automaton import Context
 from .insides import Insides
 from .limits import CompileLimits
@@ -14,7 +12,9 @@ from .machine import Machine
 from .masks import Masks
 from .matcher import Matcher
 from .trail import Trail
-from .vocabulary import Mask
+
+_NUM_PREPARED = 200
+"""Transitions that are worked out when compiling, and not while a mask is waited for."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,8 @@ class Grammar:
 
     Attributes:
         vocab: the vocabulary that its masks are for.
+        masks: what writes them.
+        insides: the parts of masks and the lexemes that it may share with other grammars.
     """
 
     def __init__(
@@ -47,12 +49,14 @@ class Grammar:
     ) -> None:
         """``insides`` may be shared with other grammars of the vocabulary."""
         self.vocab = insides.vocab
+        self.insides = insides
         self._limits = limits
         self._machine = Machine(limits, insides.lexicon)
         with self._machine.lock:
             context = self._machine.intern(start(self._machine))
             self._start = self._machine.first_position(context)
-        self._masks = Masks(self._machine, insides)
+            self._machine.prepare(_NUM_PREPARED)
+        self.masks = Masks(self._machine, insides)
 
     @property
     def num_states(self) -> int:
@@ -63,6 +67,11 @@ class Grammar:
     def num_contexts(self) -> int:
         """Contexts that have been made so far."""
         return self._machine.num_contexts
+
+    @property
+    def num_bytes(self) -> int:
+        """About the memory that it takes beside what it shares with others."""
+        return self._machine.num_bytes
 
     def matcher(self) -> Matcher:
         """A new sequence's position, at the beginning of the text."""
@@ -82,16 +91,6 @@ class Grammar:
         if matcher.is_accepting:
             return MatchResult(True)
         return MatchResult(False, len(data), matcher.expected())
-
-    def write_mask(self, trail: Trail, row: Mask) -> None:
-        """Write a position's mask, but for special tokens."""
-        if not row.flags.c_contiguous:
-            whole = np.zeros(len(row), np.int32)
-            self.write_mask(trail, whole)
-            row[:] = whole
-            return
-        with self._machine.lock:
-            self._masks.write(trail, row)
 
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError("a Grammar is not pickled; keep the constraint and compile it again")

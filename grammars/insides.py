@@ -11,17 +11,27 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .cover import DEPTHS, GROUPS, MAX_EXCEPTIONS, cover
-from .lexicon import Lexicon
+from .cover import DEPTHS, GROUPS, MAX_EXCEPTIONS, PLAIN, PRINTABLE, cover
+from .lexicon import UNBOUNDED_ROOM, Lexicon
 from .limits import CompileLimits
 from .moves import DONE, NEED_EDGE, NEED_ROW, ROOM, SLICE
+from .pointers import inside_table
 from .records import NO_FILTER
 from .vocabulary import Mask, Vocabulary
-from .walk import survey
+from .walk import num_bytes, survey
 
 _NUM_FOUND = 4096
 _WIDE = 40
 """States that allow so many bytes are worth a search for a group of tokens."""
+
+_LARGE = 5000
+"""A trie with so many nodes is worth a search for a larger group, which leaves fewer."""
+
+_MANY_VISITS = 8
+"""A state that is asked about so often is looked into."""
+
+_NAME = -1 << 40
+"""In a key, in place of the live labels of an object."""
 
 _NO_PREFIXES = np.zeros(1, np.uint8)
 
@@ -32,17 +42,19 @@ class Inside(NamedTuple):
     Attributes:
         mask: int32[num_words].
         trie, roots, prefixes: what is to be walked beside.
+        table: all of them, and the vocabulary's aliases, as ``walk`` reads them.
     """
 
     mask: Mask
     trie: NDArray[np.int32]
     roots: NDArray[np.int32]
     prefixes: NDArray[np.uint8]
+    table: NDArray[np.int64]
 
     @property
     def num_bytes(self) -> int:
         """The memory that it takes, if its mask is its own."""
-        return self.mask.nbytes + self.roots.nbytes + self.prefixes.nbytes + 200
+        return self.mask.nbytes + self.roots.nbytes + self.prefixes.nbytes + 500
 
 
 class Insides:
@@ -58,55 +70,73 @@ class Insides:
         self._max_bytes = max_bytes
         self.num_bytes = 0
         self.known: dict[tuple[int, int | bytes], Inside] = {}
-        self._narrow: dict[int, bool] = {}
-        self._sliced: dict[int, tuple[Inside | None, int]] = {}
-        self._nothing = Inside(vocab.empty_mask(), vocab.trie, vocab.roots, _NO_PREFIXES)
+        self._visits: dict[int, int] = {}
+        self._answers: dict[int, tuple[Inside | None, int, bool]] = {}
+        self._nothing = self._inside(vocab.empty_mask(), vocab.trie, vocab.roots)
         self._slices = [
-            [Inside(mask, s.closing, s.roots, _NO_PREFIXES) for mask in s.masks]
-            for s in vocab.slices
+            [self._inside(mask, s.closing, s.roots) for mask in s.masks] for s in vocab.slices
         ]
+        vocab.prepare_groups()
+        self._exceptions = np.empty(MAX_EXCEPTIONS + 1, np.int32)
         self._path = np.zeros(vocab.max_token_len + 2, np.int32)
-        self._asked = np.zeros(4, np.int64)
-        self._found = np.zeros((_NUM_FOUND, 2), np.int32)
+        self._asked = np.zeros(5, np.int64)
+        self._found = np.zeros((_NUM_FOUND, 3), np.int32)
+
+    def _inside(
+        self,
+        mask: Mask,
+        trie: NDArray[np.int32],
+        roots: NDArray[np.int32],
+        prefixes: NDArray[np.uint8] = _NO_PREFIXES,
+    ) -> Inside:
+        table = inside_table(trie, roots, prefixes, mask, self.vocab.aliases)
+        return Inside(mask, trie, roots, prefixes, table)
 
     def at(self, state: int, live: int, frames: NDArray[np.int64]) -> Inside:
-        """What stays inside the lexeme. Where it depends on an object's own live labels it is
-        kept only if it takes long to find."""
-        sliced = self._sliced.get(state)
-        if sliced is None:
-            sliced = self._sliced[state] = self._slice_of(state)
-        inside, label = sliced
-        if inside is not None and (label < 0 or self.lexicon.is_live(live, label, frames)):
+        """What stays inside the lexeme, or as much of it as answers the soonest.
+
+        It is worked out and kept where that takes long, or is likely to be asked again.
+        """
+        answer = self._answers.get(state)
+        if answer is None:
+            answer = self._answers[state] = self._answer(state)
+        inside, label, is_lasting = answer
+        if inside is None:
+            key: tuple[int, int | bytes] = state, live
             if live < NO_FILTER:
-                return inside
-            return self._keep((state, live), self._ends(inside, state, live, frames))
-        key: tuple[int, int | bytes] = state, live
-        if live < NO_FILTER:
-            if self._is_narrow(state):
-                return self._nothing
-            first = -2 - live
-            key = state, frames[first + 1 : first + 1 + frames[first]].tobytes()
+                first = -2 - live
+                key = state, frames[first + 1 : first + 1 + frames[first]].tobytes()
             known = self.known.get(key)
+            return known or self._keep(key, self._by_group(state, live, frames))
+        if label >= 0 and not self.lexicon.is_live(live, label, frames):
+            return self._nothing
+        if live < NO_FILTER:
+            if inside is self._nothing:
+                return inside
+            # In a name of any kind the labels make no difference but to where it ends.
+            known = self.known.get((state, _NAME))
             if known is not None:
                 return known
-        return self._keep(key, self._by_group(state, live, frames))
+            key, live = (state, _NAME), NO_FILTER
+        else:
+            key = state, live
+        visits = self._visits[state] = self._visits.get(state, 0) + 1
+        if is_lasting or visits > _MANY_VISITS:
+            return self._keep(key, self._ends(inside, state, live, frames))
+        return inside
 
-    def _slice_of(self, state: int) -> tuple[Inside | None, int]:
-        """What a slice of the vocabulary answers for a state, if a label is live (-1: always)."""
-        self.lexicon.make_ready(state)
-        room, label, slice_ = self.lexicon.states[state, ROOM : SLICE + 1].tolist()
-        if room < 0:
-            return None, -1
-        masks = self._slices[slice_]
-        return masks[min(room, len(masks) - 1)], label
-
-    def _is_narrow(self, state: int) -> bool:
-        """Whether a state allows so few bytes that its tokens are walked at once."""
-        known = self._narrow.get(state)
-        if known is None:
-            row = self.lexicon.rows[state]
-            known = self._narrow[state] = np.count_nonzero(row >= 0) < _WIDE
-        return known
+    def _answer(self, state: int) -> tuple[Inside | None, int, bool]:
+        """What can be walked from a state at once, if a label is live (-1: always), and whether
+        the state is one to which texts return; None where a walk at once would take too long."""
+        lexicon = self.lexicon
+        lexicon.make_ready(state)
+        room, label, slice_ = lexicon.states[state, ROOM : SLICE + 1].tolist()
+        if room >= 0:
+            masks = self._slices[slice_]
+            return masks[min(room, len(masks) - 1)], label, label < 0 and room == UNBOUNDED_ROOM
+        if num_bytes(lexicon.rows, state) < _WIDE:
+            return self._nothing, -1, False
+        return None, -1, False
 
     def _keep(self, key: tuple[int, int | bytes], inside: Inside) -> Inside:
         self.known[key] = inside
@@ -118,30 +148,39 @@ class Insides:
 
     def _by_group(self, state: int, live: int, frames: NDArray[np.int64]) -> Inside:
         """By the largest group of tokens that the lexeme provably allows, or by a full walk."""
-        lexicon, vocab = self.lexicon, self.vocab
-        if not self._is_narrow(state) and lexicon.states[state, ROOM] < 0:
-            lives, offset = lexicon.words, live
-            if live < NO_FILTER:
-                lives, offset = frames.view(np.uint64), -2 - live
-            exceptions = np.empty(MAX_EXCEPTIONS + 1, np.int32)
-            for index in vocab.group_order:
-                longest = vocab.longest(index)
-                depth = cover(
-                    lexicon.rows, lexicon.states, lexicon.words, lives, state, offset,
-                    GROUPS[index], longest, min(DEPTHS[0], longest), exceptions,
-                )  # fmt: skip
-                if depth < 0:
-                    continue
-                if depth < longest:
-                    depth = max(d for d in DEPTHS if d <= depth)
-                group = vocab.group(index, depth)
-                except_ = frozenset(exceptions[1 : exceptions[0] + 1].tolist())
-                inside = Inside(
-                    group.mask_without(except_, vocab), group.rest, group.roots, _NO_PREFIXES
-                )
-                others = vocab.roots[np.isin(vocab.roots[:, 0], list(except_))]
-                return self._ends(inside, state, live, frames, others)
+        for index in range(len(GROUPS)):
+            if index == PLAIN:
+                continue  # Has all that is printable, and takes longer to prove.
+            proved = self._proved(index, state, live, frames)
+            if proved is None:
+                continue
+            if index == PRINTABLE and len(proved[0].trie) > _LARGE:
+                proved = self._proved(PLAIN, state, live, frames) or proved
+            return self._ends(proved[0], state, live, frames, proved[1])
         return self._ends(self._nothing, state, live, frames)
+
+    def _proved(
+        self, index: int, state: int, live: int, frames: NDArray[np.int64]
+    ) -> tuple[Inside, NDArray[np.int32]] | None:
+        """As many tokens of a group as are proved to stay inside, and the roots of its others."""
+        lexicon, vocab = self.lexicon, self.vocab
+        lives, offset = lexicon.words, live
+        if live < NO_FILTER:
+            lives, offset = frames.view(np.uint64), -2 - live
+        exceptions = self._exceptions
+        longest = vocab.longest(index)
+        depth = cover(
+            lexicon.rows, lexicon.states, lexicon.words, lives, state, offset, GROUPS[index],
+            longest, min(DEPTHS[0], longest), exceptions,
+        )  # fmt: skip
+        if depth < 0:
+            return None
+        if depth < longest:
+            depth = max(d for d in DEPTHS if d <= depth)
+        group = vocab.group(index, depth)
+        except_ = frozenset(exceptions[1 : exceptions[0] + 1].tolist())
+        inside = self._inside(group.mask_without(except_, vocab), group.rest, group.roots)
+        return inside, vocab.roots_with(except_)
 
     def _ends(
         self,
@@ -157,13 +196,15 @@ class Insides:
         """
         vocab = self.vocab
         mask = inside.mask.copy()
-        roots = [self._survey(inside.trie, inside.roots, state, live, frames, mask)]
+        self._asked[4] = 0
+        ends = self._survey(inside.trie, inside.roots, state, live, frames, mask)
         if others is not None and len(others):
-            roots.append(self._survey(vocab.trie, others, state, live, frames, mask))
-        if (mask == inside.mask).all():
+            more = self._survey(vocab.trie, others, state, live, frames, mask)
+            ends = np.concatenate([ends, more])
+        if not self._asked[4]:
             mask = inside.mask
-        table, prefixes = vocab.root_table(np.concatenate(roots))
-        return Inside(mask, vocab.trie, table, prefixes)
+        table, prefixes = vocab.root_table(ends)
+        return self._inside(mask, vocab.trie, table, prefixes)
 
     def _survey(
         self,
@@ -174,7 +215,8 @@ class Insides:
         frames: NDArray[np.int64],
         mask: Mask,
     ) -> NDArray[np.int32]:
-        """int32[n, 2]: nodes of the vocabulary's trie, each with the state before it."""
+        """int32[n, 3]: nodes of the vocabulary's trie, each with the state before it; see
+        ``survey``."""
         lexicon, vocab, found, asked = self.lexicon, self.vocab, self._found, self._asked
         ends: list[NDArray[np.int32]] = []
         resume = 0
@@ -193,7 +235,7 @@ class Insides:
                 found[0, 0] = 0
                 if status == DONE:
                     break
-        ends_ = np.concatenate(ends)
+        ends_ = ends[0] if len(ends) == 1 else np.concatenate(ends)
         if trie is not vocab.trie:
             vocab.locate(trie, ends_)
         return ends_

@@ -21,8 +21,8 @@ from .records import NO_FILTER
 
 UNBOUNDED_ROOM = 1 << 20
 
-_FIRST_CAPACITY = 1024
-"""Rows that are set aside at first. What isn't written takes no memory."""
+_FIRST_CAPACITY = 32_768
+"""Rows that are set aside, so that few lexicons move; what isn't written takes no memory."""
 
 
 class Lexicon:
@@ -38,6 +38,7 @@ class Lexicon:
             NAME_LABEL (a property's name with this label is complete here; or -1).
         words: uint64[...]: bit sets; each is its number of words, then the words. The sets of the
             labels 0 and 1 are at twice their value.
+        version: changes when one of these arrays is replaced.
         num_states: how many states there are; state 0 is ``PENDING``.
         masked_as: states in which exactly the same tokens are allowed as in another state.
         tables: states that are looked up by number, by what each table is of.
@@ -56,6 +57,7 @@ class Lexicon:
         self.rows: NDArray[np.int32] = np.empty((_FIRST_CAPACITY, 256), np.int32)
         self.states: NDArray[np.int32] = np.empty((_FIRST_CAPACITY, 7), np.int32)
         self.words: NDArray[np.uint64] = np.zeros(256, np.uint64)
+        self.version = 0
         self.num_states = 0
         self.num_words = 0
         self._lazy: dict[int, tuple[Lexeme, int]] = {}
@@ -99,6 +101,7 @@ class Lexicon:
             capacity = max(end, 2 * len(self.rows))
             self.rows = _grown(self.rows, first, capacity)
             self.states = _grown(self.states, first, capacity)
+            self.version += 1
         self.states[first:end] = (ready, -1, -1, -1, -1, -1, -1)
         return first
 
@@ -153,6 +156,7 @@ class Lexicon:
             self.num_words += 1 + num_words
             if self.num_words > len(self.words):
                 self.words = _grown(self.words, offset, 2 * self.num_words)
+                self.version += 1
             self.words[offset] = num_words
             for i in range(num_words):
                 self.words[offset + 1 + i] = (bits >> (64 * i)) & 0xFFFF_FFFF_FFFF_FFFF
@@ -171,6 +175,7 @@ class Lexicon:
         self.num_words += num_sets * (num_words + 1)
         if self.num_words > len(self.words):
             self.words = _grown(self.words, offset, 2 * self.num_words)
+            self.version += 1
         block = self.words[offset : self.num_words].reshape(num_sets, num_words + 1)
         block[:, 0] = num_words
         block[:, 1:] = sets

@@ -41,10 +41,13 @@ from .moves import (
     advance,
     leave,
 )
+from .pointers import addresses
 from .records import NO_FILTER
 from .trail import NUM_COLUMNS, Trail
 
 _NOT_ENTERED = -1
+_BYTES, _CONTEXT_BYTES = 40_000, 1_000
+"""About what a machine takes with its schema's formulas, and each context's objects."""
 
 
 class Machine:
@@ -83,6 +86,28 @@ class Machine:
         self._context_ids: dict[Hashable, Context] = {}
         self.context_list: list[Context] = []
         self.has_special = False
+        self._version = 0
+        self._table: NDArray[np.int64] = np.zeros(0, np.int64)
+        self._table_of = -1
+
+    @property
+    def table(self) -> NDArray[np.int64]:
+        """The arrays that compiled code reads, in the order of ``moves.ROWS`` and those after."""
+        lexicon = self.lexicon
+        version = lexicon.version + self._version
+        if version != self._table_of:
+            self._table = addresses(
+                lexicon.rows, lexicon.states, self.contexts, self.transitions, lexicon.words,
+                self.pushes, self.plans,
+            )  # fmt: skip
+            self._table_of = version
+        return self._table
+
+    @property
+    def num_bytes(self) -> int:
+        """About the memory that it takes."""
+        arrays = (self.contexts, self.transitions, self.pushes, self.plans)
+        return _BYTES + sum(a.nbytes for a in arrays) + _CONTEXT_BYTES * self.num_contexts
 
     def number(self, key: Hashable) -> int:
         """The number of a key that names something within this machine."""
@@ -107,6 +132,7 @@ class Machine:
         self.context_list.append(context)
         if number == len(self.contexts):
             self.contexts = _grown(self.contexts, number, 2 * number)
+            self._version += 1
         self.num_contexts = number + 1
         self.contexts[number] = (
             _NOT_ENTERED, -1, NO_FILTER, context.is_end, context.kind, context.captures,
@@ -139,6 +165,15 @@ class Machine:
         self.transitions[offset + 1 + label] = target
         return target
 
+    def prepare(self, count: int) -> None:
+        """Work out likely transitions, those of the first contexts first, up to ``count``."""
+        for context in self.context_list:  # Grows on the way.
+            for label in context.likely():
+                if count == 0:
+                    return
+                count -= 1
+                self.transition(context.id, label)
+
     def _encoded(self, after: After) -> int:
         if after is None:
             return -1
@@ -154,6 +189,7 @@ class Machine:
             number = self._push_ids[push] = len(self._push_ids)
             if 3 * number == len(self.pushes):
                 self.pushes = _grown(self.pushes, 3 * number, 6 * number)
+                self._version += 1
             self.pushes[3 * number : 3 * number + 3] = push
         return PUSHED - number
 
@@ -167,6 +203,7 @@ class Machine:
         self._num_plan_entries += len(entries)
         if self._num_plan_entries > len(self.plans):
             self.plans = _grown(self.plans, offset, 2 * self._num_plan_entries)
+            self._version += 1
         self.plans[offset : self._num_plan_entries] = entries
         return offset
 
@@ -179,6 +216,7 @@ class Machine:
             grown = np.full(2 * self.num_transitions, UNKNOWN, np.int32)
             grown[:offset] = self.transitions[:offset]
             self.transitions = grown
+            self._version += 1
         self.transitions[offset] = size
         if old >= 0:
             count = int(self.transitions[old])
@@ -229,18 +267,19 @@ class Machine:
             trail.more_frames()
         return UNKNOWN
 
-    def advance(self, trail: Trail, data: NDArray[np.uint8], first: int, last: int) -> bool:
-        """Write the position after ``data[first:last]`` behind the trail's current one.
+    def advance(
+        self, trail: Trail, data: NDArray[np.uint8], spans: NDArray[np.int64], index: int
+    ) -> bool:
+        """Write the position after some bytes behind the trail's current one.
 
-        False if the text isn't allowed. The trail has room for the text.
+        ``spans[index]`` says where they are in ``data``: the first, and the one past the last. The
+        trail has room for them. False if they aren't allowed.
         """
-        lexicon = self.lexicon
         resume, given = 0, UNKNOWN
         while True:
             status = advance(
-                trail.positions, trail.at, data, first, last, resume, given, trail.frames,
-                trail.text, lexicon.rows, lexicon.states, self.contexts, self.transitions,
-                lexicon.words, self.pushes, self.plans,
+                trail.positions, trail.at, data, spans, index, resume, given, trail.frames,
+                trail.text, self.table,
             )  # fmt: skip
             if status == DONE:
                 return True
@@ -255,10 +294,7 @@ class Machine:
         """
         given = UNKNOWN
         while True:
-            status = leave(
-                trail.positions, at, given, trail.frames, trail.text, self.lexicon.states,
-                self.contexts, self.transitions, self.lexicon.words, self.pushes, self.plans,
-            )  # fmt: skip
+            status = leave(trail.positions, at, given, trail.frames, trail.text, self.table)
             if status == DONE:
                 return True
             if status == REFUSED:

@@ -12,58 +12,66 @@ from numpy.typing import NDArray
 
 from .insides import Insides
 from .machine import Machine
-from .moves import DONE, END_LABEL, IS_END, LIVE_AT
+from .moves import DONE, LIVE_AT
 from .trail import Trail
 from .vocabulary import Mask
-from .walk import MANY_FOUND, UNDECIDED, walk
+from .walk import MANY_FOUND, MAY_END, UNDECIDED, walk
 
 _NUM_UNCERTAIN = 4096
 
 
 class Masks:
-    """Masks of a machine's positions. The caller holds the machine's lock."""
+    """Masks of a machine's positions."""
 
     def __init__(self, machine: Machine, insides: Insides) -> None:
         self._machine = machine
         self._insides = insides
         self._vocab = insides.vocab
-        self._work = np.zeros((6, self._vocab.max_token_len + 3), np.int64)
+        self._work = np.zeros((self._vocab.max_token_len + 3, 6), np.int64)
         self._uncertain = np.zeros(_NUM_UNCERTAIN, np.int32)
 
     def write(self, trail: Trail, row: Mask) -> None:
         """Write the mask of a trail's position; int32[num_words or more]."""
-        machine, lexicon, vocab = self._machine, self._machine.lexicon, self._vocab
+        if not row.flags.c_contiguous:
+            whole = np.zeros(len(row), np.int32)
+            self.write(trail, whole)
+            row[:] = whole
+            return
+        with self._machine.lock:
+            self._write(trail, row)
+
+    def _write(self, trail: Trail, row: Mask) -> None:
+        machine, insides = self._machine, self._insides
         at = trail.at
-        state, context, _, live = trail.positions[at, : LIVE_AT + 1].tolist()
-        state = lexicon.masked_as.get(state, state)
-        known = self._insides.known.get((state, live))
-        if known is None:
-            known = self._insides.at(state, live, trail.frames)
-        mask, trie, roots, prefixes = known
+        state, _, _, live = trail.positions[at, : LIVE_AT + 1].tolist()
+        masked_as = insides.lexicon.masked_as
+        if state in masked_as:
+            state = masked_as[state]
+        inside = insides.known.get((state, live))
+        if inside is None:
+            inside = insides.at(state, live, trail.frames)
         nodes: list[int] = []
         resume = 0
         while True:
             status = walk(
-                trie, roots, prefixes, resume, state, trail.positions, at, mask, vocab.aliases,
-                row, self._work, self._uncertain, trail.frames, trail.text, lexicon.rows,
-                lexicon.states, machine.contexts, machine.transitions, lexicon.words,
-                machine.pushes, machine.plans,
+                inside.table, resume, state, trail.positions, at, row, self._work,
+                self._uncertain, trail.frames, trail.text, machine.table,
             )  # fmt: skip
             if status == DONE:
+                return
+            if status == MAY_END:
                 break
             if status in (UNDECIDED, MANY_FOUND):
                 nodes += self._uncertain[1 : self._uncertain[0] + 1].tolist()
                 self._uncertain[0] = 0
                 if status == UNDECIDED:
-                    self._decide(trail, trie, nodes, row)
+                    self._decide(trail, inside.trie, nodes, row)
                     break
             else:
                 machine.supply(status, trail, trail.positions[at + 1])
             resume = 1
-        if (
-            machine.contexts[context, IS_END] or lexicon.states[state, END_LABEL] >= 0
-        ) and machine.is_accepting(trail):
-            for token_id in vocab.eos_ids:
+        if machine.is_accepting(trail):
+            for token_id in self._vocab.eos_ids:
                 row[token_id >> 5] |= bit(token_id)
 
     def _decide(self, trail: Trail, trie: NDArray[np.int32], nodes: list[int], row: Mask) -> None:
@@ -71,7 +79,7 @@ class Masks:
         vocab, machine = self._vocab, self._machine
         for node in nodes:
             for token_id in trie[node : trie[node, 1], 2].tolist():
-                if token_id >= 0 and machine.advance(trail, vocab.data, *vocab.span(token_id)):
+                if token_id >= 0 and machine.advance(trail, vocab.data, vocab.spans, token_id):
                     row[token_id >> 5] |= bit(token_id)
         copy_aliases(row, vocab.aliases)
 

@@ -11,14 +11,13 @@ from .automaton import DEAD, Context
 from .machine import Machine
 from .masks import bit
 from .moves import BEGIN, CONTEXT, LENGTH, STATE
-from .trail import Trail
+from .trail import BYTE_SPANS, BYTES, Trail
 from .vocabulary import Mask
 
 if TYPE_CHECKING:
     from .grammar import Grammar
 
 _MAX_FORCED = 4096
-_BYTES = np.arange(256, dtype=np.uint8)
 
 
 class Matcher:
@@ -45,7 +44,7 @@ class Matcher:
         if self.is_finished:
             row[:] = 0
             return
-        self._grammar.write_mask(self._trail, row)
+        self._grammar.masks.write(self._trail, row)
         if self._machine.has_special:
             for token_id in self._special():
                 row[token_id >> 5] |= bit(token_id)
@@ -56,10 +55,9 @@ class Matcher:
         if self.is_finished or not 0 <= token_id < vocab.size:
             return False
         with self._machine.lock:
-            first, last = vocab.span(token_id)
-            if first == last:
+            if vocab.tokens[token_id] is None:
                 return self._accept_special(token_id)
-            if not self._machine.advance(self._trail, vocab.data, first, last):
+            if not self._machine.advance(self._trail, vocab.data, vocab.spans, token_id):
                 return False
         self._trail.step()
         return True
@@ -71,7 +69,8 @@ class Matcher:
         self._trail.reserve(len(data))
         with self._machine.lock:
             text = np.frombuffer(bytearray(data), np.uint8)
-            if not self._machine.advance(self._trail, text, 0, len(data)):
+            span = np.array([[0, len(data)]], np.int64)
+            if not self._machine.advance(self._trail, text, span, 0):
                 return False
         self._trail.step()
         return True
@@ -101,7 +100,7 @@ class Matcher:
                 if len(following) != 1:
                     break
                 (byte,) = following
-                if not self._machine.advance(trail, _BYTES, byte, byte + 1):
+                if not self._machine.advance(trail, BYTES, BYTE_SPANS, byte):
                     break
                 trail.step()
                 found.append(byte)
@@ -146,7 +145,7 @@ class Matcher:
             candidates.update(np.flatnonzero(allowed != DEAD).tolist())
         found: list[int] = []
         for byte in sorted(candidates):
-            if machine.advance(trail, _BYTES, byte, byte + 1):
+            if machine.advance(trail, BYTES, BYTE_SPANS, byte):
                 found.append(byte)
                 if len(found) == limit:
                     break

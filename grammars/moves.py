@@ -12,6 +12,7 @@ from numba import njit
 
 from .automaton import DEAD, LAZY
 from .names import is_taken, read_name
+from .pointers import int32_table, int32s, uint64s
 from .records import (
     AFTER_CONTEXT,
     AFTER_ITEM,
@@ -63,6 +64,11 @@ STATE, CONTEXT, STACK, LIVE_AT, BEGIN, LENGTH, USED, ASKED, ASKED_TOO, ASKED_END
 PLAIN, KEY, AFTER_PROPERTY, AFTER_ITEMS = range(4)
 """Kinds of contexts: all but the first have a record on top of the stack that says what follows."""
 
+ROWS, STATES, CONTEXTS, TRANSITIONS_OF, WORDS, PUSHES, PLANS = range(7)
+"""The arrays of a machine's table (see ``pointers.py``), as it and its lexicon describe them."""
+
+NUM_STATE_COLUMNS, NUM_CONTEXT_COLUMNS = 7, 6
+
 UNKNOWN = -2
 """A transition that has not been asked for."""
 
@@ -75,12 +81,9 @@ PENDING = 0
 _CLOSED = 1
 """The label of a pop where the array's bracket came in place of its first item; else it is 0."""
 
-MACHINE_TYPES = (
-    "int64[::1], uint8[::1], int32[:,::1], int32[:,::1], int32[:,::1], int32[::1], uint64[::1],"
-    " int32[::1], int32[::1]"
-)
-"""The types of frames, text, and a machine's rows, states, contexts, transitions, words, pushes
-and plans, which all these functions end with."""
+_WHERE = "int64[::1], uint8[::1], int64[::1]"
+"""The types of what all these functions end with: a sequence's frames and text, and the machine's
+table."""
 
 
 @njit("int64(int32[:,::1], int32[::1], int64, int64)", cache=True, nogil=True, inline="always")
@@ -92,14 +95,12 @@ def _after(contexts, transitions, context, label):  # type: ignore[no-untyped-de
 
 
 @njit(
-    "UniTuple(int64, 7)(int64, int64, int64, int64, int64, int64, int64, int64[::1], uint8[::1],"
-    " int32[:,::1], int32[::1], uint64[::1], int32[::1], int32[::1])",
+    f"UniTuple(int64, 7)(int64, int64, int64, int64, int64, int64, int64, {_WHERE})",
     cache=True,
     nogil=True,
 )
 def cross(  # type: ignore[no-untyped-def]
-    context, stack, label, begin, end, free, given,
-    frames, text, contexts, transitions, words, pushes, plans,
+    context, stack, label, begin, end, free, given, frames, text, machine
 ):  # fmt: skip
     """What comes after the lexeme ``text[begin:end]`` has ended with a live label.
 
@@ -110,13 +111,17 @@ def cross(  # type: ignore[no-untyped-def]
     Returns:
         The status, the context, the stack, the live labels, the free word, and two that are asked.
     """
+    contexts = int32_table(machine, CONTEXTS, NUM_CONTEXT_COLUMNS)
+    transitions, plans = int32s(machine, TRANSITIONS_OF), int32s(machine, PLANS)
+    words, pushes = uint64s(machine, WORDS), int32s(machine, PUSHES)
     kind = contexts[context, CONTEXT_KIND]
     room = frames.shape[0]
     after = np.int64(UNKNOWN)
     if kind == KEY and label != 0:
-        child = _after(contexts, transitions, context, label)
+        names = np.int64(plans[frames[stack + WHAT] + KEY_CONTEXT])
+        child = _after(contexts, transitions, names, label)
         if child == UNKNOWN:
-            return NEED_TRANSITION, context, stack, -1, free, context, label
+            return NEED_TRANSITION, context, stack, -1, free, names, label
         if child < 0:
             return REFUSED, context, stack, -1, free, 0, 0
         size = object_size(frames, plans, stack)
@@ -231,13 +236,13 @@ def cross(  # type: ignore[no-untyped-def]
 
 @njit(
     f"UniTuple(int64, 10)(int64, int64, int64, int64, int64, int64, int64, int64, int64, int64,"
-    f" {MACHINE_TYPES})",
+    f" {_WHERE})",
     cache=True,
     nogil=True,
 )
 def move(  # type: ignore[no-untyped-def]
     byte, at, state, context, stack, live, begin, free, given, with_text,
-    frames, text, rows, states, contexts, transitions, words, pushes, plans,
+    frames, text, machine,
 ):  # fmt: skip
     """The position after a byte at ``text[at]``.
 
@@ -249,6 +254,10 @@ def move(  # type: ignore[no-untyped-def]
         lexeme, the free word, and three that are asked. Where something is asked, the position is
         still before the byte, though perhaps in a further context.
     """
+    rows = int32_table(machine, ROWS, 256)
+    states = int32_table(machine, STATES, NUM_STATE_COLUMNS)
+    contexts = int32_table(machine, CONTEXTS, NUM_CONTEXT_COLUMNS)
+    words, plans = uint64s(machine, WORDS), int32s(machine, PLANS)
     asked, asked_too, end = np.int64(0), np.int64(0), np.int64(at)
     while True:
         if states[state, READY] == 0:
@@ -282,7 +291,7 @@ def move(  # type: ignore[no-untyped-def]
             return NEED_TEXT, state, context, stack, live, begin, free, context, label, end
         status, after, above, lives, used, asked, asked_too = cross(
             context, stack, label, begin, end, free, given,
-            frames, text, contexts, transitions, words, pushes, plans,
+            frames, text, machine,
         )  # fmt: skip
         if status != DONE:
             return status, state, context, stack, live, begin, free, asked, asked_too, end
@@ -294,20 +303,23 @@ def move(  # type: ignore[no-untyped-def]
 
 
 @njit(
-    f"int64(int64[:,::1], int64, uint8[::1], int64, int64, int64, int64, {MACHINE_TYPES})",
+    f"int64(int64[:,::1], int64, uint8[::1], int64[:,::1], int64, int64, int64, {_WHERE})",
     cache=True,
     nogil=True,
 )
 def advance(  # type: ignore[no-untyped-def]
-    positions, at, data, first, last, resume, given,
-    frames, text, rows, states, contexts, transitions, words, pushes, plans,
+    positions, at, data, spans, index, resume, given,
+    frames, text, machine,
 ):  # fmt: skip
-    """Write the position after ``data[first:last]`` to ``positions[at + 1]``.
+    """Write the position after some bytes to ``positions[at + 1]``.
+
+    ``spans[index]`` says where they are in ``data``: the first, and the one past the last.
 
     Where something is asked, that row holds how far it came; call again with ``resume``.
     ``text`` has room for the data.
     """
     row = at + 1 if resume else at
+    first, last = spans[index, 0], spans[index, 1]
     length = positions[at, LENGTH]
     state, context, stack = positions[row, STATE], positions[row, CONTEXT], positions[row, STACK]
     live, begin = positions[row, LIVE_AT], positions[row, BEGIN]
@@ -318,7 +330,7 @@ def advance(  # type: ignore[no-untyped-def]
         text[length + i - first] = data[i]
         status, state, context, stack, live, begin, free, asked, asked_too, end = move(
             data[i], length + i - first, state, context, stack, live, begin, free, given, 1,
-            frames, text, rows, states, contexts, transitions, words, pushes, plans,
+            frames, text, machine,
         )  # fmt: skip
         if status != DONE:
             break
@@ -334,19 +346,21 @@ def advance(  # type: ignore[no-untyped-def]
 
 
 @njit(
-    "int64(int64[:,::1], int64, int64, int64[::1], uint8[::1], int32[:,::1], int32[:,::1],"
-    " int32[::1], uint64[::1], int32[::1], int32[::1])",
+    f"int64(int64[:,::1], int64, int64, {_WHERE})",
     cache=True,
     nogil=True,
 )
 def leave(  # type: ignore[no-untyped-def]
     positions, at, given,
-    frames, text, states, contexts, transitions, words, pushes, plans,
+    frames, text, machine,
 ):  # fmt: skip
     """Write the position once the lexeme at ``positions[at]`` has ended to the row after it.
 
     It is refused where the lexeme can't end without a further byte.
     """
+    states = int32_table(machine, STATES, NUM_STATE_COLUMNS)
+    contexts = int32_table(machine, CONTEXTS, NUM_CONTEXT_COLUMNS)
+    words = uint64s(machine, WORDS)
     before, after = positions[at], positions[at + 1]
     after[:] = before
     state, context, live = before[STATE], before[CONTEXT], before[LIVE_AT]
@@ -361,7 +375,7 @@ def leave(  # type: ignore[no-untyped-def]
         return NEED_TEXT
     status, context, stack, live, free, asked, asked_too = cross(
         context, before[STACK], label, before[BEGIN], before[LENGTH], before[USED], given,
-        frames, text, contexts, transitions, words, pushes, plans,
+        frames, text, machine,
     )  # fmt: skip
     after[ASKED], after[ASKED_TOO] = asked, asked_too
     if status == DONE:

@@ -28,8 +28,9 @@ OBJECT, ARRAY = range(2)
 
 KIND, NUM_WORDS, FIRST_NAME, LOW, HIGH, REQUIRED, POSSIBLE, KEY_CONTEXT, AFTER_CONTEXT = range(9)
 """Of an object: the words of its sets of labels, the first label that is a name's, the bounds on
-the number of properties (``HIGH`` -1: none), offsets of sets in ``Machine.words``, and the contexts
-of a further name and of what comes after a property. Labels start at 1."""
+the number of properties (``HIGH`` -1: none), offsets of sets in ``Lexicon.words``, and the contexts
+of a further name (which is asked for all values) and of what comes after a property. Labels start
+at 1."""
 
 _KIND, ITEM_LOW, ITEM_HIGH, PREFIX_LEN, ITEM_CONTEXT, AFTER_ITEM = range(6)
 """Of an array: the bounds on the number of items, from which item on all are alike, the context
@@ -37,7 +38,7 @@ that is asked for items' contexts, and the one of what comes after an item."""
 
 NO_FILTER = -1
 """In place of an offset of live labels: all are live. Less than that is -2 minus the index of a
-record's live labels; more is an offset in ``Machine.words``."""
+record's live labels; more is an offset in ``Lexicon.words``."""
 
 
 @njit("int64(uint64)", cache=True, nogil=True, inline="always")

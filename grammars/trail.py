@@ -11,6 +11,10 @@ from .moves import BEGIN, CONTEXT, LENGTH, LIVE_AT, STACK, STATE, USED
 from .records import ARRAY, BELOW, KIND, NAMES, NUM_WORDS, SEEN
 
 NUM_COLUMNS = 10
+BYTES = np.arange(256, dtype=np.uint8)
+BYTE_SPANS = np.stack([np.arange(256), np.arange(1, 257)], axis=1)
+"""All bytes as data and spans, as ``Machine.advance`` takes them."""
+
 _FIRST_POSITIONS, _FIRST_FRAMES, _FIRST_TEXT = 64, 256, 256
 
 

@@ -118,14 +118,14 @@ def pack(texts: list[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
 
 
 def roots_of(trie: NDArray[np.int32]) -> NDArray[np.int32]:
-    """int32[n, 5]: the whole trie as a table of roots (see ``walk.ROOT_BYTE``)."""
+    """int32[n, 6]: the whole trie as a table of roots (see ``walk.ROOT_BYTE``)."""
     found = []
     node = 0
     while node < len(trie):
         after = int(trie[node, SKIP])
-        found.append((int(trie[node, BYTE]), node, after, -1, 0))
+        found.append((int(trie[node, BYTE]), node, after, -1, -1, 0))
         node = after
-    return np.array(found, np.int32).reshape(-1, 5)
+    return np.array(found, np.int32).reshape(-1, 6)
 
 
 @njit("int32[::1](int32[:,::1], int64)", cache=True, nogil=True)
@@ -159,8 +159,8 @@ def locate(trie, whole, leaves, ends):  # type: ignore[no-untyped-def]
     nogil=True,
 )
 def root_table(trie, data, spans, ends):  # type: ignore[no-untyped-def]
-    """Nodes, each with a state, as a table of roots, and the bytes before each."""
-    table = np.empty((ends.shape[0], 5), np.int32)
+    """Nodes, each with a state and a label, as a table of roots, and the bytes before each."""
+    table = np.empty((ends.shape[0], 6), np.int32)
     size = 0
     for i in range(ends.shape[0]):
         size += trie[ends[i, 0], 3]
@@ -169,7 +169,7 @@ def root_table(trie, data, spans, ends):  # type: ignore[no-untyped-def]
     for i in range(ends.shape[0]):
         node = ends[i, 0]
         table[i, 0], table[i, 1], table[i, 2] = trie[node, 0], node, trie[node, 1]
-        table[i, 3], table[i, 4] = ends[i, 1], size
+        table[i, 3], table[i, 4], table[i, 5] = ends[i, 1], ends[i, 2], size
         below = node
         while trie[below, 2] < 0:
             below += 1

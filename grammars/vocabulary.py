@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .cover import GROUPS, PLAIN, PRINTABLE
+from .cover import DEPTHS, GROUPS
 from .json_text import slice_tables
 from .trie import (
     build_trie,
@@ -84,7 +83,8 @@ class Vocabulary:
         trie: every token that stands for text (see ``trie.py``); equal tokens are there once.
         roots: its roots, see ``trie.roots_of``.
         slices: by ``VALUE_SLICE`` and ``KEY_SLICE``, the tokens as seen from inside a string.
-        data: the bytes of all tokens (see ``span``).
+        data, spans: the bytes of all tokens, and by id where they are: the first, and the one past
+            the last (int64[size, 2]; equal for a token that is no text).
         aliases: pairs (id in the trie, another id with the same bytes).
     """
 
@@ -127,9 +127,9 @@ class Vocabulary:
 
         self._packed = data, starts, id_array
         self.data = data
-        self._spans: NDArray[np.int64] = np.zeros((len(self.tokens), 2), np.int64)
-        self._spans[id_array] = np.stack([starts[:-1], starts[1:]], axis=1)
-        self._spans[self.aliases[:, 1]] = self._spans[self.aliases[:, 0]]
+        self.spans: NDArray[np.int64] = np.zeros((len(self.tokens), 2), np.int64)
+        self.spans[id_array] = np.stack([starts[:-1], starts[1:]], axis=1)
+        self.spans[self.aliases[:, 1]] = self.spans[self.aliases[:, 0]]
         self._leaves = leaves_of(self.trie, len(self.tokens))
         self._groups: dict[tuple[int, int], Group] = {}
         self._longest: dict[int, int] = {}
@@ -149,18 +149,6 @@ class Vocabulary:
     ) -> Vocabulary:
         """A vocabulary from each id's bytes; None stands for a token that is no text."""
         return cls(tokens, eos_ids, special_ids)
-
-    @cached_property
-    def group_order(self) -> tuple[int, ...]:
-        """The groups in the order in which they are best tried.
-
-        ``PLAIN`` takes longest to prove; it is worth that where many tokens aren't ASCII.
-        """
-        num_ascii, num_plain = (
-            int((self._characters_of(index) >= 0).sum()) for index in (PRINTABLE, PLAIN)
-        )
-        first = (PLAIN, PRINTABLE) if num_plain > 2 * num_ascii else (PRINTABLE, PLAIN)
-        return (*first, *range(2, len(GROUPS)))
 
     def longest(self, index: int) -> int:
         """The most characters of a token of a group of ``cover.GROUPS``."""
@@ -182,6 +170,12 @@ class Vocabulary:
             )
         return known
 
+    def prepare_groups(self) -> None:
+        """Make all groups, so that no mask waits for one."""
+        for index in range(len(GROUPS)):
+            for depth in DEPTHS:
+                self.group(index, min(depth, self.longest(index)))
+
     def _characters_of(self, index: int) -> NDArray[np.int32]:
         known = self._group_counts.get(index)
         if known is None:
@@ -195,10 +189,11 @@ class Vocabulary:
         np.bitwise_or.at(mask.view(np.uint32), ids >> 5, bits)
         return mask
 
-    def span(self, token_id: int) -> list[int]:
-        """Where a token's bytes are in ``data``: the first and the one past the last."""
-        found: list[int] = self._spans[token_id].tolist()
-        return found
+    def roots_with(self, first_bytes: frozenset[int]) -> NDArray[np.int32]:
+        """The roots with some bytes."""
+        if not first_bytes:
+            return self.roots[:0]
+        return self.roots[np.isin(self.roots[:, 0], list(first_bytes))]
 
     def locate(self, trie: NDArray[np.int32], ends: NDArray[np.int32]) -> None:
         """Rewrite nodes of another trie of these tokens, ``ends[:, 0]``, as nodes of ``trie``."""
@@ -209,7 +204,7 @@ class Vocabulary:
 
         See ``walk.ROOT_BYTE``.
         """
-        table, prefixes = root_table(self.trie, self.data, self._spans, ends)
+        table, prefixes = root_table(self.trie, self.data, self.spans, ends)
         return table, prefixes
 
     def first_byte_mask(self, byte: int) -> Mask:

@@ -12,7 +12,7 @@ interns contexts, so that equal states share masks. A text moves through them li
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 
 from ramet.grammars.automaton import NOTHING, After, Context, Lexeme, Pop, Push
 from ramet.grammars.machine import Machine
@@ -64,6 +64,9 @@ class ValueContext(Context):
     def lexeme(self, machine: Machine) -> Lexeme | None:
         close = self.frame.layout.empty_close() if self.may_close else None
         return self.plan.lexeme(self.prefixes, close, is_recorded=self.frame.records)
+
+    def likely(self) -> Iterable[int]:
+        return () if self.frame.records else self.plan.brackets
 
     def after(self, machine: Machine, label: int, text: bytes | None) -> After:
         frame = self.frame

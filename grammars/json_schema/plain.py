@@ -9,7 +9,7 @@ alternatives, a fixed order, names that may run out, items that must differ.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from functools import lru_cache
 
 from ramet.grammars.automaton import NOTHING, After, Context, Lexeme, Push
@@ -108,6 +108,13 @@ class NameContext(Context):
         names = self.values.names(self.plan, layout)
         return names.keyed(layout.before_item(), layout.empty_close() if self.first else None)
 
+    def likely(self) -> Iterable[int]:
+        if self.first:
+            return ()  # Records ask the other context.
+        possible = self.plan.possible
+        names = range(self.plan.first_name, self.plan.num_labels)
+        return (label for label in names if possible >> label & 1)
+
     def after(self, machine: Machine, label: int, text: bytes | None) -> After:
         plan = self.plan
         value_plan = self.values.plan(plan.child(plan.formulas, label).nodes, lambda _: True)
@@ -159,6 +166,9 @@ class ItemContext(Context):
 
     def lexeme(self, machine: Machine) -> Lexeme | None:
         return NOTHING
+
+    def likely(self) -> Iterable[int]:
+        return (0,)
 
     def after(self, machine: Machine, label: int, text: bytes | None) -> After:
         return contexts.local_value(

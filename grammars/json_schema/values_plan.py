@@ -101,7 +101,9 @@ class Values:
         if known is None:
             closing = KeyClosing(layout)
             languages = self.solver.languages
-            classes = [(1 + i, texts) for i, texts in enumerate(plan.classes)]
+            # Names that can't come needn't be told from each other.
+            possible = plan.possible if plan.is_simple else -1
+            classes = [(n, texts) for n, texts in enumerate(plan.classes, 1) if possible >> n & 1]
             base = text_lexeme(classes, languages, closing)
             if plan.names or base is None:
                 _check_size(plan.label_of, languages.limits)
@@ -206,11 +208,16 @@ class ValuePlan:
             )
         return known
 
-    def prepare(self) -> list[Formula]:
-        """Work out the plan; the nodes that are followed alone inside."""
+    @property
+    def brackets(self) -> set[int]:
+        """Which of ``OBJECT`` and ``ARRAY`` may be opened."""
         if self._parts is None:
             self._parts = self._make_parts()
-        brackets = self._parts[3]
+        return self._parts[3]
+
+    def prepare(self) -> list[Formula]:
+        """Work out the plan; the nodes that are followed alone inside."""
+        brackets = self.brackets
         solver = self.values.solver
         found: list[Formula] = []
         if OBJECT in brackets:

@@ -21,11 +21,10 @@ from ramet.grammars.json_schema.frames import Top
 from ramet.grammars.lexicon import Lexicon
 from ramet.grammars.limits import CompileLimits
 from ramet.grammars.machine import Machine
-from ramet.grammars.trail import Trail
+from ramet.grammars.trail import BYTE_SPANS, BYTES, Trail
 
 from .expressions import Foreign, JsonValue, SpecialToken
 
-_BYTES = np.arange(256, dtype=np.uint8)
 _NUMBER_BYTES = sum(1 << byte for byte in b"+-.0123456789Ee")
 
 
@@ -194,7 +193,7 @@ class TagAutomaton(GrammarAutomaton):
         moves: dict[int, int] = {}
         before = Trail.thaw(position.frozen, 1)
         for byte in range(256):
-            if machine.advance(before, _BYTES, byte, byte + 1):
+            if machine.advance(before, BYTES, BYTE_SPANS, byte):
                 after = before.copy()
                 after.step()
                 target = self._position_node(_Position(position.index, machine.frozen(after)))

@@ -1,0 +1,72 @@
+"""Arrays by address: compiled code is handed one table of them where it needs many.
+
+Handing over an array costs as much as walking a dozen nodes of the trie. A table is int64: for each
+array its address and its length. Who makes a table keeps the arrays, and makes it anew when one of
+them is replaced.
+"""
+
+# ruff: noqa: ARG001  (numba calls intrinsics with a typing context)
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import carray, njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+
+def addresses(*arrays: NDArray[Any]) -> NDArray[np.int64]:
+    """int64[2 * n]: the table of some C-contiguous arrays."""
+    assert all(array.flags.c_contiguous for array in arrays)
+    return np.array([n for a in arrays for n in (a.ctypes.data, len(a))], np.int64)
+
+
+@njit(
+    "int64[::1](int32[:,::1], int32[:,::1], uint8[::1], int32[::1], int32[:,::1])",
+    cache=True,
+    nogil=True,
+)
+def inside_table(trie, roots, prefixes, mask, aliases):  # type: ignore[no-untyped-def]
+    """``addresses`` of these arrays, in less time."""
+    table = np.empty(10, np.int64)
+    table[0], table[1] = trie.ctypes.data, trie.shape[0]
+    table[2], table[3] = roots.ctypes.data, roots.shape[0]
+    table[4], table[5] = prefixes.ctypes.data, prefixes.shape[0]
+    table[6], table[7] = mask.ctypes.data, mask.shape[0]
+    table[8], table[9] = aliases.ctypes.data, aliases.shape[0]
+    return table
+
+
+@intrinsic
+def _pointer(typing_context, address):  # type: ignore[no-untyped-def]
+    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        return builder.inttoptr(args[0], cgutils.voidptr_t)
+
+    return types.voidptr(types.int64), generate
+
+
+@njit("int32[::1](int64[::1], int64)", cache=True, nogil=True, inline="always")
+def int32s(table, i):  # type: ignore[no-untyped-def]
+    """The i-th array of a table, of one dimension."""
+    return carray(_pointer(table[2 * i]), (table[2 * i + 1],), np.int32)
+
+
+@njit("uint64[::1](int64[::1], int64)", cache=True, nogil=True, inline="always")
+def uint64s(table, i):  # type: ignore[no-untyped-def]
+    """The i-th array of a table, of one dimension and 64-bit words."""
+    return carray(_pointer(table[2 * i]), (table[2 * i + 1],), np.uint64)
+
+
+@njit("uint8[::1](int64[::1], int64)", cache=True, nogil=True, inline="always")
+def uint8s(table, i):  # type: ignore[no-untyped-def]
+    """The i-th array of a table, of one dimension and bytes."""
+    return carray(_pointer(table[2 * i]), (table[2 * i + 1],), np.uint8)
+
+
+@njit("int32[:,::1](int64[::1], int64, int64)", cache=True, nogil=True, inline="always")
+def int32_table(table, i, width):  # type: ignore[no-untyped-def]
+    """The i-th array of a table, of ``width`` columns."""
+    return carray(_pointer(table[2 * i]), (table[2 * i + 1], width), np.int32)
