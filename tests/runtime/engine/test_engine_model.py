@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from ramet.grammars import JsonSchema
@@ -52,11 +54,12 @@ def requests(engine: Engine) -> list[Request]:
 
 
 def company(engine: Engine, count: int) -> list[Request]:
-    """Other requests, each of its own kind."""
+    """Other requests, each of its own kind; they go first where there is no room for all."""
     return [
         Request(
             prompt_token_ids=tuple(engine.tokenizer.encode(f"Number {i} is " * (1 + i % 13))),
             params=SamplingParams(temperature=1.0, seed=i, max_tokens=10 + i % 30, ignore_eos=True),
+            priority=1,
         )
         for i in range(count)
     ]
@@ -90,8 +93,10 @@ def alone() -> list[list[int]]:
 def test_tokens_are_those_of_a_run_alone(alone, config, num_others):
     with Engine.from_model("smollm2", config) as engine:
         for _ in range(2):  # the second time with a warm cache
-            others = [engine.submit(request) for request in company(engine, num_others)]
             streams = [engine.submit(request) for request in requests(engine)]
+            while not engine.stats().num_running:
+                time.sleep(0.001)
+            others = [engine.submit(request) for request in company(engine, num_others)]
             together = [stream.result(timeout=120).token_ids for stream in streams]
             assert together == alone
             for stream in others:
