@@ -76,9 +76,9 @@ class LabelledDfa:
             # By column, the parts that go on, each with its state.
             targets: list[list[tuple[int, int]]] = [[] for _ in range(columns.shape[1])]
             for i, s in state:
-                for target, t in zip(targets, moves[i][s], strict=True):
+                for column, t in zip(targets, moves[i][s], strict=True):
                     if t >= 0:
-                        target.append((i, t))
+                        column.append((i, t))
             row = []
             for target in map(tuple, targets):
                 if not target:

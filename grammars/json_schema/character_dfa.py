@@ -193,8 +193,9 @@ class CharacterDfa:
         """The states from which ``low`` to ``high`` more characters can lead to acceptance."""
         # After ``low`` characters, the rest may be as short as it can.
         most = np.iinfo(np.int64).max if high is None else high - max(low, 0)
-        ended = self.shortest <= most
+        ended: NDArray[np.bool_] = self.shortest <= most
         if low <= 0:
             return ended
         ended &= self.at_border
-        return _before(self._starts, self._sources, self.at_border, ended, low)
+        found: NDArray[np.bool_] = _before(self._starts, self._sources, self.at_border, ended, low)
+        return found

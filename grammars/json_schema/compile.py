@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Hashable, Mapping
 from typing import Any
 
@@ -57,7 +58,9 @@ class CompiledSchema:
         solver = Solver(typer, languages, limits)
         self._values = Values(solver, any_order=any_order)
         self._root = typer.node(typer.documents.root)
-        _check(typer, languages, self._root, limits)
+        nodes = _check(typer, languages, self._root, limits)
+        for node in nodes:
+            solver.satisfiable(node)
         if not solver.satisfiable(self._root):
             raise EmptyConstraintError("", _first_keyword(schema), "no value is valid")
         self._values.prepare(self._root, _NUM_PREPARED)
@@ -100,14 +103,21 @@ def _first_keyword(schema: Any) -> str:
     return next(iter(schema), "") if isinstance(schema, dict) else "false"
 
 
-def _check(typer: Typer, languages: Languages, root: Formula, limits: CompileLimits) -> None:
-    """Visit every subschema that a value can meet, so that what is unsound is found at once."""
+def _check(
+    typer: Typer, languages: Languages, root: Formula, limits: CompileLimits
+) -> list[Formula]:
+    """Visit every subschema that a value can meet, so that what is unsound is found at once.
+
+    Returns:
+        All nodes, from the innermost out: decided in this order, few need deep recursion.
+    """
     end = time.monotonic() + limits.max_seconds
     seen: set[Hashable] = set()
     num_numbers = 0
-    pending: list[Formula] = [root]
+    nodes: dict[Formula, None] = {root: None}
+    pending = deque([root])
     while pending:
-        for value in atoms(pending.pop()):
+        for value in atoms(pending.popleft()):
             if not isinstance(value, Leaf) or value in seen:
                 continue
             seen.add(value)
@@ -117,7 +127,9 @@ def _check(typer: Typer, languages: Languages, root: Formula, limits: CompileLim
             for kind in typer.kinds(node):
                 formula = typer.typed(node, kind)
                 for typed_atom in atoms(formula):
-                    pending.extend(_nodes(typed_atom))
+                    inner = [n for n in _nodes(typed_atom) if n not in nodes]
+                    nodes.update(dict.fromkeys(inner))
+                    pending.extend(inner)
                 if kind == "string" and formula.op != "false":
                     languages.prepare_text(formula)
                 elif kind == "number" and formula.op != "false":
@@ -125,6 +137,9 @@ def _check(typer: Typer, languages: Languages, root: Formula, limits: CompileLim
                     num_numbers += 1
                     if num_numbers <= _NUM_PREPARED or not is_bounded_integer(formula):
                         languages.numbers(formula)
+                    else:
+                        languages.has_numbers(formula)
+    return list(reversed(nodes))
 
 
 def _nodes(value: Hashable) -> list[Formula]:

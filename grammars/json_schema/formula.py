@@ -6,7 +6,10 @@ One class serves two levels. A *node* is a formula over schemas: a value satisfi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+
+_MANY = 32
+"""A formula of more parts doesn't keep a set of its atoms; its parts do."""
 
 
 class Formula:
@@ -16,12 +19,13 @@ class Formula:
     its parts is.
     """
 
-    __slots__ = ("_hash", "op", "parts")
+    __slots__ = ("_atoms", "_hash", "op", "parts")
 
     def __init__(self, op: str, parts: tuple[Hashable, ...]) -> None:
         self.op = op
         self.parts = parts
         self._hash = hash((op, parts))
+        self._atoms: frozenset[Hashable] | None = None
 
     def __hash__(self) -> int:
         return self._hash
@@ -38,6 +42,14 @@ class Formula:
         if self.op in ("true", "false"):
             return self.op
         return f"{self.op}({', '.join(map(repr, self.parts))})"
+
+    def has_any(self, values: frozenset[Hashable]) -> bool:
+        """Whether one of the formula's atoms is in a set."""
+        if self._atoms is None:
+            if len(self.parts) > _MANY:
+                return any(p.has_any(values) for p in self.operands)
+            self._atoms = frozenset(atoms(self))
+        return not self._atoms.isdisjoint(values)
 
     @property
     def operands(self) -> tuple[Formula, ...]:
@@ -133,6 +145,36 @@ def replace(formula: Formula, of: Callable[[Hashable], Formula | None]) -> Formu
         return formula
     parts = [replace(p, of) for p in formula.operands]
     if all(a is b for a, b in zip(parts, formula.operands, strict=True)):
+        return formula
+    if op == "not":
+        return negate(parts[0])
+    if op == "all":
+        return all_of(parts)
+    return any_of(parts) if op == "any" else one_of(parts)
+
+
+def assign(formula: Formula, truths: Mapping[Hashable, Formula]) -> Formula:
+    """The formula with some atoms replaced; parts that have none of them are left alone."""
+    return _assign(formula, truths, frozenset(truths))
+
+
+def _assign(
+    formula: Formula, truths: Mapping[Hashable, Formula], keys: frozenset[Hashable]
+) -> Formula:
+    op = formula.op
+    if op == "atom":
+        return truths.get(formula.parts[0], formula)
+    parts: list[Formula] = []
+    is_same = True
+    for part in formula.operands:
+        new = part
+        if part.has_any(keys):
+            new = _assign(part, truths, keys)
+            if new.op == "false" and op == "all":
+                return FALSE
+            is_same = is_same and new is part
+        parts.append(new)
+    if is_same:
         return formula
     if op == "not":
         return negate(parts[0])

@@ -24,6 +24,7 @@ from ramet.grammars.regular import (
 from ramet.grammars.regular import numbers as number_languages
 from ramet.grammars.regular.formats import string_format
 from ramet.grammars.regular.number_intervals import intervals_dfa
+from ramet.grammars.regular.store import AutomatonStore
 
 from .atoms import Format, Integer, MultipleOf, NumberIs, Pattern, TextIs, TextLength
 from .character_dfa import CharacterDfa
@@ -89,10 +90,19 @@ class _Unbounded:
 
 
 class Languages:
-    """Languages by formula, remembered up to a bound; may serve many compilations."""
+    """Languages by formula, remembered up to a bound; may serve many compilations.
 
-    def __init__(self, limits: CompileLimits, capacity: int = 4096) -> None:
+    ``store``, if given, keeps automata on disk.
+    """
+
+    def __init__(
+        self,
+        limits: CompileLimits,
+        capacity: int = 4096,
+        store: AutomatonStore | None = None,
+    ) -> None:
         self.limits = limits
+        self._store = store
         self._capacity = capacity
         self._known: OrderedDict[Hashable, Any] = OrderedDict()
 
@@ -108,6 +118,12 @@ class Languages:
             self._known.popitem(last=False)
         self._known[key] = made
         return made
+
+    def stored(self, description: str, make: Callable[[], Dfa]) -> Dfa:
+        """``make()``, or what is on disk under a description."""
+        if self._store is None:
+            return make()
+        return self._store.get(description, make, self.limits.regular.max_states)
 
     # -- strings ----------------------------------------------------------------------------
 
@@ -132,7 +148,19 @@ class Languages:
         """The strings with a match of an ECMA-262 pattern."""
         return self.remember(
             ("pattern", pattern),
-            lambda: regex_dfa(pattern, dialect="ecma", search=True, limits=self.limits.regular),
+            lambda: self.stored(
+                f"search {pattern}",
+                lambda: regex_dfa(pattern, dialect="ecma", search=True, limits=self.limits.regular),
+            ),
+        )
+
+    def _body(self, dfa: Dfa) -> Dfa:
+        """The spellings of a language of strings."""
+        return self.remember(
+            ("body", dfa.digest),
+            lambda: self.stored(
+                f"body {dfa.digest.hex()}", lambda: key_body(dfa, self.limits.regular)
+            ),
         )
 
     def few_members(self, pattern: str) -> frozenset[str] | None:
@@ -220,7 +248,7 @@ class Languages:
         dfa = self.text_dfa(all_of(rest))
         if dfa.is_empty or (high is not None and low > high):
             return TextSet(frozenset())
-        body = self.remember(("body", dfa.digest), lambda: key_body(dfa, self.limits.regular))
+        body = self._body(dfa)
         automaton = self.characters(body)
         lengths = automaton.within(low, high)
         if not lengths[0]:
@@ -294,7 +322,7 @@ class Languages:
     def body(self, texts: TextSet, *, counted: bool = True) -> Dfa:
         """The spellings of a set of strings; without ``counted`` its bounds are left out."""
         dfa = self.set_dfa(texts) if counted or texts.base is None else texts.base
-        return self.remember(("body", dfa.digest), lambda: key_body(dfa, self.limits.regular))
+        return self._body(dfa)
 
     def prepare_text(self, formula: Formula) -> None:
         """Work out ahead what a lexeme of these strings will need."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from ramet.grammars.errors import GrammarTooComplexError
 
 from .atoms import Has, Properties, Size
-from .formula import FALSE, TRUE, Formula, all_of, atoms, conjuncts, negate, replace, truth_of
+from .formula import FALSE, TRUE, Formula, all_of, assign, atoms, conjuncts, negate, truth_of
 from .languages import TextSet, members_of, without
 from .solver import Case, Solver, signed
 
@@ -107,10 +107,16 @@ class ObjectPlan:
         }
         self.is_simple = len(formulas) == 1 and all(p.op == "atom" for p in conjuncts(formulas[0]))
         self.has_size = any(isinstance(a, Size) for a in found)
+        self._is_told_by_names = (
+            len(formulas) == 1 and not self.has_size and _asks_no_wrong_value(formulas[0])
+        )
         self.max_count = max(
             (max(a.low, a.high or 0) + 1 for a in found if isinstance(a, Size)), default=0
         )
         self._has = sum(1 << self.label_of[a.name] for a in has if a.name in self.label_of)
+        self._never: dict[Hashable, Formula] = {
+            a: FALSE for a in has if a.name not in self.label_of
+        }
         self._settled: dict[Hashable, tuple[Formula, ...]] = {}
         self._endings: dict[Hashable, bool] = {}
         self.has_finite_classes = any(t.size is not None for t in self.classes)
@@ -206,7 +212,8 @@ class ObjectPlan:
         failed = {a for a, holds in child.verdicts(verdict) if not holds}
         if not failed:
             return residual
-        return tuple(replace(f, lambda a: FALSE if a in failed else None) for f in residual)
+        truths: dict[Hashable, Formula] = dict.fromkeys(failed, FALSE)
+        return tuple(assign(f, truths) for f in residual)
 
     def floor_after(self, label: int, floor: int) -> int:
         """In a fixed order, the least label of a name that can come after ``label``.
@@ -218,11 +225,15 @@ class ObjectPlan:
     def settled(self, residual: tuple[Formula, ...], seen: int) -> tuple[Formula, ...]:
         """The formulas with what is decided by the names that are there."""
         seen &= self._has
+        if not seen and not self._never:
+            return residual
         key = (residual, seen)
         known = self._settled.get(key)
         if known is None:
-            known = tuple(replace(f, lambda a: self._decided(a, seen)) for f in residual)
-            self._settled[key] = known
+            truths = self._never | {
+                Has(self.names[label - self.first_name]): TRUE for label in _bits(seen)
+            }
+            known = self._settled[key] = tuple(assign(f, truths) for f in residual)
         return known
 
     # -- deciding ---------------------------------------------------------------------------
@@ -304,7 +315,13 @@ class ObjectPlan:
     def can_begin(self) -> bool:
         """Whether some object makes the first formula true."""
         if self.is_simple:
-            return self.live_labels(0, 0, 0) != 0
+            num_required = self.required.bit_count()
+            if self.high == -2 or (self.high != -1 and num_required > self.high):
+                return False
+            fits = self.solver.satisfiable
+            if not all(fits(self.child(self.formulas, n).nodes[0]) for n in _bits(self.required)):
+                return False
+            return num_required >= self.low or self.live_labels(0, 0, 0) != 0
         return self.can_end_with(self.formulas, 0, 0, 0, ((True,) * 0,), ordered_from=0)
 
     def can_end_with(
@@ -321,6 +338,10 @@ class ObjectPlan:
 
         ``ordered_from``: labels below it can't come any more (properties in a fixed order).
         """
+        if self._is_told_by_names:
+            # No count and no wrong value is asked for: all else that is there doesn't matter.
+            seen &= self._has
+            count = 0
         key = (residual, seen, count, spent, tuple(goals), ordered_from)
         known = self._endings.get(key)
         if known is None:
@@ -341,6 +362,11 @@ class ObjectPlan:
         free = ((1 << self.num_labels) - 2) & ~seen & ~spent
         if ordered_from > self.first_name:
             free &= (1 << self.first_name) - 1 | ~((1 << ordered_from) - 1)
+        # An object that may end as it is needs no search; of many alternatives few may, though.
+        if residual[0].op == "all" and self.holds_now(residual[0], seen, count):
+            now = tuple(self.holds_now(f, seen, count) for f in residual[1:])
+            if any(now == goal[: len(now)] for goal in goals):
+                return True
         residual = self.settled(residual, seen)
         for goal in goals:
             wanted = [(residual[0], True), *zip(residual[1:], goal, strict=False)]
@@ -350,14 +376,6 @@ class ObjectPlan:
             if next(cases, None) is not None:
                 return True
         return False
-
-    def _decided(self, value: Hashable, seen: int) -> Formula | None:
-        if isinstance(value, Has):
-            label = self.label_of.get(value.name)
-            if label is None:
-                return FALSE
-            return TRUE if seen >> label & 1 else None
-        return None
 
     def _can_meet(self, case: Case, free: int, count: int) -> bool:
         """Whether properties with labels in ``free`` can meet a case."""
@@ -518,6 +536,13 @@ def _size_ranges(low: int, high: int, outside: list[Size]) -> list[tuple[int, in
                 split.append((max(a, size.high + 1), b))
         ranges = [(a, b) for a, b in split if a <= b]
     return [(a, b) for a, b in ranges if a <= b]
+
+
+def _asks_no_wrong_value(formula: Formula) -> bool:
+    """Whether nothing in a formula asks for a property's value to be wrong."""
+    if formula.op in ("not", "one"):
+        return not any(isinstance(a, Properties) for a in atoms(formula))
+    return formula.op == "atom" or all(map(_asks_no_wrong_value, formula.operands))
 
 
 def _is_text(name: str) -> bool:

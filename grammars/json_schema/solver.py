@@ -8,35 +8,47 @@ case of objects or arrays can be met is asked of its plan (``objects.py``, ``arr
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Hashable, Iterator
 from typing import TYPE_CHECKING
 
 from ramet.grammars.errors import ConstraintError, GrammarTooComplexError
 from ramet.grammars.limits import CompileLimits
 
-from .atoms import Has, Length, Size
-from .formula import Formula, all_of, negate
+from .atoms import Const, Has, Length, Size
+from .formula import Formula, all_of, any_of, atom, negate
 from .languages import Languages
+from .number_sets import allows, listed_numbers
+from .schema import Leaf
 from .typed import Typer
+from .values import canonical
 
 if TYPE_CHECKING:
     from .arrays import ArrayPlan
     from .objects import ObjectPlan
 
-_MAX_VERDICTS = 256
+_MAX_VERDICTS = 1024
+_MAX_LISTED = 64
+_SILENT = frozenset({"title", "description", "default", "examples", "deprecated", "$comment"})
+"""Keywords that say nothing of a value."""
 
 Case = dict[Hashable, bool]
 """A truth for some atoms, which makes a formula true whatever the others are."""
 
 
 class Solver:
-    """Answers of one compilation, remembered."""
+    """Answers of one compilation, remembered.
+
+    Attributes:
+        value_sets: the values of nodes that have few (see ``values_of.py``).
+    """
 
     def __init__(self, typer: Typer, languages: Languages, limits: CompileLimits) -> None:
         self.typer = typer
         self.languages = languages
         self.limits = limits
         self.num_branches = 0
+        self._end = time.monotonic() + limits.max_seconds
         self._known: dict[tuple[Formula, str], bool] = {}
         self._verdicts: dict[
             tuple[Formula, ...], tuple[list[tuple[bool, ...]], Iterator[tuple[bool, ...]]]
@@ -44,6 +56,7 @@ class Solver:
         self._disjoint: dict[tuple[Formula, Formula], bool] = {}
         self._open: dict[tuple[Formula, str], int] = {}
         self._lowest_asked = 0
+        self.value_sets: dict[Formula, frozenset[Hashable] | None] = {}
         self._object_plans: dict[tuple[Formula, ...], ObjectPlan] = {}
         self._array_plans: dict[tuple[Formula, ...], ArrayPlan] = {}
 
@@ -117,7 +130,7 @@ class Solver:
         """
         known = self._verdicts.get(nodes)
         if known is None:
-            known = [], self._find_verdicts(nodes[1:], [nodes[0]], [], ())
+            known = [], self._find_verdicts(nodes)
             if not self.is_leaning:
                 self._verdicts[nodes] = known
         found, more = known
@@ -140,7 +153,56 @@ class Solver:
                 return
             found.append(verdict)
 
-    def _find_verdicts(
+    def _find_verdicts(self, nodes: tuple[Formula, ...]) -> Iterator[tuple[bool, ...]]:
+        """Verdicts by choosing node after node; those with few values are chosen together."""
+        listed = {i: values for i, n in enumerate(nodes[1:]) if (values := self._listed(n))}
+        others = [i for i in range(len(nodes) - 1) if i not in listed]
+        for true, holds, fails in self._listed_verdicts(nodes, listed):
+            for verdict in self._chosen(tuple(nodes[i + 1] for i in others), holds, fails, ()):
+                chosen = dict(zip(others, verdict, strict=True))
+                yield tuple(chosen.get(i, i in true) for i in range(len(nodes) - 1))
+
+    def _listed(self, node: Formula) -> list[Hashable]:
+        """The values that a node lists, if it says little else; none otherwise."""
+        value = node.parts[0] if node.op == "atom" else None
+        if isinstance(value, Const):
+            return [value.value]
+        if not isinstance(value, Leaf) or not isinstance(value.schema, dict):
+            return []
+        schema = value.schema
+        keywords = set(schema) - _SILENT
+        if keywords in ({"const"}, {"const", "type"}):
+            found = [canonical(schema["const"])]
+        elif keywords in ({"enum"}, {"enum", "type"}) and len(schema["enum"]) <= _MAX_LISTED:
+            found = list(dict.fromkeys(map(canonical, schema["enum"])))
+        else:
+            return []
+        if "type" not in keywords:
+            return found
+        return [v for v in found if self.satisfiable(all_of([node, atom(Const(v))]))]
+
+    def _listed_verdicts(
+        self, nodes: tuple[Formula, ...], listed: dict[int, list[Hashable]]
+    ) -> Iterator[tuple[frozenset[int], list[Formula], list[Formula]]]:
+        """Which of the nodes that list their values hold together: the nodes that then hold, and
+        those that fail."""
+        owners: dict[Hashable, list[int]] = {}
+        for i, values in listed.items():
+            for value in values:
+                owners.setdefault(value, []).append(i)
+        groups: dict[tuple[int, ...], list[Hashable]] = {}
+        for value, indices in owners.items():
+            groups.setdefault(tuple(indices), []).append(value)
+        for group, values in groups.items():
+            self.count_branch()
+            node = any_of(atom(Const(v)) for v in values)
+            if self.satisfiable(all_of([nodes[0], node])):
+                yield frozenset(group), [nodes[0], node], []
+        fails = [nodes[i + 1] for i in listed]
+        if not fails or self.satisfiable(all_of([nodes[0], *map(negate, fails)])):
+            yield frozenset(), [nodes[0]], fails
+
+    def _chosen(
         self,
         nodes: tuple[Formula, ...],
         holds: list[Formula],
@@ -150,16 +212,17 @@ class Solver:
         if not nodes:
             yield verdict
             return
+        self.count_branch()
         node, rest = nodes[0], nodes[1:]
         if not any(self.are_disjoint(h, node) for h in holds):
             # What can't hold beside the node needn't be said to fail.
             left = [f for f in fails if not self.are_disjoint(f, node)]
             if self.satisfiable(all_of([*holds, node, *map(negate, left)])):
-                yield from self._find_verdicts(rest, [*holds, node], left, (*verdict, True))
+                yield from self._chosen(rest, [*holds, node], left, (*verdict, True))
             fails = [*fails, node]
             if not self.satisfiable(all_of([*holds, *map(negate, fails)])):
                 return
-        yield from self._find_verdicts(rest, holds, fails, (*verdict, False))
+        yield from self._chosen(rest, holds, fails, (*verdict, False))
 
     def joined(self, nodes: tuple[Formula, ...], verdict: tuple[bool, ...]) -> Formula:
         """The node of the values for which the first node holds and the rest come out so."""
@@ -173,6 +236,10 @@ class Solver:
 
     def are_disjoint(self, a: Formula, b: Formula) -> bool:
         """Whether it is plain that no value satisfies both nodes. No is no promise."""
+        if a.op == b.op == "atom" and isinstance(a.parts[0], Const):
+            value = b.parts[0]
+            if isinstance(value, Const):
+                return a.parts[0] != value
         key = (a, b)
         known = self._disjoint.get(key)
         if known is None:
@@ -188,6 +255,11 @@ class Solver:
         x, y = self.typer.typed(a, kind), self.typer.typed(b, kind)
         if x.op == "false" or y.op == "false":
             return True
+        if kind == "number":
+            numbers, other = listed_numbers(x), y
+            if numbers is None:
+                numbers, other = listed_numbers(y), x
+            return numbers is not None and not any(allows(other, n) for n in numbers)
         if kind == "string":
             mine, theirs = self.languages.texts(x), self.languages.texts(y)
             if mine.others and theirs.others:
@@ -204,6 +276,7 @@ class Solver:
         """Start a new decision: the limit on cases is for each."""
         if not self._open:
             self.num_branches = 0
+            self._end = time.monotonic() + self.limits.max_seconds
 
     @property
     def is_leaning(self) -> bool:
@@ -266,8 +339,12 @@ class Solver:
             yield from self._expand([*reversed(choices[1:]), *alternative], dict(case), can_meet)
 
     def count_branch(self) -> None:
-        """Count one case against the limit."""
+        """Count one case against the limits."""
         self.num_branches += 1
+        if time.monotonic() > self._end:
+            raise GrammarTooComplexError(
+                "", "oneOf", f"deciding it takes over {self.limits.max_seconds:g} s"
+            )
         if self.num_branches > self.limits.max_branches:
             raise GrammarTooComplexError(
                 "", "oneOf", f"deciding it takes more than {self.limits.max_branches} cases"

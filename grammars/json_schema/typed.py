@@ -175,7 +175,7 @@ class Typer:
             parts.extend(self._object_parts(leaf))
         elif kind == "array":
             parts.extend(self._array_parts(leaf))
-        return all_of(parts)
+        return _joined(all_of(parts)) if kind == "object" else all_of(parts)
 
     def _type(self, leaf: Leaf, types: Any, kind: str) -> Formula:
         path = f"{leaf.path}/type"
@@ -435,6 +435,27 @@ def _named_kinds(part: Formula) -> tuple[str, ...] | None:
         if isinstance(names, str):
             return _OF_TYPE.get(names)
     return None
+
+
+def _joined(formula: Formula) -> Formula:
+    """A conjunction whose ``Properties`` about names alone are one."""
+    plain = [
+        p
+        for p in conjuncts(formula)
+        if p.op == "atom"
+        and isinstance(p.parts[0], Properties)
+        and not p.parts[0].patterns
+        and p.parts[0].rest.op == "true"
+    ]
+    if len(plain) < 2:
+        return formula
+    names: dict[str, list[Formula]] = {}
+    for part in plain:
+        for name, node in part.parts[0].names:  # type: ignore[attr-defined]
+            names.setdefault(name, []).append(node)
+    together = atom(Properties(tuple((n, all_of(f)) for n, f in names.items()), (), TRUE))
+    gone = set(plain)
+    return all_of([together, *(p for p in conjuncts(formula) if p not in gone)])
 
 
 class _Seen:

@@ -7,10 +7,18 @@ import json
 import random
 from typing import Any
 
+import jsonschema_rs
+import numpy as np
 import pytest
 from jsonschema import Draft202012Validator
 
-from ramet.grammars import JsonSchema, Vocabulary, compile_constraint
+from ramet.grammars import (
+    EmptyConstraintError,
+    GrammarCompiler,
+    JsonSchema,
+    Vocabulary,
+    compile_constraint,
+)
 
 _ITEMS: list[Any] = [1, 2, 3, 5, 9, "a", [], [1]]
 _ARRAYS = [list(a) for n in range(4) for a in itertools.product(_ITEMS, repeat=n)]
@@ -102,3 +110,54 @@ def test_items_with_many_choices_are_decided_at_once(vocab: Vocabulary) -> None:
     grammar = compile_constraint(JsonSchema(schema), vocab)
     assert grammar.match(json.dumps(names[:4]))
     assert not grammar.match(json.dumps(["v1", "v2", "v1"]))
+
+
+BYTES = Vocabulary.from_tokens([bytes((i,)) for i in range(256)] + [None], {256})
+FLAG = {"type": "boolean"}
+FEW_ARRAYS = {"type": "array", "items": FLAG, "maxItems": 1}
+FEW_OBJECTS = {"type": "object", "properties": {"a": FLAG, "b": {"const": 1}}}
+FEW_OBJECTS["additionalProperties"] = False  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("items", "count"),
+    [
+        (FEW_ARRAYS, 3),
+        (FEW_OBJECTS, 6),
+        ({**FEW_OBJECTS, "required": ["a"]}, 4),
+        ({**FEW_OBJECTS, "maxProperties": 1}, 4),
+        ({"type": "array", "prefixItems": [FLAG, {"type": "null"}], "items": False}, 5),
+        ({"type": ["array", "null"], "items": FEW_ARRAYS, "minItems": 1, "maxItems": 1}, 4),
+        ({"anyOf": [FEW_ARRAYS, {"type": "number", "minimum": 2, "maximum": 2}]}, 4),
+        ({"type": "array", "items": FLAG, "maxItems": 2, "uniqueItems": True}, 5),
+    ],
+)
+def test_finite_sets_of_arrays_and_objects_are_counted(items: Any, count: int) -> None:
+    schema = {"type": "array", "items": items, "uniqueItems": True}
+    compiler = GrammarCompiler(BYTES)
+    with pytest.raises(EmptyConstraintError):
+        compiler.compile(JsonSchema({**schema, "minItems": count + 1}))
+    grammar = compiler.compile(JsonSchema({**schema, "minItems": count}, whitespace="none"))
+    rng = random.Random(count)
+    row = np.zeros(BYTES.num_words, np.int32)
+    for _ in range(4):
+        matcher = grammar.matcher()
+        text = bytearray()
+        while not matcher.is_finished:
+            matcher.fill_mask(row)
+            ids = np.flatnonzero(np.unpackbits(row.view(np.uint8), bitorder="little"))
+            assert len(ids), text
+            # White space and zeros without end would make it long.
+            short = [i for i in ids.tolist() if i > 255 or chr(i) not in "0eE."]
+            token_id = int(rng.choice(short or ids.tolist()))
+            assert matcher.accept(token_id)
+            text += bytes((token_id,)) if token_id < 256 else b""
+        assert jsonschema_rs.is_valid({**schema, "minItems": count}, json.loads(text))
+
+
+def test_a_node_inside_itself_has_values_without_end() -> None:
+    schema = {
+        "type": "array", "items": {"$ref": "#/$defs/nest"}, "uniqueItems": True, "minItems": 9,
+        "$defs": {"nest": {"type": "array", "items": {"$ref": "#/$defs/nest"}, "maxItems": 1}},
+    }  # fmt: skip
+    assert GrammarCompiler(BYTES).compile(JsonSchema(schema))
