@@ -1,6 +1,6 @@
 """Constraints on a text, compiled to token masks: ``ramet.grammars``."""
 
-from .compile import GrammarCompiler, compile_constraint
+from .compile import GrammarCompiler, GrammarStats, compile_constraint
 from .constraint_json import constraint_from_json, constraint_to_json
 from .constraints import (
     AnyOf,
@@ -24,10 +24,12 @@ from .from_types import json_schema_of
 from .grammar import Grammar, MatchResult
 from .limits import CompileLimits
 from .matcher import Matcher
+from .regular.store import AutomatonStore
 from .vocabulary import Vocabulary
 
 __all__ = [
     "AnyOf",
+    "AutomatonStore",
     "Choice",
     "CompileLimits",
     "Constraint",
@@ -38,6 +40,7 @@ __all__ = [
     "FreeText",
     "Grammar",
     "GrammarCompiler",
+    "GrammarStats",
     "GrammarTooComplexError",
     "JsonObject",
     "JsonSchema",

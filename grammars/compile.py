@@ -6,6 +6,7 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 from .automaton import AutomatonLexeme, Context, Whole
@@ -30,6 +31,7 @@ from .limits import CompileLimits
 from .machine import Machine
 from .outlines_backend import compile_with_outlines
 from .regular import Dfa, literals, regex_dfa
+from .regular.store import AutomatonStore
 from .structural_tag import structural_tag_start
 from .vocabulary import Vocabulary
 
@@ -46,6 +48,23 @@ _PATIENCE_S = 0.1
 """How long a compilation waits for one that is running."""
 
 
+@dataclass(frozen=True, slots=True)
+class GrammarStats:
+    """What a compiler remembers.
+
+    Attributes:
+        num_grammars: compiled grammars.
+        num_bytes: about the memory that they take, with their lexemes and parts of masks.
+        num_stored_bytes: automata on disk.
+        num_read: automata that were read from disk.
+    """
+
+    num_grammars: int = 0
+    num_bytes: int = 0
+    num_stored_bytes: int = 0
+    num_read: int = 0
+
+
 class GrammarCompiler:
     """Compiles constraints for one vocabulary, and remembers grammars by content.
 
@@ -54,8 +73,10 @@ class GrammarCompiler:
     Args:
         vocab: the vocabulary of the masks.
         limits: bounds on each grammar.
-        capacity: how many grammars are remembered, the last used ones.
+        capacity: how many grammars are remembered at most, the last used ones.
+        max_bytes: about how much memory those take.
         regular_backend: what makes the masks of ``Regex`` and ``Choice``.
+        store: a folder in which automata are kept from one process to the next.
     """
 
     def __init__(
@@ -63,14 +84,18 @@ class GrammarCompiler:
         vocab: Vocabulary,
         limits: CompileLimits | None = None,
         *,
-        capacity: int = 64,
+        capacity: int = 1024,
+        max_bytes: int = 256 << 20,
         regular_backend: RegularBackend = "ramet",
+        store: AutomatonStore | None = None,
     ) -> None:
         self.vocab = vocab
         self.limits = limits or CompileLimits()
         self._capacity = capacity
         self._regular_backend = regular_backend
-        self._languages = Languages(self.limits)
+        self._max_bytes = max_bytes
+        self._store = store
+        self._languages = Languages(self.limits, store=store)
         self._shared: Insides | None = None
         self._grammars: OrderedDict[str, Grammar] = OrderedDict()
         self._grammars_lock = threading.Lock()
@@ -102,10 +127,31 @@ class GrammarCompiler:
 
     def _remember(self, key: str, grammar: Grammar) -> Grammar:
         with self._grammars_lock:
-            if len(self._grammars) >= self._capacity:
-                self._grammars.popitem(last=False)
             self._grammars[key] = grammar
+            # Grammars grow while they are used, so all are counted again.
+            while len(self._grammars) > 1 and (
+                len(self._grammars) > self._capacity or self._num_bytes() > self._max_bytes
+            ):
+                self._grammars.popitem(last=False)
         return grammar
+
+    def _num_bytes(self) -> int:
+        grammars = self._grammars.values()
+        shared = {id(g.insides): g.insides for g in grammars}
+        return sum(g.num_bytes for g in grammars) + sum(
+            i.num_bytes + i.lexicon.num_bytes for i in shared.values()
+        )
+
+    def stats(self) -> GrammarStats:
+        """What is remembered."""
+        store = self._store
+        with self._grammars_lock:
+            return GrammarStats(
+                num_grammars=len(self._grammars),
+                num_bytes=self._num_bytes(),
+                num_stored_bytes=0 if store is None else store.num_bytes,
+                num_read=0 if store is None else store.num_hits,
+            )
 
     def _remembered(self, key: str) -> Grammar | None:
         with self._grammars_lock:
@@ -169,8 +215,10 @@ def start_of(
             case JsonSchema() | JsonObject():
                 return compile_schema(constraint, languages, limits).start
             case Regex():
-                dfa = regex_dfa(
-                    constraint.pattern, dialect=constraint.dialect, limits=limits.regular
+                dialect, pattern = constraint.dialect, constraint.pattern
+                dfa = languages.stored(
+                    f"whole {dialect} {pattern}",
+                    lambda: regex_dfa(pattern, dialect=dialect, limits=limits.regular),
                 )
                 return _whole(dfa, "regex")
             case Choice():

@@ -25,7 +25,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ramet.grammars import Constraint, GrammarCompiler, JsonSchema, Vocabulary
+from ramet.grammars import (
+    AutomatonStore,
+    Constraint,
+    GrammarCompiler,
+    GrammarStats,
+    JsonSchema,
+    Vocabulary,
+)
 from ramet.runtime.admission import check_request
 from ramet.runtime.batch import EmbeddingRunner, ModelRunner, PageStorage, SamplingRunner
 from ramet.runtime.cache import PagePool, RadixCache
@@ -308,7 +315,10 @@ class Engine:
 
     def stats(self) -> EngineStats:
         """Counts as of now; safe from any thread."""
-        return EngineStats.collect(self._scheduler, self._cache, len(self._compiling))
+        # The first constraint makes the compiler; asking for its size must not.
+        compiler: GrammarCompiler | None = self.__dict__.get("_compiler")
+        grammars = GrammarStats() if compiler is None else compiler.stats()
+        return EngineStats.collect(self._scheduler, self._cache, len(self._compiling), grammars)
 
     def check(self) -> None:
         """Raises InvariantError if a page, a slot or a state is not as it must be."""
@@ -377,7 +387,12 @@ class Engine:
 
     @cached_property
     def _compiler(self) -> GrammarCompiler:
-        return GrammarCompiler(self.vocabulary, capacity=self.config.max_grammars)
+        folder = self.config.grammar_cache
+        return GrammarCompiler(
+            self.vocabulary,
+            max_bytes=self.config.grammar_bytes,
+            store=None if folder is None else AutomatonStore(folder),
+        )
 
     def _compile(self, constraint: Constraint) -> CompiledGrammar:
         return self._compiler.compile(constraint)

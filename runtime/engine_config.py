@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ramet.grammars import GrammarStats
 from ramet.runtime.cache import RadixCache
 from ramet.runtime.errors import InvalidParameterError
 from ramet.runtime.scheduler import Scheduler, SchedulerConfig
@@ -47,7 +48,8 @@ class EngineConfig(SchedulerConfig):
     max_context_len: int | None = None
     num_threads: int | None = None
     grammar_threads: int = 2
-    max_grammars: int = 256
+    grammar_bytes: int = 256 << 20
+    grammar_cache: str | None = None
     prefix_store: str | None = None
     prefix_store_bytes: int = 128 << 20
     record_trace: str | None = None
@@ -62,7 +64,7 @@ class EngineConfig(SchedulerConfig):
             "max_context_len",
             "num_threads",
             "grammar_threads",
-            "max_grammars",
+            "grammar_bytes",
         ):
             value = getattr(self, name)
             if value is not None and whole(name, value) < 1:
@@ -109,9 +111,17 @@ class EngineStats:
     num_accepted_tokens: int
     num_good_requests: int
     ends: dict[str, int]
+    num_grammars: int = 0
+    num_grammar_bytes: int = 0
 
     @classmethod
-    def collect(cls, scheduler: Scheduler, cache: RadixCache, num_compiling: int) -> EngineStats:
+    def collect(
+        cls,
+        scheduler: Scheduler,
+        cache: RadixCache,
+        num_compiling: int,
+        grammars: GrammarStats,
+    ) -> EngineStats:
         """The counts as of now."""
         stats = scheduler.stats
         return cls(
@@ -135,4 +145,6 @@ class EngineStats:
             num_accepted_tokens=stats.num_accepted_tokens,
             num_good_requests=stats.num_good,
             ends=dict(stats.ends),
+            num_grammars=grammars.num_grammars,
+            num_grammar_bytes=grammars.num_bytes,
         )

@@ -47,6 +47,18 @@ _ENGINE_SERIES: tuple[tuple[str, str, str, Reading], ...] = (
         lambda stats: stats.num_compiling,
     ),
     (
+        "ramet:grammars",
+        "gauge",
+        "Compiled grammars that are kept.",
+        lambda stats: stats.num_grammars,
+    ),
+    (
+        "ramet:grammar_bytes",
+        "gauge",
+        "About the memory that compiled grammars take.",
+        lambda stats: stats.num_grammar_bytes,
+    ),
+    (
         "ramet:cached_pages",
         "gauge",
         "Pages that the prefix cache holds.",

@@ -223,9 +223,23 @@ class ServeSettings(BaseSettings):
         Count,
         Option(_ENGINE, "Threads that compile constraints.", sets="engine.grammar_threads"),
     ] = None
-    max_grammars: Annotated[
+    grammar_mib: Annotated[
         Count,
-        Option(_ENGINE, "Compiled constraints that are kept.", sets="engine.max_grammars"),
+        Option(
+            _ENGINE,
+            "Memory for compiled constraints, in MiB.",
+            sets="engine.grammar_bytes",
+            unit=1 << 20,
+        ),
+    ] = None
+    grammar_cache: Annotated[
+        str | None,
+        Option(
+            _ENGINE,
+            "Folder that keeps the automata of constraints over a restart.",
+            "FOLDER",
+            sets="engine.grammar_cache",
+        ),
     ] = None
     prefix_store_mib: Annotated[
         int | None,

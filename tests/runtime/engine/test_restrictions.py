@@ -31,7 +31,7 @@ def test_the_tokens_that_contain_a_text(tokens: list[bytes | None], part: bytes)
         "max_context_len",
         "num_threads",
         "grammar_threads",
-        "max_grammars",
+        "grammar_bytes",
         "max_num_seqs",
     ],
 )
