@@ -15,8 +15,9 @@ from __future__ import annotations
 import heapq
 import math
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from ramet.runtime.cache import RadixCache
 from ramet.runtime.request import LIKELY_OUTPUT_LEN
@@ -27,6 +28,9 @@ from ramet.runtime.scheduler.sequence import Sequence, SequenceState
 
 _WINDOW = 16
 """Parked programs that are looked at in one step."""
+
+_MAX_RANKED = 256
+"""Parked programs of one priority that are put in order to find those."""
 
 _MAX_PASSED = 8
 """Later programs that may be admitted before an earlier one that doesn't fit in yet."""
@@ -85,6 +89,43 @@ class Throughput:
         return num_tokens / self._rate if self._rate else 0.0
 
 
+class Parked:
+    """Programs with calls that wait to be admitted: a queue for each priority, by arrival.
+
+    Thousands may be parked, so only those in front of each queue are ever ordered.
+    """
+
+    def __init__(self) -> None:
+        self._priority: dict[Program, int] = {}
+        self._queues: dict[int, dict[Program, None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._priority)
+
+    def add(self, program: Program) -> None:
+        """Parks a program, or moves it to the queue of its calls' highest priority."""
+        priority = program.priority
+        if self._priority.get(program) != priority:
+            self.discard(program)
+            self._priority[program] = priority
+            self._queues.setdefault(priority, {})[program] = None
+
+    def discard(self, program: Program) -> None:
+        """Takes a program out, if it is in."""
+        priority = self._priority.pop(program, None)
+        if priority is not None:
+            queue = self._queues[priority]
+            del queue[program]
+            if not queue:
+                del self._queues[priority]
+
+    def in_front(self) -> Iterator[Program]:
+        """The programs that may be next, in no order."""
+        for queue in self._queues.values():
+            waiting = (program for program in queue if program.is_waiting)
+            yield from islice(waiting, _MAX_RANKED)
+
+
 class ProgramAdmission:
     """Admits programs, parks their calls till then, and suspends programs where pages run out.
 
@@ -112,7 +153,7 @@ class ProgramAdmission:
         self._limited = limited
         self._experience = Experience()
         self._claims: dict[Program, Claim] = {}
-        self._parked: dict[Program, None] = {}
+        self._parked = Parked()
         self._num_seen = -1  # ``num_frees`` when parked programs were last looked at
 
     # -- calls ---------------------------------------------------------------------------------
@@ -124,13 +165,13 @@ class ProgramAdmission:
         if not self._limited:
             self._programs.admit(program)
             return False
-        self._parked[program] = None
+        self._parked.add(program)
         self._num_seen = -1
         return True
 
     def gone(self, program: Program) -> None:
         """The program is forgotten; it has shown how much it needed."""
-        self._parked.pop(program, None)
+        self._parked.discard(program)
         claim = self._claims.pop(program, None)
         if claim is not None and claim.is_whole and program.has_ended:
             self._experience.note(program.name, claim.told, program.added_len)
@@ -140,7 +181,7 @@ class ProgramAdmission:
 
         One that doesn't fit in is passed by later ones a few times; then they wait for it.
         """
-        if not self._parked or self._num_seen == self._programs.num_frees:
+        if not len(self._parked) or self._num_seen == self._programs.num_frees:
             return
         passed: list[Program] = []
         for program in self._first(rank):
@@ -161,8 +202,7 @@ class ProgramAdmission:
             overdue, priority, _, share, _, _ = rank(next(iter(program.calls)))
             return overdue, priority, share, program.number
 
-        parked = [program for program in self._parked if program.is_waiting]
-        return heapq.nsmallest(_WINDOW, parked, key=order)
+        return heapq.nsmallest(_WINDOW, self._parked.in_front(), key=order)
 
     def _admit_one(self, program: Program, now: float) -> bool:
         told, num_woken = self._measure(program)
@@ -177,7 +217,7 @@ class ProgramAdmission:
         self._claims[program] = Claim(told, added + expected, is_whole=not added)
         self._programs.admit(program)
         program.num_passed = 0
-        del self._parked[program]
+        self._parked.discard(program)
         for sequence in program.calls:
             if sequence.state is SequenceState.WAITING:
                 self._park(sequence, False)
@@ -249,7 +289,7 @@ class ProgramAdmission:
         self._programs.dismiss(program)
         claim = self._claims.pop(program, None)
         if claim is not None and program.calls:
-            self._parked[program] = None
+            self._parked.add(program)
         for sequence in program.calls:
             if sequence.state is SequenceState.WAITING:
                 self._park(sequence, True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Callable, Generator
 
@@ -405,3 +406,20 @@ def test_whatever_hints_claim_every_program_ends(programs, num_pages, plain, say
     world.sim.step()
     world.sim.cache.clear()
     assert world.sim.cache.pool.num_free == num_pages
+
+
+def test_of_parked_programs_the_higher_priority_goes_first_however_many_came_before():
+    world = World(60)
+
+    def add(name: str, size: int, priority: int = 0) -> Sequence:
+        made = world.call(name, text(name, size), "0", remaining_uses=0)
+        return world.sim.add(dataclasses.replace(made, priority=priority))
+
+    add("running", 150)
+    world.sim.step()
+    rest = [add(f"p-{index}", 120) for index in range(400)]
+    urgent = add("urgent", 120, priority=1)
+    for _ in range(25):
+        world.sim.step()
+    assert urgent.state is SequenceState.FINISHED
+    assert sum(each.state is SequenceState.FINISHED for each in rest) <= 2
