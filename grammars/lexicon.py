@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +23,22 @@ from .records import NO_FILTER
 
 UNBOUNDED_ROOM = 1 << 20
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 _FIRST_CAPACITY = 32_768
 """Rows that are set aside, so that few lexicons move; what isn't written takes no memory."""
+
+
+def _locked(method: Callable[Concatenate[Lexicon, P], T]) -> Callable[Concatenate[Lexicon, P], T]:
+    """A method that holds the lexicon's lock."""
+
+    @wraps(method)
+    def locked(self: Lexicon, *args: P.args, **kwargs: P.kwargs) -> T:
+        with self.lock:
+            return method(self, *args, **kwargs)
+
+    return locked
 
 
 class Lexicon:
@@ -43,7 +59,7 @@ class Lexicon:
         masked_as: states in which exactly the same tokens are allowed as in another state.
         tables: states that are looked up by number, by what each table is of.
         longest_token: the length in bytes of the longest token that will be asked about.
-        lock: to be held while anything is read or added.
+        lock: held while anything is added; to be held while the arrays are read.
     """
 
     def __init__(self, max_states: int, *, longest_token: int = 1 << 30) -> None:
@@ -77,6 +93,7 @@ class Lexicon:
         """About the memory that it takes."""
         return self.num_states * (4 * 256 + 28 + 200) + 8 * self.num_words
 
+    @_locked
     def install(self, lexeme: Lexeme) -> int:
         """The start state of a lexeme; equal lexemes share their states."""
         if lexeme.installed_in is self._token:
@@ -122,6 +139,7 @@ class Lexicon:
         self._block_lexemes.append(lexeme)
         return first
 
+    @_locked
     def fill(self, state: int) -> None:
         """Make the row of a reserved state ready."""
         known = self._lazy.pop(state, None)
@@ -138,6 +156,7 @@ class Lexicon:
         self.states[state, END_LABEL] = label
         self.states[state, READY] = 1
 
+    @_locked
     def edge(self, state: int, byte: int) -> None:
         """Make a row's ``LAZY`` entry ready."""
         lexeme, local = self._edges[state]
@@ -147,6 +166,7 @@ class Lexicon:
         """Let ``lexeme.edge`` write the ``LAZY`` entries of a state's row."""
         self._edges[state] = (lexeme, local)
 
+    @_locked
     def bit_set(self, bits: int) -> int:
         """The offset of a set of labels in ``words``; equal sets share it."""
         offset = self._bit_sets.get(bits)
@@ -181,11 +201,13 @@ class Lexicon:
         block[:, 1:] = sets
         return np.arange(offset, self.num_words, num_words + 1, dtype=np.int32)
 
+    @_locked
     def make_ready(self, state: int) -> None:
         """Let a state's row be written, but for ``LAZY`` entries."""
         if not self.states[state, READY]:
             self.fill(state)
 
+    @_locked
     def target(self, state: int, byte: int) -> int:
         """A row's entry, made ready if need be."""
         self.make_ready(state)

@@ -5,6 +5,7 @@ The arrays are what compiled code reads. Transitions are filled in when they are
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
 
 import numpy as np
@@ -66,12 +67,14 @@ class Machine:
             ``records.py``.
         context_list: the contexts.
         has_special: whether any context offers special tokens.
+        lock: to be held while a matcher reads or moves. The lexicon's lock is taken within it, and
+            only while its arrays are read or added to: making contexts may take long.
     """
 
     def __init__(self, limits: CompileLimits, lexicon: Lexicon) -> None:
         self.limits = limits
         self.lexicon = lexicon
-        self.lock = lexicon.lock
+        self.lock = threading.RLock()
         self.contexts: NDArray[np.int32] = np.empty((64, 6), np.int32)
         self.transitions: NDArray[np.int32] = np.full(1024, UNKNOWN, np.int32)
         self.num_contexts = 0
@@ -277,10 +280,11 @@ class Machine:
         """
         resume, given = 0, UNKNOWN
         while True:
-            status = advance(
-                trail.positions, trail.at, data, spans, index, resume, given, trail.frames,
-                trail.text, self.table,
-            )  # fmt: skip
+            with self.lexicon.lock:
+                status = advance(
+                    trail.positions, trail.at, data, spans, index, resume, given, trail.frames,
+                    trail.text, self.table,
+                )  # fmt: skip
             if status == DONE:
                 return True
             if status == REFUSED:
@@ -294,7 +298,8 @@ class Machine:
         """
         given = UNKNOWN
         while True:
-            status = leave(trail.positions, at, given, trail.frames, trail.text, self.table)
+            with self.lexicon.lock:
+                status = leave(trail.positions, at, given, trail.frames, trail.text, self.table)
             if status == DONE:
                 return True
             if status == REFUSED:

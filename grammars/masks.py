@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .insides import Insides
+from .insides import Inside, Insides
 from .machine import Machine
 from .moves import DONE, LIVE_AT
 from .trail import Trail
@@ -42,21 +42,23 @@ class Masks:
 
     def _write(self, trail: Trail, row: Mask) -> None:
         machine, insides = self._machine, self._insides
+        lexicon = insides.lexicon
         at = trail.at
         state, _, _, live = trail.positions[at, : LIVE_AT + 1].tolist()
-        masked_as = insides.lexicon.masked_as
-        if state in masked_as:
-            state = masked_as[state]
-        inside = insides.known.get((state, live))
-        if inside is None:
-            inside = insides.at(state, live, trail.frames)
         nodes: list[int] = []
+        inside: Inside | None = None
         resume = 0
         while True:
-            status = walk(
-                inside.table, resume, state, trail.positions, at, row, self._work,
-                self._uncertain, trail.frames, trail.text, machine.table,
-            )  # fmt: skip
+            with lexicon.lock:
+                if inside is None:
+                    state = lexicon.masked_as.get(state, state)
+                    inside = insides.known.get((state, live)) or insides.at(
+                        state, live, trail.frames
+                    )
+                status = walk(
+                    inside.table, resume, state, trail.positions, at, row, self._work,
+                    self._uncertain, trail.frames, trail.text, machine.table,
+                )  # fmt: skip
             if status == DONE:
                 return
             if status == MAY_END:

@@ -140,9 +140,10 @@ class Matcher:
         candidates: set[int] = set()
         for row in machine.borders(trail):
             state = int(row[STATE])
-            machine.lexicon.make_ready(state)
-            allowed = machine.lexicon.rows[state]
-            candidates.update(np.flatnonzero(allowed != DEAD).tolist())
+            with machine.lexicon.lock:
+                machine.lexicon.make_ready(state)
+                allowed = machine.lexicon.rows[state] != DEAD
+            candidates.update(np.flatnonzero(allowed).tolist())
         found: list[int] = []
         for byte in sorted(candidates):
             if machine.advance(trail, BYTES, BYTE_SPANS, byte):

@@ -8,6 +8,7 @@ bytes that go on in the tree, and for the closing quote where a given text is co
 from __future__ import annotations
 
 from collections.abc import Mapping
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numba import njit
@@ -20,6 +21,9 @@ from ramet.grammars.moves import REACH, ROOM
 from ramet.grammars.trie import build_trie, pack
 
 from .text_lexemes import BACKSLASH, QUOTE, AnyText, Closing, TextLexeme
+
+_Installed = tuple[NDArray[np.int32], int, NDArray[np.int32]]
+"""The tree of the texts, its first state in a lexicon, and each state's state of the base."""
 
 EXCLUDED = -1
 """In place of a label: this string is not allowed."""
@@ -121,6 +125,7 @@ class LiteralText(TextLexeme):
         if encoded and not encoded[0][0]:
             self._root_label = int(self._labels[0])
         self._encoded = [e for e, _ in encoded]
+        self._installed: WeakKeyDictionary[Lexicon, _Installed] = WeakKeyDictionary()
 
     def install(self, lexicon: Lexicon) -> int:
         ids = np.arange(len(self._encoded), dtype=np.int32)
@@ -159,7 +164,7 @@ class LiteralText(TextLexeme):
         lazy = lexicon.rows[first : first + num_states, BACKSLASH] == LAZY
         for i in np.flatnonzero(lazy).tolist():
             lexicon.has_edges(first + i, self, i)
-        self._installed = (trie, first, bases)
+        self._installed[lexicon] = trie, first, bases
         return first
 
     def _base_bits(self, lexicon: Lexicon, base: int) -> int:
@@ -233,7 +238,7 @@ class LiteralText(TextLexeme):
 
     def edge(self, lexicon: Lexicon, local: int, byte: int, row: Row) -> None:  # noqa: ARG002
         """The backslash's entry: escapes that spell the node's next characters, over the base's."""
-        trie, first, bases = self._installed
+        trie, first, bases = self._installed[lexicon]
         base = int(bases[local])
         below = DEAD if base < 0 else lexicon.target(base, byte)
         tree: dict[int, object] = {}
