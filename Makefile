@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help docs fuzz simulate soak load demo serve test test-clients lint types imports unit clean
+.PHONY: help docs fuzz grammars simulate soak load demo serve test test-clients lint types imports unit clean
 
 help:
 	@echo "make demo    install Ramet with a small real model and run an agent program"
@@ -62,6 +62,12 @@ $(VENV)/clients/%/.installed: tests/clients/%/requirements.txt tests/clients/%/c
 
 test-clients: $(VENV)/.installed-test $(CLIENTS:%=$(VENV)/clients/%/.installed)
 	$(BIN)/python tests/clients/run.py $(VENV)/clients
+
+# All of the real schemas and the official suite, where the data is there (RAMET_SHARED).
+grammars: $(VENV)/.installed-test
+	RAMET_SCHEMAS_EVERY=1 $(BIN)/python -m pytest --timeout 0 \
+		tests/grammars/json_schema/test_real_schemas.py \
+		tests/grammars/json_schema/test_official_suite.py
 
 # An hour of malformed schemas, regexes and grammars; 200,000 simulated events of the scheduler;
 # 2,000 requests with aborts and deadlines on the real model; 200 connections for a minute.
