@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import concurrent.futures
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ramet.lang.errors import UsageError
@@ -22,10 +23,12 @@ def run_batch(
     max_concurrency: int,
     *,
     reorder: bool = True,
+    progress: bool = False,
 ) -> list[Run[T]]:
     """Runs ``program(**arguments)`` for each mapping, at most ``max_concurrency`` at once.
 
-    With ``reorder``, runs start in ``sharing_order``; they come back in the batch's order.
+    With ``reorder``, runs start in ``sharing_order``; they come back in the batch's order. With
+    ``progress``, the terminal shows how many have ended.
     """
     if max_concurrency < 1:
         raise UsageError("max_concurrency must be at least 1")
@@ -39,17 +42,34 @@ def run_batch(
     runs: dict[int, Run[T]] = {}
     places = threading.Semaphore(max_concurrency)
     try:
-        for index in sharing_order(batch) if reorder else range(len(batch)):
-            places.acquire()
-            run = runs[index] = program.start(**batch[index])
-            run._done.add_done_callback(lambda _: places.release())
-        concurrent.futures.wait([run._done for run in runs.values()])
+        with _progress(program.name, len(batch), shown=progress) as note_end:
+            for index in sharing_order(batch) if reorder else range(len(batch)):
+                places.acquire()
+                run = runs[index] = program.start(**batch[index])
+                run._done.add_done_callback(lambda _: places.release())
+                run._done.add_done_callback(note_end)
+            concurrent.futures.wait([run._done for run in runs.values()])
     except BaseException:
         for run in runs.values():
             run.cancel()
         concurrent.futures.wait([run._done for run in runs.values()], timeout=5)
         raise
     return [runs[index] for index in range(len(batch))]
+
+
+@contextmanager
+def _progress(name: str, total: int, *, shown: bool) -> Iterator[Callable[[object], None]]:
+    """What is to be called when a run has ended: it moves the bar that is shown, if one is."""
+    if not shown:
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True)) as bar:
+        task = bar.add_task(name, total=total)
+        yield lambda _: bar.advance(task)
 
 
 def sharing_order(batch: Sequence[Mapping[str, Any]]) -> list[int]:

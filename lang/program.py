@@ -125,19 +125,20 @@ class Program(Generic[P, T]):
         *,
         max_concurrency: int = 64,
         reorder: bool = True,
+        progress: bool = False,
         **settings: Any,
     ) -> list[Run[T]]:
         """Runs the program once for each mapping of arguments; runs come back in that order.
 
         They start in an order in which arguments that agree are neighbours, so that what their
         prompts share is computed once and used while it is cached; ``reorder=False`` starts them
-        in the batch's own. A run that fails doesn't end the others: its ``error`` says so and its
-        ``result`` raises.
+        in the batch's own. ``progress`` shows a bar on the terminal. A run that fails doesn't end
+        the others: its ``error`` says so and its ``result`` raises.
         """
         from ramet.lang.batching import run_batch
 
         program = self.using(**settings) if settings else self
-        return run_batch(program, list(batch), max_concurrency, reorder=reorder)
+        return run_batch(program, list(batch), max_concurrency, reorder=reorder, progress=progress)
 
     def graph(self, *args: Any, **kwargs: Any) -> RequestGraph:
         """The program's RequestGraph for these arguments, with no model.

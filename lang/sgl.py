@@ -8,8 +8,8 @@ streaming mean what they mean there. Two things differ, for the better: a variab
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal
 
 from ramet.lang.backends.choose import set_default_backend
 from ramet.lang.backends.http import HttpBackend, connect
@@ -29,16 +29,34 @@ from ramet.lang.expressions import (
 from ramet.lang.expressions import gen as _gen
 from ramet.lang.expressions import select as _select
 from ramet.lang.nodes import SelectMethod
-from ramet.lang.program import Program, program
+from ramet.lang.program import Program
+from ramet.lang.run import Run
 
 token_length_normalized: SelectMethod = "token_length_normalized"
 greedy_token_selection: SelectMethod = "greedy_token_selection"
 unconditional_likelihood_normalized: SelectMethod = "unconditional_likelihood_normalized"
 
 
-def function(wrapped: Callable[..., Any]) -> Program[..., Any]:
+class Function(Program[..., Any]):
+    """A program whose ``run_batch`` takes SGLang's names, too."""
+
+    def run_batch(
+        self,
+        batch: Iterable[Mapping[str, Any]],
+        *,
+        num_threads: int | Literal["auto"] = "auto",
+        progress_bar: bool = False,
+        **settings: Any,
+    ) -> list[Run[Any]]:
+        """``num_threads`` runs at once (no thread is made for any), with a bar on the terminal."""
+        if num_threads != "auto":
+            settings["max_concurrency"] = num_threads
+        return super().run_batch(batch, progress=progress_bar, **settings)
+
+
+def function(wrapped: Callable[..., Any]) -> Function:
     """``@function``: ``ramet.lang.program`` by SGLang's name."""
-    return program(wrapped)
+    return Function(wrapped)
 
 
 def gen(
@@ -89,6 +107,7 @@ def OpenAI(model: str, *, base_url: str, api_key: str | None = None) -> HttpBack
 
 
 __all__ = [
+    "Function",
     "OpenAI",
     "RuntimeEndpoint",
     "assistant",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import ramet.lang.sgl as sgl
-from ramet.lang import DuplicateNameError, State, program
+from ramet.lang import DuplicateNameError, State, UsageError, program
 
 
 @sgl.function
@@ -61,10 +61,19 @@ def test_control_flow(scripted, tool: str, variable: str) -> None:
         sgl.set_default_backend(None)
 
 
-def test_turns_batches_and_streams(scripted) -> None:
+def test_turns_batches_and_streams(scripted, capsys) -> None:
     arguments = {"first": "a", "second": "b"}
     states = multi_turn.run_batch([arguments] * 3, backend=scripted({"one": "1", "two": "22"}))
     assert [state["two"] for state in states] == [22, 22, 22]
+    script = scripted({"one": "1", "two": "2"})
+    states = multi_turn.run_batch(
+        [arguments] * 3, num_threads=2, progress_bar=True, temperature=0.0, backend=script
+    )
+    assert [state["two"] for state in states] == [2, 2, 2]
+    assert "3/3" in capsys.readouterr().err
+    assert {call.params.temperature for call in script.calls} == {0.0}
+    with pytest.raises(UsageError, match="max_concurrency"):
+        multi_turn.run_batch([arguments], num_threads=0, backend=script)
     state = multi_turn.run(
         **arguments, stream=True, max_new_tokens=9, backend=scripted({"one": "1", "two": "2"})
     )
