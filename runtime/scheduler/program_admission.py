@@ -209,8 +209,9 @@ class ProgramAdmission:
         expected = told * self._experience.ratio(program.name)
         needed = self._pages(expected) + len(program.calls) + num_woken
         admitted = self._programs.admitted
-        urgent = all(program.priority > other.priority for other in admitted)
-        while not urgent and self._num_free() < needed:
+        while self._num_free() < needed and any(
+            other.priority >= program.priority for other in admitted
+        ):
             if not self._end_a_rest(now):
                 return False
         added = program.added_so_far()
