@@ -19,6 +19,10 @@ def test_it_starts_once_the_last_that_rested_has_made_way():
             Request(prompt_token_ids=tuple(range(first, first + 20)), params=params, hint=told)
         )
 
+    one_token = SamplingParams(temperature=0, max_tokens=1)
+    for first in range(20, 220, 10):  # shows that prefixes are quickly computed again
+        sim.add(Request(prompt_token_ids=(first,) * 60, params=one_token))
+        sim.drain()
     add("rests", 40, remaining_uses=1, steps_to_next_use=0)
     sim.drain()
     large = add("large", 80, remaining_uses=3, tokens_to_come=400)
