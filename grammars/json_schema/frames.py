@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
+from typing import ClassVar
 
 from ramet.grammars.automaton import After, End
 from ramet.grammars.machine import Machine
@@ -38,6 +39,26 @@ class Frame(ABC):
     @abstractmethod
     def child_done(self, machine: Machine, verdict: tuple[bool, ...], value: Hashable) -> After:
         """What follows the value. ``value`` is in canonical form if ``records`` is set."""
+
+
+class OpenFrame(Frame):
+    """An open object or array, between two properties or items."""
+
+    __slots__ = ()
+    bracket: ClassVar[int]
+    """The byte that closes it."""
+
+    @abstractmethod
+    def choices(self) -> tuple[bool, bool]:
+        """Whether there may be another property or item, and whether it may end."""
+
+    @abstractmethod
+    def go_on(self, machine: Machine) -> After:
+        """What follows a comma."""
+
+    @abstractmethod
+    def close(self, machine: Machine) -> After:
+        """What follows the closing bracket."""
 
 
 class Top(Frame):

@@ -34,7 +34,7 @@ from .text_lexemes import (
 )  # fmt: skip
 
 if TYPE_CHECKING:
-    from .contexts import ObjectFrame
+    from .object_frames import ObjectFrame
 
 Verdict = tuple[bool, ...]
 _VALUE_CLOSING = Closing()
