@@ -11,9 +11,11 @@ calls of the model are its children, each with those. Prompts and answers are ne
 from __future__ import annotations
 
 import importlib.metadata
+import logging
+import math
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
@@ -31,6 +33,7 @@ from ramet.runtime.server.tracing import Choice, Scope, Trace, Tracing
 
 _PROVIDER = "ramet"
 _LAST_WORDS_S = 3.0
+_WARNING_PAUSE_S = 60.0
 _UNTRACED = frozenset({"/health", "/ready", "/version", "/metrics", "/openapi.json"})
 _OPERATIONS = {
     "/v1/completions": "text_completion",
@@ -40,6 +43,24 @@ _OPERATIONS = {
 """The conventions' names of what a path does, where it isn't ``chat``."""
 
 _PROPAGATOR = TraceContextTextMapPropagator()
+
+
+class Seldom(logging.Filter):
+    """Lets one record through, and the next one no sooner than ``pause_s`` seconds later."""
+
+    def __init__(self, pause_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._pause_s = pause_s
+        self._clock = clock
+        self._next = -math.inf
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        del record
+        now = self._clock()
+        if now < self._next:
+            return False
+        self._next = now + self._pause_s
+        return True
 
 
 class OtelTracing(Tracing):
@@ -63,6 +84,8 @@ class OtelTracing(Tracing):
         """
         if endpoint is not None and not endpoint.endswith("/v1/traces"):
             endpoint = endpoint.rstrip("/") + "/v1/traces"
+        # It says of every try that it failed, a few times each five seconds.
+        logging.getLogger(OTLPSpanExporter.__module__).addFilter(Seldom(_WARNING_PAUSE_S))
         return cls(BatchSpanProcessor(OTLPSpanExporter(endpoint)))
 
     def start(self, scope: Scope, request_id: str) -> Trace:

@@ -21,6 +21,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
 )
 
+from ramet.runtime.server.otel import Seldom
+
 TRACE_ID, PARENT_ID = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
 
@@ -274,6 +276,14 @@ def test_variables_that_say_otherwise(caplog, more, warning):
     with caplog.at_level(logging.WARNING):
         assert tracing.open_tracing(None, environment) is tracing.NO_TRACING
     assert warning in caplog.text
+
+
+def test_a_warning_comes_once_a_while():
+    times = iter((0.0, 5.0, 59.0, 60.0, 61.0, 130.0))
+    seldom = Seldom(60.0, clock=lambda: next(times))
+    record = logging.makeLogRecord({"msg": "it failed"})
+    passed = [seldom.filter(record) for _ in range(6)]
+    assert passed == [True, False, False, True, False, True]
 
 
 def test_off_unless_asked_for():
