@@ -144,13 +144,15 @@ def pause(typingctx):  # type: ignore[no-untyped-def]
 
 _FUTEX = {"x86_64": 202, "aarch64": 98}.get(platform.machine()) if sys.platform == "linux" else None
 _WAIT, _WAKE = 128, 129  # of this process alone
+HAS_FUTEX = _FUTEX is not None
+"""Whether ``sleep_while`` sleeps until it is woken."""
 
 
 @intrinsic
 def sleep_while(typingctx, address, value, timeout):  # type: ignore[no-untyped-def]
     """Sleeps while the low 32 bits of an int64 are those of ``value``, until ``wake_all`` of the
-    address, or for the seconds and nanoseconds at ``timeout``; may end early (Linux ``futex``).
-    Elsewhere lets another thread have the core (POSIX ``sched_yield``)."""
+    address, or for the seconds and nanoseconds at ``timeout``, if it isn't 0; may end early (Linux
+    ``futex``). Elsewhere lets another thread have the core (POSIX ``sched_yield``)."""
 
     def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
         if _FUTEX is None:

@@ -9,8 +9,8 @@ asks first, and the last thread to leave a phase opens the next. So a thread tha
 system holds back delays the others by no more than the task it is in, and one thread alone gets
 through everything. Which thread does a task never changes the task's arithmetic.
 
-A ``Team`` keeps its threads between steps. They sleep in a ``read`` of a pipe, outside the
-interpreter, so a step starts without the interpreter lock and an idle team uses no core.
+A ``Team`` keeps its threads between steps. They sleep in a system call, outside the interpreter,
+so a step starts without the interpreter lock and an idle team uses no core.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import numpy.typing as npt
 from ramet.kernels.cpu import step as words
 from ramet.kernels.cpu.compiled import Op, jit
 from ramet.kernels.cpu.memory import (
+    HAS_FUTEX,
     add_in_order,
     call_op,
     exchange_if,
@@ -52,13 +53,17 @@ _CACHE_LINE = 64
 _GATE, _STAGES, _PHASES, _NUM_PHASES, _COUNTERS, _STEP, _READ, _WRITE = range(8)
 _TIMEOUT, _BYTE = 8, 10
 
+# Words from the gate on, alone in their cache line: the gate; how many threads sleep before it; how
+# many steps there have been.
+_SLEEPERS, _CALLS = 1, 2
+_CLOSED = -1
+
 # The gate: the open phase in the high bits, the number of threads inside in the low ones.
 _PHASE_BITS = 16
 _INSIDE = (1 << _PHASE_BITS) - 1
 _IDLE = -1
 _SPINS_BEFORE_SLEEP = 2000
 _SLEEP_NS = 1_000_000
-_SLEEPERS = 1  # the word behind the gate: how many threads sleep before it
 
 
 def float_operand(value: float) -> int:
@@ -160,21 +165,40 @@ def _work(control, thread):  # type: ignore[no-untyped-def]
 
 @jit("void(int64, int64)")
 def _serve(control, thread):  # type: ignore[no-untyped-def]
-    """A worker's life: a look at the gate for each byte that comes, until the pipe is closed."""
+    """A worker's life: a look at the gate for each call, until the team is closed."""
+    calls = load_i64(control, _GATE) + 8 * _CALLS
+    seen = 0
     while True:
-        got = read_byte(load_i64(control, _READ), control + 8 * _BYTE + thread)
-        if got == 0:
+        call = load_acquire(calls)
+        if call == _CLOSED:
             break
-        if got == 1:
+        if call != seen:
+            seen = call
             _work(control, thread)
+        elif HAS_FUTEX:
+            sleep_while(calls, seen, 0)
+        else:
+            read_byte(load_i64(control, _READ), control + 8 * _BYTE + thread)
+
+
+@jit("void(int64, int64)")
+def _call(control, num_workers):  # type: ignore[no-untyped-def]
+    """Wakes the workers. Where the system can wake who waits for a word, it may do so on another
+    core; what is written to a pipe is taken to be awaited on this one."""
+    if HAS_FUTEX:
+        wake_all(load_i64(control, _GATE) + 8 * _CALLS)
+    else:
+        for _ in range(num_workers):
+            write_byte(load_i64(control, _WRITE), control + 8 * _BYTE)
 
 
 @jit("void(int64, int64)")
 def _lead(control, num_threads):  # type: ignore[no-untyped-def]
-    """Opens the first phase, wakes the workers, and works through the program as thread 0."""
+    """Opens the first phase, calls the workers, and works through the program as thread 0."""
     store_release(load_i64(control, _GATE), 0)
-    for _ in range(num_threads - 1):
-        write_byte(load_i64(control, _WRITE), control + 8 * _BYTE)
+    if num_threads > 1:
+        add_in_order(load_i64(control, _GATE) + 8 * _CALLS, 1)
+        _call(control, num_threads - 1)
     _work(control, 0)
 
 
@@ -191,8 +215,8 @@ class Team:
         self._control: Int64Array = np.zeros(_BYTE + 1 + num_threads, np.int64)
         padded = np.full(2 * _CACHE_LINE // 8, _IDLE, np.int64)
         skip = -padded.ctypes.data % _CACHE_LINE // 8
-        self._gate: Int64Array = padded[skip : skip + 2]  # alone in its cache line
-        self._gate[_SLEEPERS] = 0
+        self._gate: Int64Array = padded[skip : skip + 3]
+        self._gate[_SLEEPERS] = self._gate[_CALLS] = 0
         self._control[_GATE] = self._gate.ctypes.data
         self._control[_TIMEOUT : _TIMEOUT + 2] = 0, _SLEEP_NS
         self._closed = False
@@ -228,6 +252,8 @@ class Team:
         if self._closed:
             return
         self._closed = True
+        self._gate[_CALLS] = _CLOSED
+        _call(self._control.ctypes.data, len(self._workers))
         os.close(self._write)
         for worker in self._workers:
             worker.join()

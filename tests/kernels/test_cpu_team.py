@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 
 from ramet.kernels.cpu import step as words
@@ -48,3 +52,21 @@ def test_every_phase_sees_what_the_one_before_has_written():
         team.run(program, np.zeros(words.SIZE, np.int64))
         np.testing.assert_array_equal(values, np.arange(num_phases + 1)[:, None].repeat(5, 1))
     team.close()
+
+
+WITHOUT_FUTEX = """
+import importlib.util, platform, sys
+machine, platform.machine = platform.machine, lambda: "another"
+from ramet.kernels.cpu import memory
+platform.machine = machine
+assert not memory.HAS_FUTEX
+spec = importlib.util.spec_from_file_location("team_test", sys.argv[1])
+tests = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(tests)
+tests.test_every_phase_sees_what_the_one_before_has_written()
+"""
+
+
+def test_systems_that_cannot_wait_for_a_word_wait_for_a_pipe(tmp_path):
+    command = [sys.executable, "-c", WITHOUT_FUTEX, __file__]
+    subprocess.run(command, env=os.environ | {"RAMET_CACHE_DIR": str(tmp_path)}, check=True)
