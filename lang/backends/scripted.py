@@ -39,7 +39,9 @@ class ScriptedBackend:
 
     Args:
         by_name: what to answer, by variable: one answer for every call, or a list of answers that
-            are used up in order. A Select's answer is one of its choices, or a mapping of scores.
+            are used up in the order in which calls arrive (a batch's runs start in an order of
+            their own: see ``run_batch``). A Select's answer is one of its choices, or a mapping of
+            scores.
         queue: answers for calls that ``by_name`` doesn't know, in the order of arrival.
         default: the answer when nothing else is left.
         check_constraints: refuse a script whose text the call's constraint doesn't allow.

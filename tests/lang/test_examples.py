@@ -17,7 +17,13 @@ from ramet.lang import ScriptedBackend
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 SCRIPTS: dict[str, dict[str, Any]] = {
-    "few_shot_classification": {"label": ["negative", "positive", "neutral"]},
+    "few_shot_classification": {
+        "label": lambda call: next(
+            label
+            for word, label in (("dull", "negative"), ("won", "positive"), ("two", "neutral"))
+            if word in call.prompt.text.rpartition("Review:")[2]
+        )
+    },
     "react_agent": {
         "answer.turn1": {"tool_calls": [{"name": "height", "arguments": {"mountain": "Teide"}}]},
         "answer.turn2": lambda call: {"answer": call.prompt.messages[-1].content[-4:]},
