@@ -165,14 +165,22 @@ class Engine:
         )
         if config.max_draft_len is None and getattr(runner, "exact_in_any_batch", False):
             config = dataclasses.replace(config, max_draft_len=_DRAFT_LEN)
-        engine = cls(
-            runner,
-            Tokenizer.from_gguf(file),
-            config,
-            model_name=Path(model).stem,
-            fingerprint=file.fingerprint,
-        )
-        engine.warm_up()
+        try:
+            engine = cls(
+                runner,
+                Tokenizer.from_gguf(file),
+                config,
+                model_name=Path(model).stem,
+                fingerprint=file.fingerprint,
+            )
+        except BaseException:
+            runner.close()
+            raise
+        try:
+            engine.warm_up()
+        except BaseException:
+            engine.close()
+            raise
         return engine
 
     # -- requests ------------------------------------------------------------------------------

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import gzip
 import random
+import threading
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ramet.runtime.engine import EngineConfig
-from ramet.runtime.errors import InvalidParameterError
+from ramet.runtime.engine import Engine, EngineConfig
+from ramet.runtime.errors import InvalidParameterError, ModelLoadError
+from ramet.runtime.model.locate import locate_model
 from ramet.runtime.params import SamplingParams
 from ramet.runtime.request import ProgramHint, Request
 from ramet.runtime.request_trace import TraceWriter, read_trace
@@ -108,3 +110,16 @@ def test_the_engine_records_what_it_serves(make_engine, tmp_path):
     content = gzip.decompress(path.read_bytes())
     assert b"secret" not in content
     assert b"private" not in content
+
+
+@pytest.mark.model
+def test_a_model_whose_engine_cannot_start_is_closed(tmp_path):
+    try:
+        locate_model("smollm2")
+    except ModelLoadError:
+        pytest.skip("the bundled model is not installed")
+    before = set(threading.enumerate())
+    config = EngineConfig(num_pages=16, record_trace=str(tmp_path / "no" / "trace.gz"))
+    with pytest.raises(InvalidParameterError, match="trace"):
+        Engine.from_model("smollm2", config)
+    assert set(threading.enumerate()) == before
