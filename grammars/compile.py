@@ -156,6 +156,9 @@ class GrammarCompiler:
     def _remembered(self, key: str) -> Grammar | None:
         with self._grammars_lock:
             known = self._grammars.get(key)
+            if known is not None and known.has_outgrown:
+                del self._grammars[key]
+                return None
             if known is not None:
                 self._grammars.move_to_end(key)
             return known

@@ -17,6 +17,9 @@ _NUM_PREPARED = 200
 """Transitions that are worked out when compiling, and not while a mask is waited for."""
 
 
+_SHARE_OF_LIMITS = 4
+
+
 @dataclass(frozen=True)
 class MatchResult:
     """What ``Grammar.match`` found.
@@ -72,6 +75,19 @@ class Grammar:
     def num_bytes(self) -> int:
         """About the memory that it takes beside what it shares with others."""
         return self._machine.num_bytes
+
+    @property
+    def has_outgrown(self) -> bool:
+        """Whether it has come so near its limits that it is better compiled anew.
+
+        Names that may run out, and values that must differ, are states of their own: what is made
+        for them is of no use to later texts.
+        """
+        limits, machine = self._limits, self._machine
+        return (
+            machine.lexicon.num_states > limits.max_states // _SHARE_OF_LIMITS
+            or machine.num_contexts > limits.max_contexts // _SHARE_OF_LIMITS
+        )
 
     def matcher(self) -> Matcher:
         """A new sequence's position, at the beginning of the text."""

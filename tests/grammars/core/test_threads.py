@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ramet.grammars import (
+    CompileLimits,
     Grammar,
     GrammarCompiler,
     JsonSchema,
@@ -87,3 +88,16 @@ def test_one_schema_in_two_places(vocab: Vocabulary) -> None:
             assert grammar.match(wrap(r'{"a\"b":1,"\u00e9":null}'))
             assert not grammar.match(wrap(r'{"a\"b":1,"\u00e9":1}'))
             assert not grammar.match(wrap(r'{"a\"b":1,"a\"b":1}'))
+
+
+def test_a_grammar_that_has_grown_too_far_is_made_anew(vocab: Vocabulary) -> None:
+    limits = CompileLimits(max_contexts=800)
+    compiler = GrammarCompiler(vocab, limits)
+    # Names that may run out are states of their own.
+    constraint = JsonSchema({"type": "object", "propertyNames": {"maxLength": 3}})
+    grammar = compiler.compile(constraint)
+    for i in range(150):
+        assert compiler.compile(constraint).match(f'{{"{i}": 1}}')
+    assert grammar.num_contexts <= 210
+    assert compiler.compile(constraint) is not grammar
+    assert grammar.match('{"a": 1}')
