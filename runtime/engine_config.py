@@ -27,7 +27,8 @@ class EngineConfig(SchedulerConfig):
             is one.
         page_size: tokens a page.
         num_pages: pages in the pool; None: as many as ``cache_bytes`` hold.
-        cache_bytes: memory for keys and values.
+        cache_bytes: memory for keys and values, taken as it is first used. The default holds
+            ``max_num_seqs`` requests of a few hundred tokens each of a small model at once.
         max_context_len: most tokens of a request; None: the model's.
         num_threads: threads that compute, on a CPU; None: one a core.
         grammar_threads: threads that compile constraints; one of several is for large ones. With
@@ -44,7 +45,7 @@ class EngineConfig(SchedulerConfig):
     device: str = "auto"
     page_size: int = 16
     num_pages: int | None = None
-    cache_bytes: int = 256 << 20
+    cache_bytes: int = 384 << 20
     max_context_len: int | None = None
     num_threads: int | None = None
     grammar_threads: int = 2
