@@ -19,6 +19,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
+import numpy as np
+import numpy.typing as npt
+
 from ramet.runtime.cache import RadixCache
 from ramet.runtime.request import LIKELY_OUTPUT_LEN
 from ramet.runtime.scheduler.pages import shared_len
@@ -39,6 +42,8 @@ _MAX_CALLS_MEASURED = 64
 _NUM_RUNS = 16
 _MAX_NAMES = 1024
 _LEAST_RATIO, _MOST_RATIO = 0.5, 4.0
+_FIRST_RATIO = 1.25
+"""For a program that has never run to its end: what looks at values says too little, most often."""
 
 
 class Experience:
@@ -56,8 +61,8 @@ class Experience:
             self._ratios.popitem(last=False)
 
     def ratio(self, name: str) -> float:
-        """The most of the last runs; 1 for a program that has never run."""
-        return max(self._ratios.get(name, ()), default=1.0)
+        """The most of the last runs."""
+        return max(self._ratios.get(name, ()), default=_FIRST_RATIO)
 
 
 @dataclass(slots=True)
@@ -173,7 +178,7 @@ class ProgramAdmission:
         """The program is forgotten; it has shown how much it needed."""
         self._parked.discard(program)
         claim = self._claims.pop(program, None)
-        if claim is not None and claim.is_whole and program.has_ended:
+        if claim is not None and claim.is_whole and program.is_over:
             self._experience.note(program.name, claim.told, program.added_len)
 
     def admit(self, rank: Callable[[Sequence], Rank], now: float) -> None:
@@ -230,18 +235,24 @@ class ProgramAdmission:
         """(tokens that the program says it will add, cached pages that it will hold and that
         nobody holds now)."""
         waiting = [s for s in program.calls if s.state is SequenceState.WAITING]
-        first, tokens, num_woken = waiting[0].known, 0, 0
+        coming, tokens, num_woken = self._being_computed(program), 0, 0
         measured = waiting[:_MAX_CALLS_MEASURED]
         for sequence in measured:
             wanted = sequence.token_ids[: max(sequence.reusable_len, 0)]
             handle = self._cache.match(wanted, sequence.request.cache_salt)
-            there = handle.matched_len
-            if sequence is not waiting[0]:
-                there = max(there, shared_len(first, wanted))
+            there = max([handle.matched_len, *(shared_len(other, wanted) for other in coming)])
+            if sequence is waiting[0]:
+                coming = [sequence.known]  # its other calls have at least this in common with it
             output = min(sequence.max_len - sequence.num_tokens, LIKELY_OUTPUT_LEN)
             tokens += sequence.num_tokens - there + output
             num_woken = max(num_woken, self._cache.num_evictable(handle))
         return tokens * len(waiting) // len(measured) + program.tokens_to_come, num_woken
+
+    def _being_computed(self, program: Program) -> list[npt.NDArray[np.int32]]:
+        """Prompts whose beginnings admitted programs compute, so that this one needn't."""
+        salt = program.key[0]
+        others = (p for p in self._programs.admitted if p.key[0] == salt and p.calls)
+        return [next(iter(p.calls)).known for p in islice(others, _MAX_CALLS_MEASURED)]
 
     def _num_free(self) -> int:
         """Pages that no admitted program has or is expected to take."""

@@ -21,6 +21,9 @@ from ramet.runtime.scheduler.tool_durations import ToolDurations
 _MAX_REMEMBERED = 1024
 """Programs that are remembered though they hold nothing and none of their calls is here."""
 
+_SOON = 64
+"""Look-ups until a program that had to step back goes on, more or less."""
+
 _MAX_LIKENED = 64
 """Keeps that a prompt is compared with where its hint doesn't say which of them it extends."""
 
@@ -57,6 +60,8 @@ class Program:
         keeps: what it will come back to, by node.
         tokens_to_come: tokens that calls which aren't here yet will add, as it last said.
         unneeded: running calls that nobody will extend, contrary to their hints.
+        lasting_len: how much of its first call's prompt may be of use to other programs, once that
+            has ended.
         added_len: tokens that its ended calls have added to what was cached.
         has_ended: it has said that no call will come any more.
         num_passed: how often later programs were admitted before it.
@@ -74,6 +79,7 @@ class Program:
         self.tokens_to_come = 0
         self.unneeded: set[str] = set()
         self.added_len = 0
+        self.lasting_len: int | None = None
         self.has_ended = False
         self.num_passed = 0
         self.rests_since = 0.0
@@ -223,7 +229,12 @@ class Programs:
     ) -> None:
         """Tells the cache when the program will use what a call has left, and keeps it."""
         lasting_len = max(sequence.cached_len, self._heads.measure(sequence))
+        if program.lasting_len is None:
+            program.lasting_len = lasting_len
         if hint.remaining_uses == 0 or hint.node_id in program.unneeded or program.has_ended:
+            if not program.tokens_to_come and not program.is_waiting:
+                # Nothing but what runs, and holds its prefix, will use the program's own again.
+                lasting_len = min(lasting_len, program.lasting_len)
             self._cache.forget(handle, keep_len=lasting_len)
             return
         if hint.steps_to_next_use is not None:
@@ -288,7 +299,12 @@ class Programs:
         self.admitted[program] = None
 
     def dismiss(self, program: Program) -> None:
-        """Takes all from a program that it keeps; what it has running goes on."""
+        """Takes all from a program that it keeps; what it has running goes on. With calls here it
+        will be back before long, so what is evicted next is rather something else."""
+        if program.calls:
+            for keep in program.keeps.values():
+                if keep.handle is not None:
+                    self._cache.expect(keep.handle, 1, _SOON)
         program.admitted = False
         self.admitted.pop(program, None)
         self.give_up(program)

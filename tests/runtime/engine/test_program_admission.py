@@ -207,7 +207,10 @@ def test_programs_that_need_twice_the_pool_compute_hardly_more_than_they_must(ki
 
 @pytest.mark.parametrize("kind", PROGRAMS)
 def test_where_memory_suffices_programs_end_as_if_there_were_no_admission(kind):
-    worlds = [World(1200), World(1200, policy="fcfs")]
+    alone = World(4000)
+    alone.run(PROGRAMS[kind], names(kind, 8), 1)
+    num_pages = int(1.4 * alone.sim.cache.num_cached)
+    worlds = [World(num_pages), World(num_pages, policy="fcfs")]
     computed = [world.run(PROGRAMS[kind], names(kind, 8), 8) for world in worlds]
     assert computed[0] <= computed[1]
     assert worlds[0].sim.now <= worlds[1].sim.now
