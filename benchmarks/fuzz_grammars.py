@@ -153,7 +153,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--limit", type=float, default=30, help="seconds for one constraint")
+    parser.add_argument("--limit", type=float, default=30, help="CPU seconds for one constraint")
     parser.add_argument("--max-growth", type=int, default=1024, help="MiB of memory after warm-up")
     args = parser.parse_args()
     rng = random.Random(args.seed)
@@ -161,15 +161,17 @@ def main() -> int:
     vocab = Vocabulary.from_tokens(tokens, {len(tokens) - 1})
     limits = CompileLimits(max_seconds=10, regular=RegularLimits(max_states=10_000))
     compiler = GrammarCompiler(vocab, limits, capacity=8)
+    for kind in range(40):  # Compiled code is compiled here.
+        check(some_constraint(random.Random(kind)), compiler, rng)
     outcomes: Counter[str] = Counter()
     end = time.monotonic() + args.seconds
     base: int | None = None
     while time.monotonic() < end:
         constraint = some_constraint(rng)
-        begin = time.monotonic()
+        begin = time.process_time()
         try:
             outcome = check(constraint, compiler, rng)
-            took = time.monotonic() - begin
+            took = time.process_time() - begin
             assert took < args.limit, f"{took:.0f} s for one constraint"
         except Exception as error:
             print(f"broken promise ({type(error).__name__}: {error}):\n{constraint!r}")
