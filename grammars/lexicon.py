@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Hashable
-from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
 import numpy as np
@@ -33,11 +32,11 @@ _FIRST_CAPACITY = 32_768
 def _locked(method: Callable[Concatenate[Lexicon, P], T]) -> Callable[Concatenate[Lexicon, P], T]:
     """A method that holds the lexicon's lock."""
 
-    @wraps(method)
-    def locked(self: Lexicon, *args: P.args, **kwargs: P.kwargs) -> T:
+    def locked(self: Lexicon, /, *args: P.args, **kwargs: P.kwargs) -> T:
         with self.lock:
             return method(self, *args, **kwargs)
 
+    locked.__doc__ = method.__doc__
     return locked
 
 

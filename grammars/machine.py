@@ -44,7 +44,7 @@ from .moves import (
 )
 from .pointers import addresses
 from .records import NO_FILTER
-from .trail import NUM_COLUMNS, Trail
+from .trail import NUM_COLUMNS, Frozen, Trail
 
 _NOT_ENTERED = -1
 _BYTES, _CONTEXT_BYTES = 40_000, 1_000
@@ -244,8 +244,8 @@ class Machine:
         row[CONTEXT] = context.id
         row[LIVE_AT] = self.contexts[context.id, LIVE]
 
-    def frozen(self, trail: Trail) -> Hashable:
-        """The current position in a form that is equal for equal positions (``Trail.thaw``)."""
+    def frozen(self, trail: Trail) -> Frozen:
+        """The current position by its content (see ``Trail.thaw``)."""
         context = self.context_list[int(trail.position[CONTEXT])]
         keeps_text = context.captures or context.kind != PLAIN
         return trail.freeze(self.plans, keeps_text=keeps_text)

@@ -49,26 +49,26 @@ def read_name(text, begin, end, frames, record):  # type: ignore[no-untyped-def]
                     at += 6
                 num_bytes = 1 if code < 0x80 else 2 if code < 0x800 else 3 if code < 0x10000 else 4
             elif code == 0x62:
-                code = 0x08
+                code = np.int64(0x08)
             elif code == 0x66:
-                code = 0x0C
+                code = np.int64(0x0C)
             elif code == 0x6E:
-                code = 0x0A
+                code = np.int64(0x0A)
             elif code == 0x72:
-                code = 0x0D
+                code = np.int64(0x0D)
             elif code == 0x74:
-                code = 0x09
+                code = np.int64(0x09)
         for i in range(num_bytes):
             byte = code
             if num_bytes > 1:
-                byte = (code >> (6 * (num_bytes - 1 - i))) & 0x3F | 0x80
+                byte = np.int64((code >> (6 * (num_bytes - 1 - i))) & 0x3F | 0x80)
                 if i == 0:
-                    byte |= (0xF00 >> num_bytes) & 0xFF
+                    byte |= np.int64((0xF00 >> num_bytes) & 0xFF)
             word |= byte << (8 * (length & 7))
             length += 1
             if length & 7 == 0:
                 frames[record + 1 + (length >> 3)] = word
-                word = 0
+                word = np.int64(0)
     frames[record + 2 + (length >> 3)] = word
     frames[record + 1] = length
     return 3 + (length >> 3)

@@ -110,6 +110,8 @@ def find_live(frames, plans, words, record):  # type: ignore[no-untyped-def]
     count = frames[record + COUNT]
     live = record + SEEN + num_words
     frames[live] = num_words
+    # Classes of names have the labels from 1 up, and no end of members.
+    classes = (np.uint64(1) << np.uint64(first_name if first_name < 63 else 63)) - np.uint64(1)
     num_missing = np.int64(0)
     num_free = np.int64(0)
     is_endless = False
@@ -122,8 +124,7 @@ def find_live(frames, plans, words, record):  # type: ignore[no-untyped-def]
         if missing & ~free:
             is_dead = True
         frames[live + 1 + i] = np.int64(free)
-        # Classes of names have the labels from 1 up, and no end of members.
-        if i == 0 and free & ((np.uint64(1) << np.uint64(min(first_name, 63))) - np.uint64(1)):
+        if i == 0 and free & classes:
             is_endless = True
         num_free += _popcount(free)
     must = high != -1 and count + num_missing >= high

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,23 @@ BYTE_SPANS = np.stack([np.arange(256), np.arange(1, 257)], axis=1)
 """All bytes as data and spans, as ``Machine.advance`` takes them."""
 
 _FIRST_POSITIONS, _FIRST_FRAMES, _FIRST_TEXT = 64, 256, 256
+
+
+class Frozen(NamedTuple):
+    """A position by its content: equal for equal positions, whatever came before.
+
+    Attributes:
+        records: from the bottom of the stack up, each with the names that an object remembers;
+            both without indices.
+        live: as in a position, but relative to the top of the stack if below -1.
+        text: the current lexeme's, if it matters.
+    """
+
+    state: int
+    context: int
+    live: int
+    records: tuple[tuple[tuple[int, ...], tuple[tuple[int, ...], ...]], ...]
+    text: bytes
 
 
 class Trail:
@@ -53,7 +70,8 @@ class Trail:
     @property
     def position(self) -> NDArray[np.int64]:
         """int64[NUM_COLUMNS]: the current position."""
-        return self.positions[self.at]
+        position: NDArray[np.int64] = self.positions[self.at]
+        return position
 
     def step(self) -> None:
         """Take the position after the current one as the current one."""
@@ -76,8 +94,8 @@ class Trail:
         """Make room for more records."""
         self.frames = _doubled(self.frames)
 
-    def freeze(self, plans: NDArray[np.int32], *, keeps_text: bool) -> Hashable:
-        """The position in a form that is equal for equal positions; see ``thaw``."""
+    def freeze(self, plans: NDArray[np.int32], *, keeps_text: bool) -> Frozen:
+        """The current position by its content; see ``thaw``."""
         row = self.position.tolist()
         records = []
         stack, live = row[STACK], row[LIVE_AT]
@@ -104,12 +122,12 @@ class Trail:
             records.append((tuple(record), tuple(sorted(names))))
             stack = below
         text = bytes(self.text[row[BEGIN] : row[LENGTH]]) if keeps_text else b""
-        return row[STATE], row[CONTEXT], live, tuple(reversed(records)), text
+        return Frozen(row[STATE], row[CONTEXT], live, tuple(reversed(records)), text)
 
     @classmethod
-    def thaw(cls, frozen: Hashable, spare: int) -> Trail:
+    def thaw(cls, frozen: Frozen, spare: int) -> Trail:
         """A trail whose only position is one that was frozen."""
-        state, context, live, records, text = frozen  # type: ignore[misc]
+        state, context, live, records, text = frozen
         trail = cls(np.zeros(NUM_COLUMNS, np.int64), spare)
         words = [0]
         stack = 0

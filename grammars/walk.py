@@ -325,19 +325,21 @@ def walk(  # type: ignore[no-untyped-def]
         is_plain = False
         if target >= 0:
             reach = np.int64(states[target, REACH])
-            is_plain = reach < 0 or live == -1
-            if not is_plain:
-                if not meets(words, frames, reach, live):
-                    node = np.int64(trie[node, 1])
-                    continue
-                # A name is complete: it may have been there before.
+            if reach < 0 or live == -1:
+                is_plain = True
+            elif not meets(words, frames, reach, live):
+                node = np.int64(trie[node, 1])
+                continue
+            else:
+                # A name that is complete may have been there before.
                 label = np.int64(states[target, NAME_LABEL])
-                is_plain = (
+                if (
                     label < 0
                     or contexts[context, CONTEXT_KIND] != KEY
                     or frames[stack + NAMES] == 0
                     or label >= plans[frames[stack + WHAT] + FIRST_NAME]
-                )
+                ):
+                    is_plain = True
         if is_plain:
             state = target
         else:

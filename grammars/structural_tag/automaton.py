@@ -21,7 +21,7 @@ from ramet.grammars.json_schema.frames import Top
 from ramet.grammars.lexicon import Lexicon
 from ramet.grammars.limits import CompileLimits
 from ramet.grammars.machine import Machine
-from ramet.grammars.trail import BYTE_SPANS, BYTES, Trail
+from ramet.grammars.trail import BYTE_SPANS, BYTES, Frozen, Trail
 
 from .expressions import Foreign, JsonValue, SpecialToken
 
@@ -48,7 +48,7 @@ class _Position:
     """A place inside the ``index``-th foreign thing, a JSON value, in that value's own machine."""
 
     index: int
-    frozen: Hashable
+    frozen: Frozen
 
 
 class TagAutomaton(GrammarAutomaton):
