@@ -10,8 +10,6 @@ A constraint that is one lazy automaton, with no stack worth the name, implement
 and is wrapped by ``AutomatonLexeme``.
 """
 
-# ruff: noqa: ARG002  (methods of one interface; not each needs all it is given)
-
 from __future__ import annotations
 
 from abc import ABC, abstractmethod

@@ -10,10 +10,10 @@ from ramet.grammars.machine import Machine
 
 from . import contexts  # Contexts nest, and so do their modules.
 from .arrays import ArrayPlan, State
+from .children import Child
 from .formula import FALSE
 from .frames import UNKNOWN, Frame, OpenFrame
 from .layout import Layout
-from .objects import Child
 from .values_plan import ValuePlan, Values, Verdict
 
 

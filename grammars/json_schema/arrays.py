@@ -6,10 +6,11 @@ As with objects, an ``ArrayPlan`` is what some typed formulas, followed together
 from __future__ import annotations
 
 import itertools
-from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 
+from .array_search import Search, is_new, item_node
 from .atoms import Const, Contains, Items, Length, Unique
+from .children import Child, make_child
 from .formula import (
     FALSE,
     TRUE,
@@ -24,18 +25,13 @@ from .formula import (
     truth_of,
 )
 from .frames import UNKNOWN
-from .objects import Child, make_child
-from .solver import Case, Solver, signed
+from .solver import Case, Solver
 from .values_of import values_of
 
 State = tuple[tuple[Formula, ...], int, tuple[int, ...], tuple[Hashable, ...]]
 """The formulas that are left; how many items there are, up to ``max_index``; how many satisfy each
 ``Contains``; the items' values, where equal ones matter (while deciding, also the node of a value
 that isn't known)."""
-
-SearchState = tuple[int, tuple[int, ...], frozenset[int], bool]
-"""The number of items; how many satisfy each ``Contains``; which atoms have yet to fail; whether
-two items have yet to be equal."""
 
 Verdict = tuple[bool, ...]
 
@@ -108,18 +104,18 @@ class ArrayPlan:
         if known is None:
             must: list[Formula] = []
             musts: set[Hashable] = set()
-            new = _is_new(values) if self.has_unique else TRUE
+            new = is_new(values) if self.has_unique else TRUE
             for part in conjuncts(residual[0]):
                 value = part.parts[0] if part.op == "atom" else None
                 if isinstance(value, Items | Unique):
                     musts.add(value)
-                    must.append(new if isinstance(value, Unique) else _item(value, index))
+                    must.append(new if isinstance(value, Unique) else item_node(value, index))
             wanted: dict[Hashable, Formula] = {}
             for value in (a for f in residual for a in atoms(f)):
                 if value in musts:
                     continue
                 if isinstance(value, Items):
-                    wanted[value] = _item(value, index)
+                    wanted[value] = item_node(value, index)
                 elif isinstance(value, Unique):
                     wanted[value] = new
                 elif isinstance(value, Contains):
@@ -283,7 +279,7 @@ class ArrayPlan:
         known = self._fitting.get(index)
         if known is None:
             node = all_of(
-                _item(p.parts[0], index)
+                item_node(p.parts[0], index)
                 for p in conjuncts(self.formulas[0])
                 if isinstance(p.parts[0], Items)
             )
@@ -292,7 +288,7 @@ class ArrayPlan:
                 self._fitting[index] = known
         return known
 
-    def _searches(self, case: Case, state: State) -> Iterator[_Search]:
+    def _searches(self, case: Case, state: State) -> Iterator[Search]:
         """The searches of which one must succeed for a case to be met."""
         _, index, counted, values = state
         counts = dict(zip(self.contains, counted, strict=True))
@@ -329,7 +325,7 @@ class ArrayPlan:
                     lows_highs.append(ranges)
         for bounds in itertools.product(*lows_highs):
             for low_, high_ in _length_ranges(low, high, outside):
-                yield _Search(
+                yield Search(
                     self.solver, holds, fails, followed, bounds, low_, high_, unique, values,
                     self.prefix_len, index, tuple(counts[c] for c in followed),
                 )  # fmt: skip
@@ -347,195 +343,6 @@ class ArrayPlan:
             return True
 
         return truth_of(formula, now)
-
-
-class _Search:
-    """Breadth first, item by item: can an array be ended so that a case is met?"""
-
-    def __init__(
-        self,
-        solver: Solver,
-        holds: list[Items],
-        fails: list[Items],
-        followed: list[Contains],
-        bounds: tuple[tuple[int, int | None], ...],
-        low: int,
-        high: int | None,
-        unique: bool | None,
-        values: tuple[Hashable, ...],
-        prefix_len: int,
-        index: int,
-        counts: tuple[int, ...],
-    ) -> None:
-        self.solver = solver
-        self.holds = holds
-        self.fails = fails
-        self.followed = followed
-        self.bounds = bounds
-        self.low = low
-        self.high = high
-        self.unique = unique
-        self.values = values
-        self.prefix_len = prefix_len
-        self.needed: frozenset[Hashable] = frozenset()
-        self._start: SearchState = (
-            index,
-            self._clamp(counts),
-            frozenset(range(len(self.fails))),
-            unique is False,
-        )
-
-    def run(self) -> bool:
-        """Whether it can. If so, without any one value that is not in ``needed``."""
-        return self._run(self._start)
-
-    def partners(self) -> Iterator[Formula]:
-        """What items may be of which one must equal an item that is there already."""
-        if not self._start[3]:
-            return
-        seen = {self._start}
-        queue = deque(seen)
-        while queue:
-            state = queue.popleft()
-            if self.high is not None and state[0] >= self.high:
-                continue
-            for following, node in self._steps(*state):
-                if not following[3]:
-                    continue
-                if self._run((*following[:3], False)):
-                    yield node
-                if following not in seen:
-                    seen.add(following)
-                    queue.append(following)
-
-    def _run(self, start: SearchState) -> bool:
-        came: dict[SearchState, tuple[SearchState, Formula] | None] = {start: None}
-        queue = deque([start])
-        while queue:
-            state = queue.popleft()
-            index, counts, left, want_equal = state
-            if self._may_end(index, counts, left, want_equal) and self._distinct(state, came):
-                return True
-            if self.high is not None and index >= self.high:
-                continue
-            for following, node in self._steps(index, counts, left, want_equal):
-                if following not in came:
-                    came[following] = (state, node)
-                    queue.append(following)
-        return False
-
-    def _clamp(self, counts: tuple[int, ...]) -> tuple[int, ...]:
-        return tuple(
-            min(n, low if high is None else high + 1)
-            for n, (low, high) in zip(counts, self.bounds, strict=True)
-        )
-
-    def _may_end(
-        self, index: int, counts: tuple[int, ...], left: frozenset[int], want_equal: bool
-    ) -> bool:
-        return (
-            index >= self.low
-            and (self.high is None or index <= self.high)
-            and not left
-            and not want_equal
-            and all(
-                low <= n and (high is None or n <= high)
-                for n, (low, high) in zip(counts, self.bounds, strict=True)
-            )
-        )
-
-    def _steps(
-        self, index: int, counts: tuple[int, ...], left: frozenset[int], want_equal: bool
-    ) -> Iterator[tuple[SearchState, Formula]]:
-        """What one item more can lead to, each with a node that does it."""
-        # Past all bounds, more items change nothing.
-        following_index = min(index + 1, max(self.low, self.prefix_len, (self.high or 0)))
-        if self.high is not None:
-            following_index = index + 1
-        must = [_item(a, index) for a in self.holds]
-        if self.unique:
-            must.append(_is_new(self.values))
-        for failing in _subsets(sorted(left)):
-            violated = [negate(_item(self.fails[i], index)) for i in failing]
-            for found in itertools.product((True, False), repeat=len(self.followed)):
-                self.solver.count_branch()
-                after = self._clamp(tuple(n + f for n, f in zip(counts, found, strict=True)))
-                if any(
-                    high is not None and n > high
-                    for n, (_, high) in zip(after, self.bounds, strict=True)
-                ):
-                    continue
-                node = all_of(
-                    [
-                        *must,
-                        *violated,
-                        *(signed(c.node, f) for c, f in zip(self.followed, found, strict=True)),
-                    ]
-                )
-                if self.solver.satisfiable(node):
-                    yield (following_index, after, left - set(failing), want_equal), node
-                if want_equal:
-                    equal = all_of([node, any_of(map(_equal, self.values))])
-                    if self.solver.satisfiable(equal):
-                        yield (following_index, after, left - set(failing), False), equal
-                    twice = all_of([node, *(_item(a, index + 1) for a in self.holds)])
-                    after_two = self._clamp(
-                        tuple(n + 2 * f for n, f in zip(counts, found, strict=True))
-                    )
-                    fits = self.high is None or index + 2 <= self.high
-                    if fits and self.solver.satisfiable(twice):
-                        yield (following_index + 1, after_two, left - set(failing), False), twice
-
-    def _distinct(
-        self, state: SearchState, came: dict[SearchState, tuple[SearchState, Formula] | None]
-    ) -> bool:
-        """Whether the items that led to a state can all be different, if they must."""
-        if not self.unique:
-            return True
-        choices = []
-        step = came[state]
-        while step is not None:
-            found = values_of(self.solver, step[1])
-            if found is not None:
-                choices.append(sorted(found, key=repr))
-            step = came[step[0]]
-        # A maximum matching of items to values (Kuhn, 1955).
-        owner: dict[Hashable, int] = {}
-
-        def place(item: int, tried: set[Hashable]) -> bool:
-            for value in choices[item]:
-                if value not in tried:
-                    tried.add(value)
-                    if value not in owner or place(owner[value], tried):
-                        owner[value] = item
-                        return True
-            return False
-
-        if not all(place(i, set()) for i in range(len(choices))):
-            return False
-        # Items with more choices than there are items can spare any one value.
-        few = [found for found in choices if len(found) <= len(choices)]
-        self.needed = frozenset(v for found in few for v in found)
-        return True
-
-
-def _item(items: Items, index: int) -> Formula:
-    return items.prefix[index] if index < len(items.prefix) else items.rest
-
-
-def _is_new(values: Sequence[Hashable]) -> Formula:
-    return all_of(negate(_equal(v)) for v in values if not isinstance(v, Formula))
-
-
-def _equal(value: Hashable) -> Formula:
-    """The node of the values equal to one; of one of which only the node is known, that node."""
-    return value if isinstance(value, Formula) else atom(Const(value))
-
-
-def _subsets(items: list[int]) -> list[tuple[int, ...]]:
-    return [
-        subset for size in range(len(items) + 1) for subset in itertools.combinations(items, size)
-    ]
 
 
 def _length_ranges(

@@ -1,7 +1,5 @@
 """From a JSON Schema to the start of its texts."""
 
-# ruff: noqa: ARG002  (methods of one interface; not each needs all it is given)
-
 from __future__ import annotations
 
 import time

@@ -10,8 +10,6 @@ Most objects and arrays need no frames of their own (``plain.py``); those that d
 ``object_frames.py`` and ``array_frames.py``.
 """
 
-# ruff: noqa: ARG002  (methods of one interface; not each needs all it is given)
-
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable

@@ -3,8 +3,6 @@
 A frame's ``id`` is the machine's number for its content; frames with equal content have equal ids.
 """
 
-# ruff: noqa: ARG002  (methods of one interface; not each needs all it is given)
-
 from __future__ import annotations
 
 from abc import ABC, abstractmethod

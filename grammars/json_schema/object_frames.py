@@ -1,8 +1,6 @@
 """Objects of which more matters than what was there: alternatives that are followed, an order that
 is fixed, names that may run out, values that are recorded. The others are in ``plain.py``."""
 
-# ruff: noqa: ARG002  (methods of one interface; not each needs all it is given)
-
 from __future__ import annotations
 
 import json
@@ -12,12 +10,13 @@ from ramet.grammars.automaton import After, Context, Lexeme
 from ramet.grammars.machine import Machine
 
 from . import contexts  # Contexts nest, and so do their modules.
+from .children import Child
 from .excluded_text import excluding
 from .formula import Formula
 from .frames import UNKNOWN, Frame, OpenFrame
 from .layout import Layout
 from .objects import CLOSE as CLOSE_OBJECT
-from .objects import Child, ObjectPlan
+from .objects import ObjectPlan
 from .text_lexemes import TextLexeme
 from .values_plan import ValuePlan, Values, Verdict
 

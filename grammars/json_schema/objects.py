@@ -10,61 +10,22 @@ know: a property-by-property record of which alternatives are still alive.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
 
 from ramet.grammars.errors import GrammarTooComplexError
 
 from .atoms import Has, Properties, Size
-from .formula import FALSE, TRUE, Formula, all_of, assign, atoms, conjuncts, negate, truth_of
-from .languages import TextSet, members_of, without
-from .solver import Case, Solver, signed
+from .children import Child, make_child
+from .formula import FALSE, TRUE, Formula, all_of, assign, atoms, conjuncts, truth_of
+from .object_search import bits_of, can_meet
+from .solver import Solver, signed
+from .text_sets import TextSet, members_of, without
 
 CLOSE = 0
 """The label of the closing brace."""
 
 _MAX_CLASSES = 64
 _MAX_LISTED = 256
-
-
-@dataclass(frozen=True, slots=True)
-class Child:
-    """What is followed in one property's or item's value.
-
-    Attributes:
-        nodes: the node that must hold, then the nodes whose verdicts are wanted.
-        verdict_of: for each optional atom, the index in ``nodes`` of its verdict; -1: it holds
-            for sure; -2: it fails for sure.
-        atoms: those optional atoms.
-    """
-
-    nodes: tuple[Formula, ...]
-    atoms: tuple[Hashable, ...]
-    verdict_of: tuple[int, ...]
-
-    def verdicts(self, verdict: tuple[bool, ...]) -> list[tuple[Hashable, bool]]:
-        """Each optional atom, and whether the value agrees with it."""
-        return [
-            (a, True if v == -1 else False if v == -2 else verdict[v - 1])
-            for a, v in zip(self.atoms, self.verdict_of, strict=True)
-        ]
-
-
-def make_child(must: Sequence[Formula], wanted: Sequence[tuple[Hashable, Formula]]) -> Child:
-    """The child for nodes that must hold and atoms whose nodes are wanted."""
-    first = all_of(must)
-    sure = set(conjuncts(first))
-    nodes: dict[Formula, int] = {}
-    verdict_of = []
-    for _, node in wanted:
-        if node.op == "true" or node in sure:
-            verdict_of.append(-1)
-        elif node.op == "false" or negate(node) in sure:
-            verdict_of.append(-2)
-        else:
-            verdict_of.append(nodes.setdefault(node, len(nodes) + 1))
-    return Child((first, *nodes), tuple(a for a, _ in wanted), tuple(verdict_of))
 
 
 class ObjectPlan:
@@ -231,7 +192,7 @@ class ObjectPlan:
         known = self._settled.get(key)
         if known is None:
             truths = self._never | {
-                Has(self.names[label - self.first_name]): TRUE for label in _bits(seen)
+                Has(self.names[label - self.first_name]): TRUE for label in bits_of(seen)
             }
             known = self._settled[key] = tuple(assign(f, truths) for f in residual)
         return known
@@ -303,7 +264,7 @@ class ObjectPlan:
         """For simple plans, whether this one requires a property that the other one can't have."""
         if not (self.is_simple and other.is_simple):
             return False
-        for label in _bits(self.required):
+        for label in bits_of(self.required):
             label_there = other.label_of.get(self.names[label - self.first_name])
             mine = self.child(self.formulas, label).nodes[0]
             there = range(1, other.first_name) if label_there is None else (label_there,)
@@ -319,7 +280,7 @@ class ObjectPlan:
             if self.high == -2 or (self.high != -1 and num_required > self.high):
                 return False
             fits = self.solver.satisfiable
-            if not all(fits(self.child(self.formulas, n).nodes[0]) for n in _bits(self.required)):
+            if not all(fits(self.child(self.formulas, n).nodes[0]) for n in bits_of(self.required)):
                 return False
             return num_required >= self.low or self.live_labels(0, 0, 0) != 0
         return self.can_end_with(self.formulas, 0, 0, 0, ((True,) * 0,), ordered_from=0)
@@ -372,120 +333,8 @@ class ObjectPlan:
             wanted = [(residual[0], True), *zip(residual[1:], goal, strict=False)]
             if any((f.op == "false") == t for f, t in wanted if f.op in ("true", "false")):
                 continue
-            cases = self.solver.cases(wanted, lambda case: self._can_meet(case, free, count))
+            cases = self.solver.cases(wanted, lambda case: can_meet(self, case, free, count))
             if next(cases, None) is not None:
-                return True
-        return False
-
-    def _can_meet(self, case: Case, free: int, count: int) -> bool:
-        """Whether properties with labels in ``free`` can meet a case."""
-        needed = 0
-        low, high = 0, 1 << 60
-        outside: list[Size] = []
-        holds: list[Properties] = []
-        fails: list[Properties] = []
-        for value, truth in case.items():
-            if isinstance(value, Has):
-                bit = 1 << self.label_of[value.name]
-                if truth:
-                    needed |= bit
-                else:
-                    free &= ~bit
-            elif isinstance(value, Size):
-                if not truth:
-                    outside.append(value)
-                    continue
-                low = max(low, value.low)
-                high = high if value.high is None else min(high, value.high)
-            else:
-                assert isinstance(value, Properties)
-                (holds if truth else fails).append(value)
-        if needed & ~free:
-            return False
-        must = _Must(self, holds)
-        if not all(self._fits(must[label]) for label in _bits(needed)):
-            return False
-        # What a needed property's value rules out needs no wrong value of its own.
-        disjoint = self.solver.are_disjoint
-        fails = [
-            a for a in fails
-            if not any(disjoint(must[n], self.node_of(a, n)) for n in _bits(needed))
-        ]  # fmt: skip
-        for low_, high_ in _size_ranges(low, high, outside):
-            if self._can_fail(fails, {}, free, must, needed, count, low_, high_):
-                return True
-        return False
-
-    def _fits(self, node: Formula) -> bool:
-        return self.solver.satisfiable(node)
-
-    def _can_fail(
-        self,
-        fails: list[Properties],
-        chosen: dict[int, list[Formula]],
-        free: int,
-        must: _Must,
-        needed: int,
-        count: int,
-        low: int,
-        high: int,
-    ) -> bool:
-        """Whether each atom in ``fails`` can be violated by a property of its own or a shared one.
-
-        ``chosen`` holds, by label, what its value must satisfy beside ``must``.
-        """
-        if not fails:
-            used = needed
-            extra = 0
-            for label, nodes in chosen.items():
-                if label < self.first_name:
-                    extra += len(nodes)
-                else:
-                    used |= 1 << label
-            total = count + used.bit_count() + extra
-            if total > high:
-                return False
-            if total >= low:
-                return True
-            more = low - total
-            for label in _bits(free & ~used):
-                if not self._fits(must[label]):
-                    continue
-                if label < self.first_name:
-                    size = self.classes[label - 1].size
-                    if size is None:
-                        return True
-                    more -= max(0, size - len(chosen.get(label, ())))
-                else:
-                    more -= 1
-                if more <= 0:
-                    return True
-            return False
-        self.solver.count_branch()
-        properties, rest = fails[0], fails[1:]
-        tried: set[Formula] = set()
-        # Needed names first: they cost nothing more.
-        for label in itertools.chain(_bits(needed), _bits(free & ~needed)):
-            violated = negate(self.node_of(properties, label))
-            if violated.op == "false":
-                continue
-            before = chosen.get(label, [])
-            if label < self.first_name:
-                # Each class has names for one property more, mostly.
-                size = self.classes[label - 1].size
-                if size is not None and len(before) >= size:
-                    continue
-                node = all_of([must[label], violated])
-                if node in tried or not self._fits(node):
-                    continue
-                tried.add(node)
-                after = {**chosen, label: [*before, violated]}
-            else:
-                node = all_of([must[label], *before, violated])
-                if not self._fits(node):
-                    continue
-                after = {**chosen, label: [*before, violated]}
-            if self._can_fail(rest, after, free, must, needed, count, low, high):
                 return True
         return False
 
@@ -501,41 +350,6 @@ class ObjectPlan:
             return True
 
         return truth_of(formula, now)
-
-
-class _Must(dict[int, Formula]):
-    """By label, what a property's value must satisfy for some atoms to hold."""
-
-    def __init__(self, plan: ObjectPlan, holds: list[Properties]) -> None:
-        super().__init__()
-        self._plan = plan
-        self._holds = holds
-
-    def __missing__(self, label: int) -> Formula:
-        node = all_of([self._plan.node_of(a, label) for a in self._holds])
-        self[label] = node
-        return node
-
-
-def _bits(bits: int) -> Iterator[int]:
-    """The numbers of the bits that are set."""
-    while bits:
-        low = bits & -bits
-        yield low.bit_length() - 1
-        bits ^= low
-
-
-def _size_ranges(low: int, high: int, outside: list[Size]) -> list[tuple[int, int]]:
-    """The ranges of sizes from ``low`` to ``high`` that are in none of ``outside``."""
-    ranges = [(low, high)]
-    for size in outside:
-        split = []
-        for a, b in ranges:
-            split.append((a, min(b, size.low - 1)))
-            if size.high is not None:
-                split.append((max(a, size.high + 1), b))
-        ranges = [(a, b) for a, b in split if a <= b]
-    return [(a, b) for a, b in ranges if a <= b]
 
 
 def _asks_no_wrong_value(formula: Formula) -> bool:

@@ -5,8 +5,6 @@ of properties needs no new contexts. All else is a frame of ``contexts.py``: a s
 alternatives, a fixed order, names that may run out, items that must differ.
 """
 
-# ruff: noqa: ARG002  (methods of one interface; not each needs all it is given)
-
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable

@@ -4,8 +4,6 @@ A string closes by one of its labels. What the closing quote leads to is the ``C
 a value ends there, a property's name goes on to its colon.
 """
 
-# ruff: noqa: ARG002  (methods of one interface; not each needs all it is given)
-
 from __future__ import annotations
 
 from collections.abc import Hashable

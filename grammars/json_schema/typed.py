@@ -6,16 +6,13 @@ unevaluated ones) disappear here; what is left are the atoms of ``atoms.py``.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Hashable
 from typing import Any
 
-from ramet.grammars.errors import ConstraintError, GrammarTooComplexError
+from ramet.grammars.errors import ConstraintError
 from ramet.grammars.regular.formats import FORMAT_NAMES, string_format
 
 from .atoms import (
-    AtLeast,
-    AtMost,
     Const,
     Contains,
     Format,
@@ -23,7 +20,6 @@ from .atoms import (
     Integer,
     Items,
     Length,
-    MultipleOf,
     NumberIs,
     Pattern,
     Properties,
@@ -32,19 +28,17 @@ from .atoms import (
     TextLength,
     Unique,
 )
+from .evaluated import Seen, by_guards, collect, rest_of, rest_of_items
 from .formula import FALSE, TRUE, Formula, all_of, any_of, atom, conjuncts, negate, one_of, replace
+from .keyword_values import bounds, canonical_values, name_list, number_parts, subschemas
 from .languages import Languages
 from .schema import Documents, Leaf, escape
-from .values import canonical, decimal
 
 _OF_TYPE = {
     "object": ("object",), "array": ("array",), "string": ("string",), "number": ("number",),
     "integer": ("number",), "null": ("null",), "boolean": ("true", "false"),
 }  # fmt: skip
 _ORDER = ("string", "number", "null", "true", "false", "array", "object")
-_MAX_GUARDS = 8
-_MAX_COUNT = 1_000_000_000
-"""No text gets longer, so a larger upper bound is no other bound."""
 
 
 class Typer:
@@ -161,14 +155,14 @@ class Typer:
                 return FALSE
             parts.append(allowed)
         if "const" in schema:
-            parts.append(self._values(_values(leaf, "const", [schema["const"]]), kind))
+            parts.append(self._values(canonical_values(leaf, "const", [schema["const"]]), kind))
         if "enum" in schema:
             if not isinstance(schema["enum"], list):
                 raise ConstraintError(f"{leaf.path}/enum", "enum", "enum must be an array")
-            parts.append(self._values(_values(leaf, "enum", schema["enum"]), kind))
+            parts.append(self._values(canonical_values(leaf, "enum", schema["enum"]), kind))
         parts.extend(self._in_place(leaf, kind))
         if kind == "number":
-            parts.extend(_number_parts(leaf))
+            parts.extend(number_parts(leaf))
         elif kind == "string":
             parts.extend(self._string_parts(leaf))
         elif kind == "object":
@@ -235,7 +229,7 @@ class Typer:
     def _string_parts(self, leaf: Leaf) -> list[Formula]:
         schema = leaf.schema
         parts: list[Formula] = []
-        low, high = _bounds(leaf, "minLength", "maxLength")
+        low, high = bounds(leaf, "minLength", "maxLength")
         if high is not None and low > high:
             return [FALSE]
         if (low, high) != (0, None):
@@ -265,13 +259,15 @@ class Typer:
     def _object_parts(self, leaf: Leaf) -> list[Formula]:
         schema = leaf.schema
         parts: list[Formula] = []
-        names = tuple((n, self.child(leaf, "properties", n)) for n in _map(leaf, "properties"))
+        names = tuple(
+            (n, self.child(leaf, "properties", n)) for n in subschemas(leaf, "properties")
+        )
         patterns = tuple(
             (
                 self._pattern(p, f"{leaf.path}/patternProperties/{escape(p)}", "patternProperties"),
                 self.child(leaf, "patternProperties", p),
             )
-            for p in _map(leaf, "patternProperties")
+            for p in subschemas(leaf, "patternProperties")
         )
         rest = TRUE
         if "additionalProperties" in schema:
@@ -286,12 +282,12 @@ class Typer:
                 parts.append(atom(Size(0, 0)))
             elif allowed.op != "true":
                 parts.append(atom(Properties((), ((negate(allowed), FALSE),), TRUE)))
-        parts.extend(atom(Has(n)) for n in _names(leaf, "required"))
-        low, high = _bounds(leaf, "minProperties", "maxProperties")
+        parts.extend(atom(Has(n)) for n in name_list(leaf, "required"))
+        low, high = bounds(leaf, "minProperties", "maxProperties")
         if (low, high) != (0, None):
             parts.append(atom(Size(low, high)))
         for keyword in ("dependentRequired", "dependencies"):
-            for name, needed in _map(leaf, keyword).items():
+            for name, needed in subschemas(leaf, keyword).items():
                 if isinstance(needed, str):
                     needed = [needed]
                 if isinstance(needed, list):
@@ -299,7 +295,7 @@ class Typer:
                         any_of([negate(atom(Has(name))), all_of(atom(Has(n)) for n in needed)])
                     )
         for keyword in ("dependentSchemas", "dependencies"):
-            for name, sub in _map(leaf, keyword).items():
+            for name, sub in subschemas(leaf, keyword).items():
                 if isinstance(sub, dict | bool):
                     then = self.typed(self.child(leaf, keyword, name), "object")
                     parts.append(any_of([negate(atom(Has(name))), then]))
@@ -310,25 +306,25 @@ class Typer:
         return parts
 
     def _unevaluated_properties(self, leaf: Leaf, node: Formula) -> Formula:
-        found: list[_Seen] = []
-        self._evaluated(leaf, "object", TRUE, found, own=False)
-        return _by_guards(leaf, "unevaluatedProperties", found, lambda seen: _rest_of(seen, node))
+        found: list[Seen] = []
+        collect(self, leaf, "object", TRUE, found, own=False)
+        return by_guards(leaf, "unevaluatedProperties", found, lambda seen: rest_of(seen, node))
 
     # -- arrays -----------------------------------------------------------------------------
 
     def _array_parts(self, leaf: Leaf) -> list[Formula]:
         schema = leaf.schema
         parts: list[Formula] = []
-        prefix, rest = self._items(leaf)
+        prefix, rest = self.items(leaf)
         while prefix and rest == prefix[-1]:
             prefix = prefix[:-1]
         if prefix or rest.op != "true":
             parts.append(atom(Items(prefix, rest)))
-        low, high = _bounds(leaf, "minItems", "maxItems")
+        low, high = bounds(leaf, "minItems", "maxItems")
         if (low, high) != (0, None):
             parts.append(atom(Length(low, high)))
         if "contains" in schema:
-            at_least, at_most = _bounds(leaf, "minContains", "maxContains", default_low=1)
+            at_least, at_most = bounds(leaf, "minContains", "maxContains", default_low=1)
             if (at_least, at_most) != (0, None):
                 parts.append(atom(Contains(self.child(leaf, "contains"), at_least, at_most)))
         if schema.get("uniqueItems") is True:
@@ -336,16 +332,17 @@ class Typer:
         if "unevaluatedItems" in schema:
             node = self.child(leaf, "unevaluatedItems")
             if node.op != "true":
-                found: list[_Seen] = []
-                self._evaluated(leaf, "array", TRUE, found, own=False)
+                found: list[Seen] = []
+                collect(self, leaf, "array", TRUE, found, own=False)
                 parts.append(
-                    _by_guards(
-                        leaf, "unevaluatedItems", found, lambda seen: _rest_of_items(seen, node)
+                    by_guards(
+                        leaf, "unevaluatedItems", found, lambda seen: rest_of_items(seen, node)
                     )
                 )
         return parts
 
-    def _items(self, leaf: Leaf) -> tuple[tuple[Formula, ...], Formula]:
+    def items(self, leaf: Leaf) -> tuple[tuple[Formula, ...], Formula]:
+        """The nodes of the first items, and of all others."""
         schema = leaf.schema
         listed = "prefixItems" if "prefixItems" in schema else "items"
         prefix: tuple[Formula, ...] = ()
@@ -358,71 +355,6 @@ class Typer:
         elif isinstance(schema.get("items"), dict | bool):
             rest = self.child(leaf, "items")
         return prefix, rest
-
-    # -- what is evaluated ------------------------------------------------------------------
-
-    def _evaluated(
-        self, leaf: Leaf, kind: str, guard: Formula, found: list[_Seen], *, own: bool
-    ) -> None:
-        """Collect what a schema evaluates of an object or array, and under which condition.
-
-        ``own`` counts the schema's own unevaluated keyword.
-        """
-        schema = leaf.schema
-        if not isinstance(schema, dict) or guard.op == "false":
-            return
-        if len(found) > 1000:
-            raise GrammarTooComplexError(leaf.path, "$ref", "too many schemas apply in one place")
-        for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
-            if keyword in schema:
-                target = self.documents.refer(leaf, keyword, schema[keyword])
-                self._evaluated(target, kind, guard, found, own=True)
-        if "$ref" in schema and self.documents.is_old(leaf):
-            return
-        if kind == "object":
-            names = frozenset(schema.get("properties", {}))
-            patterns = frozenset(schema.get("patternProperties", {}))
-            everything = "additionalProperties" in schema
-            if own and "unevaluatedProperties" in schema:
-                everything = True
-            if names or patterns or everything:
-                found.append(_Seen(guard, names, patterns, everything))
-        else:
-            prefix, _ = self._items(leaf)
-            everything = isinstance(schema.get("items"), dict | bool) or (
-                "additionalItems" in schema and isinstance(schema.get("items"), list)
-            )
-            if own and "unevaluatedItems" in schema:
-                everything = True
-            contains = FALSE
-            if "contains" in schema and not self.documents.is_old(leaf):
-                contains = self.child(leaf, "contains")
-            if prefix or everything or contains.op != "false":
-                found.append(
-                    _Seen(guard, frozenset(), frozenset(), everything, len(prefix), contains)
-                )
-
-        def within(condition: Formula, *steps: str | int) -> None:
-            child = self.documents.child(leaf, *steps)
-            self._evaluated(child, kind, all_of([guard, condition]), found, own=True)
-
-        for i in range(len(schema.get("allOf", ()))):
-            within(TRUE, "allOf", i)
-        for keyword in ("anyOf", "oneOf"):
-            for i in range(len(schema.get(keyword, ()))):
-                within(self.typed(self.child(leaf, keyword, i), kind), keyword, i)
-        if "if" in schema:
-            condition = self.typed(self.child(leaf, "if"), kind)
-            within(condition, "if")
-            if "then" in schema:
-                within(condition, "then")
-            if "else" in schema:
-                within(negate(condition), "else")
-        if kind == "object":
-            for keyword in ("dependentSchemas", "dependencies"):
-                for name, sub in _map(leaf, keyword).items():
-                    if isinstance(sub, dict):
-                        within(atom(Has(name)), keyword, name)
 
 
 def _named_kinds(part: Formula) -> tuple[str, ...] | None:
@@ -456,150 +388,3 @@ def _joined(formula: Formula) -> Formula:
     together = atom(Properties(tuple((n, all_of(f)) for n, f in names.items()), (), TRUE))
     gone = set(plain)
     return all_of([together, *(p for p in conjuncts(formula) if p not in gone)])
-
-
-class _Seen:
-    """Names, patterns or items that a schema evaluates if ``guard`` holds."""
-
-    def __init__(
-        self,
-        guard: Formula,
-        names: frozenset[str],
-        patterns: frozenset[str],
-        everything: bool,
-        num_items: int = 0,
-        contains: Formula = FALSE,
-    ) -> None:
-        self.guard = guard
-        self.names = names
-        self.patterns = patterns
-        self.everything = everything
-        self.num_items = num_items
-        self.contains = contains
-
-
-def _by_guards(leaf: Leaf, keyword: str, found: list[_Seen], rest: Any) -> Formula:
-    """The disjunction, over which guards hold, of those guards and ``rest(what they evaluate)``."""
-    always = [s for s in found if s.guard.op == "true"]
-    if any(s.everything for s in always):
-        return TRUE
-    sometimes: dict[Formula, list[_Seen]] = {}
-    for seen in found:
-        if seen.guard.op != "true":
-            sometimes.setdefault(seen.guard, []).append(seen)
-    if len(sometimes) > _MAX_GUARDS:
-        raise GrammarTooComplexError(
-            f"{leaf.path}/{keyword}",
-            keyword,
-            f"what is evaluated depends on more than {_MAX_GUARDS} subschemas",
-        )
-    cases = []
-    for truth in itertools.product((True, False), repeat=len(sometimes)):
-        guards = [g if t else negate(g) for g, t in zip(sometimes, truth, strict=True)]
-        there = [s for ss, t in zip(sometimes.values(), truth, strict=True) if t for s in ss]
-        cases.append(all_of([*guards, rest(always + there)]))
-    return any_of(cases)
-
-
-def _rest_of(seen: list[_Seen], node: Formula) -> Formula:
-    if any(s.everything for s in seen):
-        return TRUE
-    names = sorted({n for s in seen for n in s.names})
-    patterns = sorted({p for s in seen for p in s.patterns})
-    return atom(
-        Properties(
-            tuple((n, TRUE) for n in names), tuple((atom(Pattern(p)), TRUE) for p in patterns), node
-        )
-    )
-
-
-def _rest_of_items(seen: list[_Seen], node: Formula) -> Formula:
-    if any(s.everything for s in seen):
-        return TRUE
-    num_items = max((s.num_items for s in seen), default=0)
-    rest = any_of([node, *(s.contains for s in seen)])
-    return TRUE if rest.op == "true" else atom(Items((TRUE,) * num_items, rest))
-
-
-# -- keywords' values ---------------------------------------------------------------------------
-
-
-def _values(leaf: Leaf, keyword: str, values: list[Any]) -> list[Any]:
-    try:
-        return [canonical(v) for v in values]
-    except ConstraintError as error:
-        raise ConstraintError(f"{leaf.path}/{keyword}", keyword, error.reason) from None
-
-
-def _number(leaf: Leaf, keyword: str) -> Any:
-    value = leaf.schema[keyword]
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
-        raise ConstraintError(f"{leaf.path}/{keyword}", keyword, f"{keyword} must be a number")
-    if value in (float("inf"), float("-inf")):
-        raise ConstraintError(f"{leaf.path}/{keyword}", keyword, f"{keyword} must be finite")
-    return decimal(value)
-
-
-def _bounds(
-    leaf: Leaf, low_keyword: str, high_keyword: str, default_low: int = 0
-) -> tuple[int, int | None]:
-    found: list[int | None] = []
-    for keyword, default in ((low_keyword, default_low), (high_keyword, None)):
-        value = leaf.schema.get(keyword, default)
-        if value is not None or keyword in leaf.schema:
-            whole = isinstance(value, int | float) and not isinstance(value, bool)
-            if not whole or value < 0 or value % 1:
-                raise ConstraintError(
-                    f"{leaf.path}/{keyword}", keyword, f"{keyword} must be a whole number from 0"
-                )
-            value = int(value)
-            if value > _MAX_COUNT and keyword == low_keyword:
-                raise GrammarTooComplexError(
-                    f"{leaf.path}/{keyword}", keyword, f"{keyword} is over {_MAX_COUNT}"
-                )
-            value = min(value, _MAX_COUNT)
-        found.append(value)
-    assert found[0] is not None
-    return found[0], found[1]
-
-
-def _names(leaf: Leaf, keyword: str) -> list[str]:
-    value = leaf.schema.get(keyword, [])
-    if isinstance(value, bool):
-        # Draft 3 marks a property as required in its own schema; its meaning is not the object's.
-        return []
-    if not isinstance(value, list) or any(not isinstance(n, str) for n in value):
-        raise ConstraintError(
-            f"{leaf.path}/{keyword}", keyword, f"{keyword} must be an array of strings"
-        )
-    return value
-
-
-def _map(leaf: Leaf, keyword: str) -> dict[str, Any]:
-    value = leaf.schema.get(keyword, {})
-    if not isinstance(value, dict):
-        raise ConstraintError(f"{leaf.path}/{keyword}", keyword, f"{keyword} must be an object")
-    return value
-
-
-def _number_parts(leaf: Leaf) -> list[Formula]:
-    schema = leaf.schema
-    parts: list[Formula] = []
-    for keyword, exclusive_keyword, kind in (
-        ("minimum", "exclusiveMinimum", AtLeast),
-        ("maximum", "exclusiveMaximum", AtMost),
-    ):
-        exclusive = schema.get(exclusive_keyword)
-        if keyword in schema:
-            parts.append(atom(kind(_number(leaf, keyword), exclusive is True)))
-        if exclusive is not None and not isinstance(exclusive, bool):
-            parts.append(atom(kind(_number(leaf, exclusive_keyword), True)))
-    for keyword in ("multipleOf", "divisibleBy"):
-        if keyword in schema and (keyword == "multipleOf" or "multipleOf" not in schema):
-            divisor = _number(leaf, keyword)
-            if divisor <= 0:
-                raise ConstraintError(
-                    f"{leaf.path}/{keyword}", keyword, f"{keyword} must be above 0"
-                )
-            parts.append(atom(MultipleOf(divisor)))
-    return parts

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from .atoms import AtLeast, AtMost, Const, Integer, Items, Length, NumberIs, Properties
 from .formula import Formula, all_of, atom, conjuncts
-from .languages import members_of
 from .number_sets import allows
 from .schema import Leaf
+from .text_sets import members_of
 from .values import canonical
 
 if TYPE_CHECKING:

@@ -15,13 +15,14 @@ from ramet.grammars.regular import Dfa
 from ramet.grammars.regular.numbers import any_number, short_number
 
 from .atoms import Integer
+from .children import Child
 from .counted_text import CountedText
 from .formula import Formula, atom
-from .languages import Languages, TextSet
+from .languages import Languages
 from .layout import Layout
 from .lexemes import ARRAY, CLOSE_ARRAY, FIRST_SCALAR, OBJECT, ValueLexeme
 from .literal_text import EXCLUDED, LiteralText
-from .objects import Child, ObjectPlan
+from .objects import ObjectPlan
 from .solver import Solver
 from .text_lexemes import (
     AnyText,
@@ -32,6 +33,7 @@ from .text_lexemes import (
     KeyClosing,
     TextLexeme,
 )  # fmt: skip
+from .text_sets import TextSet
 
 if TYPE_CHECKING:
     from .object_frames import ObjectFrame

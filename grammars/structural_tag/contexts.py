@@ -1,7 +1,5 @@
 """The contexts of a structural tag: stretches of its automaton, with JSON values in between."""
 
-# ruff: noqa: ARG002  (methods of one interface; not each needs all it is given)
-
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
