@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ramet.grammars.errors import ConstraintError, GrammarTooComplexError
@@ -36,6 +37,15 @@ Case = dict[Hashable, bool]
 """A truth for some atoms, which makes a formula true whatever the others are."""
 
 
+@dataclass(slots=True)
+class _Verdicts:
+    """A search that is carried on as it is asked for."""
+
+    more: Iterator[tuple[bool, ...]]
+    found: list[tuple[bool, ...]] = field(default_factory=list)
+    has_ended: bool = False
+
+
 class Solver:
     """Answers of one compilation, remembered.
 
@@ -50,9 +60,7 @@ class Solver:
         self.num_branches = 0
         self._end = time.monotonic() + limits.max_seconds
         self._known: dict[tuple[Formula, str], bool] = {}
-        self._verdicts: dict[
-            tuple[Formula, ...], tuple[list[tuple[bool, ...]], Iterator[tuple[bool, ...]]]
-        ] = {}
+        self._verdicts: dict[tuple[Formula, ...], _Verdicts] = {}
         self._disjoint: dict[tuple[Formula, Formula], bool] = {}
         self._open: dict[tuple[Formula, str], int] = {}
         self._lowest_asked = 0
@@ -128,30 +136,33 @@ class Solver:
 
         The more agreeable come first; they are looked for as they are asked for.
         """
-        known = self._verdicts.get(nodes)
-        if known is None:
-            known = [], self._find_verdicts(nodes)
+        search = self._verdicts.get(nodes)
+        if search is None or (self.is_leaning and not search.has_ended):
+            search = _Verdicts(self._find_verdicts(nodes))
+            # While a search is under way, what is said not to be may be after all.
             if not self.is_leaning:
-                self._verdicts[nodes] = known
-        found, more = known
+                self._verdicts[nodes] = search
         at = 0
         while True:
-            while at < len(found):
-                yield found[at]
+            while at < len(search.found):
+                yield search.found[at]
                 at += 1
-            if len(found) > _MAX_VERDICTS:
+            if search.has_ended:
+                return
+            if at > _MAX_VERDICTS:
                 raise GrammarTooComplexError(
                     "", "anyOf", f"one value can meet over {_MAX_VERDICTS} mixes of alternatives"
                 )
             try:
-                verdict = next(more, None)
+                verdict = next(search.more, None)
             except ConstraintError:
                 # A search that was cut short must not pass for one that has ended.
                 self._verdicts.pop(nodes, None)
                 raise
             if verdict is None:
-                return
-            found.append(verdict)
+                search.has_ended = True
+            else:
+                search.found.append(verdict)
 
     def _find_verdicts(self, nodes: tuple[Formula, ...]) -> Iterator[tuple[bool, ...]]:
         """Verdicts by choosing node after node; those with few values are chosen together."""
