@@ -55,7 +55,9 @@ def string_format(name: str) -> Format | None:
     if name not in FORMAT_NAMES:
         return None
     if name == "idn-hostname":
-        raise ConstraintError("", "format", "idn-hostname is not a regular language")
+        raise ConstraintError(
+            "", "format", "idn-hostname is not regular: it limits the length of Punycode"
+        )
     return _format(name)
 
 
