@@ -171,7 +171,7 @@ class GrammarCompiler:
         if isinstance(constraint, Regex | Choice | Ebnf):
             return Grammar(start, new_insides(self.vocab, self.limits), self.limits)
         if self._shared is None or self._shared.lexicon.num_bytes > _MAX_SHARED_BYTES:
-            self._shared = new_insides(self.vocab, self.limits)
+            self._shared = new_insides(self.vocab, self.limits, is_shared=True)
             install_common(self._shared.lexicon)
         return Grammar(start, self._shared, self.limits)
 

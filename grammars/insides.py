@@ -24,6 +24,9 @@ _NUM_FOUND = 4096
 _WIDE = 40
 """States that allow so many bytes are worth a search for a group of tokens."""
 
+_CAPACITY, _SHARED_CAPACITY = 1024, 32_768
+"""Rows of a lexicon's states that are set aside, so that no mask waits for them to be moved."""
+
 _LARGE = 5000
 """A trie with so many nodes is worth a search for a larger group, which leaves fewer."""
 
@@ -241,7 +244,10 @@ class Insides:
         return ends_
 
 
-def new_insides(vocab: Vocabulary, limits: CompileLimits) -> Insides:
-    """Nothing yet, over a new lexicon."""
-    lexicon = Lexicon(limits.max_states, longest_token=vocab.max_token_len)
+def new_insides(vocab: Vocabulary, limits: CompileLimits, *, is_shared: bool = False) -> Insides:
+    """Nothing yet, over a new lexicon; one that many grammars share has room set aside."""
+    lexicon = Lexicon(
+        limits.max_states, longest_token=vocab.max_token_len,
+        capacity=_SHARED_CAPACITY if is_shared else _CAPACITY,
+    )  # fmt: skip
     return Insides(lexicon, vocab, limits.max_mask_bytes)

@@ -25,8 +25,7 @@ UNBOUNDED_ROOM = 1 << 20
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_FIRST_CAPACITY = 32_768
-"""Rows that are set aside, so that few lexicons move; what isn't written takes no memory."""
+_CAPACITY = 1024
 
 
 def _locked(method: Callable[Concatenate[Lexicon, P], T]) -> Callable[Concatenate[Lexicon, P], T]:
@@ -61,16 +60,22 @@ class Lexicon:
         lock: held while anything is added; to be held while the arrays are read.
     """
 
-    def __init__(self, max_states: int, *, longest_token: int = 1 << 30) -> None:
-        """``max_states``: more are a ``GrammarTooComplexError``."""
+    def __init__(
+        self, max_states: int, *, longest_token: int = 1 << 30, capacity: int = _CAPACITY
+    ) -> None:
+        """
+        Args:
+            max_states: more are a ``GrammarTooComplexError``.
+            capacity: rows that are set aside at first; what isn't written takes no memory.
+        """
         self._max_states = max_states
         self.longest_token = longest_token
         self.masked_as: dict[int, int] = {}
         # What lexemes know the lexicon by; they must not keep it alive.
         self._token = object()
         self.lock = threading.RLock()
-        self.rows: NDArray[np.int32] = np.empty((_FIRST_CAPACITY, 256), np.int32)
-        self.states: NDArray[np.int32] = np.empty((_FIRST_CAPACITY, 7), np.int32)
+        self.rows: NDArray[np.int32] = np.empty((capacity, 256), np.int32)
+        self.states: NDArray[np.int32] = np.empty((capacity, 7), np.int32)
         self.words: NDArray[np.uint64] = np.zeros(256, np.uint64)
         self.version = 0
         self.num_states = 0
