@@ -1,10 +1,11 @@
 """CPU time of masks, advances and compilation, beside llguidance's, one schema after the other.
 
-    python benchmarks/grammars.py --bench DIR [--every N]
+    python benchmarks/grammars.py --bench DIR [--every N] [--vocab smol|o200k]
 
 DIR is the folder of the grammar bench (``bench_grammars.py`` and its data). Times are CPU time of
 the thread, so that neighbours on the machine matter less than for a clock on the wall; both engines
-see the same tokens in the same process. Only schemas that both compile count.
+see the same tokens in the same process. Only schemas that both compile count. The bench says where
+the larger vocabulary is found.
 """
 
 from __future__ import annotations
@@ -58,13 +59,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bench", type=Path, required=True)
     parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--vocab", default="smol")
     args = parser.parse_args()
     spec = importlib.util.spec_from_file_location("bench", args.bench / "bench_grammars.py")
     assert spec is not None
     assert spec.loader is not None
     bench = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(bench)
-    tokens = bench.Vocab("smol")
+    tokens = bench.Vocab(args.vocab)
     other = bench.Llguidance(tokens)
     vocab = Vocabulary.from_tokens(tokens.tokens, {tokens.eos})
     compiler = GrammarCompiler(vocab)
