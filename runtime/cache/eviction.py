@@ -15,6 +15,10 @@ import heapq
 from ramet.runtime.cache.node import NEVER, Node
 from ramet.runtime.cache.reuse_odds import NUM_KINDS, ReuseOdds, kind_of
 
+_MARGIN = 1.45
+"""How much longer a page's wait must be than that of the least recently used to go before it: what
+has been learned is never sure, and least recent use is hard to beat by little."""
+
 _Entry = tuple[float, int, int, Node]
 """(priority, order of arrival, the node's serial, node); stale when the serial is not current."""
 
@@ -50,23 +54,33 @@ class EvictionQueue:
     def pop(self, now: int) -> Node | None:
         """Takes the best node to evict, or None when there is none."""
         self._demote_overdue(now)
-        best: list[_Entry] | None = None
-        longest_wait = -1.0
-        for kind, heap in enumerate(self._idle):
-            if (entry := self._peek(heap)) is not None:
-                wait = (now - entry[0] + 1) / self.odds[kind]
-                if wait > longest_wait:
-                    best, longest_wait = heap, wait
+        heap, wait = self._idlest(now)
         known = self._peek(self._farthest)
-        if known is not None and (best is None or -known[0] - now > longest_wait):
-            best = self._farthest
-        if best is None:
+        if known is not None and -known[0] - now > wait:
+            heap = self._farthest
+        if heap is None:
             return None
-        node = heapq.heappop(best)[-1]
+        node = heapq.heappop(heap)[-1]
         node.queue_serial += 1
-        if best is not self._farthest:
+        if heap is not self._farthest:
             self.odds.note_eviction(node)
         return node
+
+    def _idlest(self, now: int) -> tuple[list[_Entry] | None, float]:
+        """The heap whose first page of unknown future goes first, and that page's wait; or None.
+
+        It is the least recently used, unless another's wait is longer by the margin.
+        """
+        heads: list[tuple[float, float, list[_Entry]]] = []
+        for kind, heap in enumerate(self._idle):
+            if (entry := self._peek(heap)) is not None:
+                idle = now - entry[0] + 1
+                heads.append((idle, idle / self.odds[kind], heap))
+        if not heads:
+            return None, -1.0
+        _, wait, heap = max(heads, key=lambda head: head[:2])
+        _, longest, other = max(heads, key=lambda head: head[1])
+        return (heap, wait) if longest < _MARGIN * wait else (other, longest)
 
     def compact(self, num_nodes: int) -> None:
         """Drops stale entries once they outnumber the nodes."""

@@ -26,7 +26,7 @@ def capacities(trace):
 
 @pytest.mark.parametrize("kind", ["chats", "agents", "scans"])
 def test_on_made_traces(eviction, kind):
-    """Single traces are noisy; over several the rule is never behind least recent use."""
+    """The rule is never behind least recent use by more than noise, and over several not at all."""
     ratios = []
     for seed in range(3):
         trace = eviction.Trace.of_tokens(eviction.MADE[kind](random.Random(seed), 250))
@@ -35,8 +35,8 @@ def test_on_made_traces(eviction, kind):
             ratios.append(eviction.ramet(trace, capacity) / least_recent)
             best = eviction.optimum(trace, capacity)
             assert eviction.ramet(trace, capacity, eviction.tell_all) <= 1.05 * best
-    assert max(ratios) <= 1.03
-    assert sum(ratios) / len(ratios) <= 1.003
+    assert max(ratios) <= 1.01
+    assert sum(ratios) / len(ratios) <= 1.0
     if kind == "scans":
         assert sum(ratios) / len(ratios) <= 0.97
 
@@ -49,5 +49,5 @@ def test_on_recorded_traces(eviction, path):
     assert len(trace.calls) > 100
     for capacity in capacities(trace):
         best = eviction.optimum(trace, capacity)
-        assert eviction.ramet(trace, capacity) <= 1.01 * eviction.least_recent(trace, capacity)
+        assert eviction.ramet(trace, capacity) <= eviction.least_recent(trace, capacity)
         assert eviction.ramet(trace, capacity, eviction.tell_all) <= 1.05 * best
