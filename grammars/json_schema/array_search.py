@@ -43,6 +43,7 @@ class Search:
         self.high = high
         self.unique = unique
         self.values = values
+        self._new = is_new(values)
         self.prefix_len = prefix_len
         self.needed: frozenset[Hashable] = frozenset()
         self._start: SearchState = (
@@ -121,7 +122,7 @@ class Search:
             following_index = index + 1
         must = [item_node(a, index) for a in self.holds]
         if self.unique:
-            must.append(is_new(self.values))
+            must.append(self._new)
         for failing in _subsets(sorted(left)):
             violated = [negate(item_node(self.fails[i], index)) for i in failing]
             for found in itertools.product((True, False), repeat=len(self.followed)):
