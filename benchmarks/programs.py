@@ -46,7 +46,7 @@ from rich.table import Table
 from ramet.lang import Backend, Program, Run, State, connect, program, tool
 from ramet.lang.backends.engine import EngineBackend
 from ramet.runtime.engine import Engine, EngineConfig
-from ramet.runtime.server import ServerConfig
+from ramet.runtime.server.config import ServerConfig
 from ramet.runtime.server.main import HttpServer
 
 RULES = """\

@@ -1,6 +1,13 @@
-"""Constraints on a text, compiled to token masks: ``ramet.grammars``."""
+"""Constraints on a text, compiled to token masks: ``ramet.grammars``.
 
-from .compile import GrammarCompiler, GrammarStats, compile_constraint
+Constraints are values that need little; what compiles them is imported when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from .constraint_json import constraint_from_json, constraint_to_json
 from .constraints import (
     AnyOf,
@@ -20,12 +27,16 @@ from .constraints import (
     TriggeredTags,
 )
 from .errors import ConstraintError, EmptyConstraintError, GrammarTooComplexError
-from .from_types import json_schema_of
-from .grammar import Grammar, MatchResult
 from .limits import CompileLimits
-from .matcher import Matcher
-from .regular.store import AutomatonStore
-from .vocabulary import Vocabulary
+from .stats import GrammarStats
+
+if TYPE_CHECKING:
+    from .compile import GrammarCompiler, compile_constraint
+    from .from_types import json_schema_of
+    from .grammar import Grammar, MatchResult
+    from .matcher import Matcher
+    from .regular.store import AutomatonStore
+    from .vocabulary import Vocabulary
 
 __all__ = [
     "AnyOf",
@@ -59,3 +70,26 @@ __all__ = [
     "constraint_to_json",
     "json_schema_of",
 ]
+
+_HOMES = {
+    "AutomatonStore": ".regular.store",
+    "Grammar": ".grammar",
+    "GrammarCompiler": ".compile",
+    "MatchResult": ".grammar",
+    "Matcher": ".matcher",
+    "Vocabulary": ".vocabulary",
+    "compile_constraint": ".compile",
+    "json_schema_of": ".from_types",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name], __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

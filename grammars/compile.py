@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from .automaton import AutomatonLexeme, Context, Whole
-from .constraint_json import check_fields
+from .constraint_json import check_fields, content_key
 from .constraints import (
     Choice,
     Constraint,
@@ -32,6 +30,7 @@ from .machine import Machine
 from .outlines_backend import compile_with_outlines
 from .regular import Dfa, literals, regex_dfa
 from .regular.store import AutomatonStore
+from .stats import GrammarStats
 from .structural_tag import structural_tag_start
 from .vocabulary import Vocabulary
 
@@ -46,23 +45,6 @@ Start = Callable[[Machine], Context]
 
 _PATIENCE_S = 0.1
 """How long a compilation waits for one that is running."""
-
-
-@dataclass(frozen=True, slots=True)
-class GrammarStats:
-    """What a compiler remembers.
-
-    Attributes:
-        num_grammars: compiled grammars.
-        num_bytes: about the memory that they take, with their lexemes and parts of masks.
-        num_stored_bytes: automata on disk.
-        num_read: automata that were read from disk.
-    """
-
-    num_grammars: int = 0
-    num_bytes: int = 0
-    num_stored_bytes: int = 0
-    num_read: int = 0
 
 
 class GrammarCompiler:
@@ -183,14 +165,6 @@ def compile_constraint(
     limits = limits or CompileLimits()
     start = start_of(constraint, Languages(limits), limits, vocab.special_ids)
     return Grammar(start, new_insides(vocab, limits), limits)
-
-
-def content_key(constraint: Constraint) -> str:
-    """A text that is equal for equal constraints."""
-    try:
-        return json.dumps([type(constraint).__name__, vars(constraint)], default=vars)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ConstraintError("", "", f"the constraint is no plain data: {error}") from None
 
 
 def compile_schema(

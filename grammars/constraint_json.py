@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import types
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -128,3 +129,11 @@ def _object(value: JsonValue, classes: list[Any], path: str) -> object:
 
 def _wrong(path: str, reason: str) -> ConstraintError:
     return ConstraintError(path, path.rpartition("/")[2], reason)
+
+
+def content_key(constraint: Constraint) -> str:
+    """A text that is equal for equal constraints."""
+    try:
+        return json.dumps([type(constraint).__name__, vars(constraint)], default=vars)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConstraintError("", "", f"the constraint is no plain data: {error}") from None

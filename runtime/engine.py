@@ -48,6 +48,7 @@ from ramet.runtime.errors import (
 )
 from ramet.runtime.events import Event, Failed, Usage
 from ramet.runtime.grammar_pool import CompiledGrammar, GrammarPool
+from ramet.runtime.grammar_vocabulary import grammar_vocabulary
 from ramet.runtime.model.load import open_model
 from ramet.runtime.model.runners import load_runner
 from ramet.runtime.params import SamplingParams
@@ -548,19 +549,6 @@ def _guarded(push: Callable[[Event], None]) -> Callable[[Event], None]:
             logger.exception("a request's reader failed on %s", type(event).__name__)
 
     return emit
-
-
-def grammar_vocabulary(tokenizer: Tokenizer, vocab_size: int) -> Vocabulary:
-    """A tokenizer's tokens as a vocabulary as wide as a model's head."""
-    tokens = tokenizer.vocabulary
-    padding: list[bytes | None] = [None] * (vocab_size - len(tokens))
-    special_ids = {
-        text: token_id
-        for text in tokenizer.control_texts
-        if (token_id := tokenizer.special_id(text)) is not None
-        and token_id not in tokenizer.eos_ids
-    }
-    return Vocabulary.from_tokens(tokens + padding, set(tokenizer.eos_ids), special_ids)
 
 
 def _default_sampler() -> Sampler:

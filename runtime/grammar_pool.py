@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ramet.grammars.compile import content_key
+from ramet.grammars.constraint_json import content_key
 from ramet.grammars.constraints import Constraint
 from ramet.grammars.errors import ConstraintError, GrammarTooComplexError
 from ramet.runtime.errors import InvalidConstraintError, RametError, RequestAbortedError

@@ -1,5 +1,7 @@
 """Regular languages of UTF-8 bytes: automata, their algebra, and the regexes that describe them."""
 
+from ramet.grammars.regular_limits import DEFAULT_LIMITS, RegularLimits
+
 from .algebra import (
     characters,
     concat,
@@ -13,7 +15,6 @@ from .algebra import (
 )
 from .dfa import EMPTY, EPSILON, Dfa, any_text
 from .json_strings import Transducer, decoder_table, json_string_body
-from .limits import DEFAULT_LIMITS, RegularLimits
 from .regex import regex_dfa
 
 __all__ = [

@@ -8,10 +8,10 @@ from functools import lru_cache
 import numpy as np
 
 from ramet.grammars.errors import ConstraintError
+from ramet.grammars.regular_limits import DEFAULT_LIMITS, RegularLimits, too_complex
 
 from . import _kernels
 from .dfa import EMPTY, EPSILON, Dfa, any_text
-from .limits import DEFAULT_LIMITS, RegularLimits, too_complex
 from .nfa import NfaBuilder
 from .utf8 import Ranges
 

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ramet.grammars.errors import ConstraintError
+from ramet.grammars.regular_limits import RegularLimits, too_complex
 
 from .dfa import Dfa, any_text
-from .limits import RegularLimits, too_complex
 from .nfa import NfaBuilder
 from .syntax import After, Alternatives, Before, Characters, Node, Repeat, Sequence, children
 

@@ -13,8 +13,9 @@ from functools import cache, cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from ramet.grammars.regular_limits import DEFAULT_LIMITS, RegularLimits, too_complex
+
 from . import _canonical, _kernels
-from .limits import DEFAULT_LIMITS, RegularLimits, too_complex
 
 _AND, _OR, _MINUS, _XOR = 0b1000, 0b1110, 0b0100, 0b0110
 

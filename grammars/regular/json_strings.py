@@ -21,9 +21,10 @@ from functools import cache, cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from ramet.grammars.regular_limits import DEFAULT_LIMITS, RegularLimits, too_complex
+
 from . import _canonical, _kernels
 from .dfa import Dfa
-from .limits import DEFAULT_LIMITS, RegularLimits, too_complex
 
 _SHORT = {'"': 0x22, "\\": 0x5C, "/": 0x2F, "b": 8, "f": 12, "n": 10, "r": 13, "t": 9}
 

@@ -7,9 +7,10 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from ramet.grammars.regular_limits import DEFAULT_LIMITS, RegularLimits, too_complex
+
 from . import _canonical, _kernels
 from .dfa import Dfa
-from .limits import DEFAULT_LIMITS, RegularLimits, too_complex
 from .utf8 import ALL, ByteEdge, Ranges, byte_edges
 
 _MAX_NFA_FACTOR = 8

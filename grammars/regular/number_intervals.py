@@ -13,8 +13,9 @@ from functools import lru_cache
 
 import numpy as np
 
+from ramet.grammars.regular_limits import RegularLimits, too_complex
+
 from .dfa import EMPTY, Dfa
-from .limits import RegularLimits, too_complex
 from .nfa import NfaBuilder
 
 MAX_DECIMALS = 17

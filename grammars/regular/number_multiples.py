@@ -5,9 +5,10 @@ from __future__ import annotations
 from decimal import Decimal
 from functools import lru_cache
 
+from ramet.grammars.regular_limits import RegularLimits, too_complex
+
 from .algebra import union_all
 from .dfa import Dfa
-from .limits import RegularLimits, too_complex
 from .nfa import NfaBuilder
 from .number_intervals import MAX_DECIMALS, Interval, exponents_between, intervals_dfa
 

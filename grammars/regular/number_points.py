@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from decimal import Decimal
 
+from ramet.grammars.regular_limits import DEFAULT_LIMITS
+
 from .algebra import literals
 from .dfa import EMPTY, Dfa
-from .limits import DEFAULT_LIMITS
 from .nfa import NfaBuilder
 from .number_intervals import (
     LARGEST,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ramet.grammars.errors import ConstraintError, GrammarTooComplexError
+from ramet.grammars.regular_limits import DEFAULT_LIMITS, RegularLimits
 
 from .algebra import intersect_all
 from .assertions import assertion_dfa
 from .dfa import Dfa
-from .limits import DEFAULT_LIMITS, RegularLimits
 from .nfa import NfaBuilder
 from .parser import Dialect, parse
 from .syntax import (

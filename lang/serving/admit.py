@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from ramet.grammars.compile import content_key
+from ramet.grammars.constraint_json import content_key
 from ramet.lang.backends.base import CallPlace
 from ramet.lang.backends.engine import EngineBackend
 from ramet.lang.errors import GraphError, UnsupportedError

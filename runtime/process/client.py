@@ -18,12 +18,11 @@ from concurrent.futures import Future, InvalidStateError
 from functools import cached_property, partial
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ramet.grammars.constraints import Constraint
-from ramet.grammars.vocabulary import Vocabulary
 from ramet.runtime.admission import check_request
-from ramet.runtime.engine import Engine, EngineConfig, EngineStats, grammar_vocabulary
+from ramet.runtime.engine_config import EngineConfig, EngineStats
 from ramet.runtime.errors import EngineDeadError, InvalidParameterError, RametError
 from ramet.runtime.events import Event, Failed, Finished, Usage
 from ramet.runtime.model.load import open_model
@@ -44,10 +43,14 @@ from ramet.runtime.process.messages import (
     StartFailed,
     Submit,
 )
-from ramet.runtime.process.worker import run_engine
+from ramet.runtime.process.worker import load_engine, run_engine
 from ramet.runtime.request import ProgramNews, Request
 from ramet.runtime.request_stream import RequestStream, Wakeups
 from ramet.runtime.tokenizer import ChatTemplate, Tokenizer
+
+if TYPE_CHECKING:
+    from ramet.grammars import Vocabulary
+    from ramet.runtime.engine import Engine
 
 logger = logging.getLogger("ramet.engine")
 
@@ -83,15 +86,24 @@ class EngineProcess:
 
     @classmethod
     def from_model(
-        cls, model: str | Path = "smollm2", config: EngineConfig | None = None
+        cls,
+        model: str | Path = "smollm2",
+        config: EngineConfig | None = None,
+        *,
+        meanwhile: Callable[[], object] = lambda: None,
     ) -> EngineProcess:
-        """``Engine.from_model`` in a process of its own."""
+        """``Engine.from_model`` in a process of its own.
+
+        Args:
+            meanwhile: what this process does while the other one loads the model.
+        """
         path = locate_model(model)
         process = cls.__new__(cls)
-        process._begin(partial(Engine.from_model, path, config))
+        process._begin(partial(load_engine, path, config))
         with process._closed_on_failure():
-            # This side reads the tokenizer while the other loads the weights.
-            process._attach(Tokenizer.from_gguf(open_model(path)), path.stem, None)
+            tokenizer = Tokenizer.from_gguf(open_model(path))
+            meanwhile()
+            process._attach(tokenizer, path.stem, None)
         return process
 
     def _begin(self, factory: Callable[[], Engine]) -> None:
@@ -139,6 +151,8 @@ class EngineProcess:
     @cached_property
     def vocabulary(self) -> Vocabulary:
         """The vocabulary that the engine compiles grammars for."""
+        from ramet.runtime.grammar_vocabulary import grammar_vocabulary
+
         return grammar_vocabulary(self.tokenizer, self.vocab_size)
 
     @property

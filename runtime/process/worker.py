@@ -10,8 +10,10 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ramet.runtime.engine import Engine
+from ramet.runtime.engine_config import EngineConfig
 from ramet.runtime.errors import RametError
 from ramet.runtime.events import Event, Failed, Usage
 from ramet.runtime.process.messages import (
@@ -29,6 +31,9 @@ from ramet.runtime.process.messages import (
     StartFailed,
     Submit,
 )
+
+if TYPE_CHECKING:  # the callers' side needs no engine of its own, and starts sooner without
+    from ramet.runtime.engine import Engine
 
 _POLL_S = 0.25
 _SWITCH_S = 0.0005  # how long a thread that compiles a grammar may keep a step waiting
@@ -53,6 +58,13 @@ class Outbox:
     def send(self, report: Report) -> None:
         with self._lock:
             self._connection.send(report)
+
+
+def load_engine(path: Path, config: EngineConfig | None) -> Engine:
+    """``Engine.from_model``, imported where it runs."""
+    from ramet.runtime.engine import Engine
+
+    return Engine.from_model(path, config)
 
 
 def run_engine(connection: Connection, factory: Callable[[], Engine]) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from ramet.grammars import Constraint, Vocabulary
+from ramet.grammars import Constraint
 from ramet.runtime.engine_config import EngineStats
 from ramet.runtime.request import ProgramNews, Request
 from ramet.runtime.server.generation import EventSource
 from ramet.runtime.tokenizer import ChatTemplate, Tokenizer
+
+if TYPE_CHECKING:
+    from ramet.grammars import Vocabulary
 
 
 class EngineApi(Protocol):

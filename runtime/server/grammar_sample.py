@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from ramet.grammars import Grammar
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ramet.grammars import Grammar
 
 _MAX_LEN = 2000
 _MAX_TRIED = 200_000

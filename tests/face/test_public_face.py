@@ -23,10 +23,16 @@ def test_every_public_name_is_there() -> None:
         _ = ramet.nonsense
 
 
-def test_importing_loads_nothing_heavy() -> None:
-    code = (
-        "import sys, ramet; print([m for m in ('torch', 'numba', 'fastapi') if m in sys.modules])"
-    )
+@pytest.mark.parametrize(
+    ("modules", "heavy"),
+    [
+        ("ramet", ("torch", "numba", "fastapi")),
+        ("ramet.cli.main, ramet.runtime.process", ("torch", "numba", "fastapi")),
+        ("ramet.lang.serving, ramet.runtime.server.main", ("torch", "numba")),
+    ],
+)
+def test_importing_loads_nothing_heavy(modules: str, heavy: tuple[str, ...]) -> None:
+    code = f"import sys, {modules}; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -12,7 +12,7 @@ import pytest
 from ramet.lang import ScriptedBackend
 from ramet.runtime.engine import Engine
 from ramet.runtime.model.scripted import Script, ScriptedModel
-from ramet.runtime.server import ServerConfig
+from ramet.runtime.server.config import ServerConfig
 from ramet.runtime.server.main import HttpServer
 from ramet.runtime.tokenizer.scripted import scripted_tokenizer
 

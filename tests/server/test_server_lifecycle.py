@@ -154,7 +154,8 @@ from ramet.runtime.engine import Engine
 from ramet.runtime.engine_config import EngineConfig
 from ramet.runtime.errors import EngineDeadError
 from ramet.runtime.model.scripted import Script, ScriptedModel
-from ramet.runtime.server import ServerConfig, serve
+from ramet.runtime.server.config import ServerConfig
+from ramet.runtime.server.main import serve
 from ramet.runtime.tokenizer.scripted import scripted_tokenizer
 
 tokenizer = scripted_tokenizer("word ")

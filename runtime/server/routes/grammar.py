@@ -10,7 +10,7 @@ from fastapi import APIRouter
 from fastapi import Request as HttpRequest
 from starlette.responses import Response
 
-from ramet.grammars import CompileLimits, compile_constraint
+from ramet.grammars import CompileLimits
 from ramet.grammars.constraints import Constraint
 from ramet.grammars.errors import ConstraintError, EmptyConstraintError, GrammarTooComplexError
 from ramet.runtime.errors import InvalidParameterError
@@ -54,6 +54,8 @@ def grammar_router(context: ServerContext) -> APIRouter:
 
 
 def _check(constraint: Constraint, engine: EngineApi, text: str | None) -> dict[str, Any]:
+    from ramet.grammars import compile_constraint  # the compiler is loaded when first needed
+
     vocabulary = engine.vocabulary
     started = time.perf_counter()
     try:

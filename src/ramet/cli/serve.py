@@ -30,12 +30,10 @@ def serve(given: dict[str, Any]) -> None:
 
 def run(settings: ServeSettings) -> None:
     """Serves until a signal ends it."""
-    from ramet.lang.serving import PROGRAMS
-    from ramet.runtime.engine import EngineConfig
+    from ramet.runtime.engine_config import EngineConfig
     from ramet.runtime.process import EngineProcess
     from ramet.runtime.server.config import ServerConfig
     from ramet.runtime.server.listen import bind
-    from ramet.runtime.server.main import serve as serve_engine
     from ramet.runtime.server.tenants import read_keys_file
 
     weights = {tenant.name: tenant.weight for tenant in read_keys_file(settings.api_keys)}
@@ -48,7 +46,12 @@ def run(settings: ServeSettings) -> None:
 
     # A port that is taken is told before the model is loaded.
     sockets = bind(settings.host, settings.port)
-    with EngineProcess.from_model(settings.model, engine_config) as engine:
+    with EngineProcess.from_model(
+        settings.model, engine_config, meanwhile=_import_server
+    ) as engine:
+        from ramet.lang.serving import PROGRAMS
+        from ramet.runtime.server.main import serve as serve_engine
+
         serve_engine(
             engine,
             server_config,
@@ -56,6 +59,12 @@ def run(settings: ServeSettings) -> None:
             sockets=sockets,
             on_started=announce,
         )
+
+
+def _import_server() -> None:
+    """Its modules take as long to load as a small model."""
+    import ramet.lang.serving
+    import ramet.runtime.server.main  # noqa: F401
 
 
 def _end(*_: object) -> NoReturn:
