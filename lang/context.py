@@ -58,7 +58,7 @@ class RunContext:
             elif isinstance(node, Text):
                 for ref in node.refs():
                     self.session.look(ref.node_id)
-        messages = messages_of(nodes, self.session.result_of)
+        messages = messages_of(nodes, self.session.text_of)
         return [{"role": message.role or "", "content": message.content} for message in messages]
 
     def start_branch(
@@ -141,7 +141,7 @@ class RunContext:
     def _filled(self, text: str) -> str:
         if not self._refs(text):
             return text  # the very object, should it be of a class of its own
-        return render(self.session.references.parse(text), self.session.result_of)
+        return render(self.session.references.parse(text), self.session.text_of)
 
     def _needs(self, result: Any) -> tuple[str, ...]:
         """The nodes whose values a branch's result holds, or refers to in its texts."""

@@ -10,6 +10,8 @@
     │   ├── DamagedReferenceError   a reference in a text was cut or changed
     │   ├── RoleError               text and roles are mixed in a way no prompt can hold
     │   ├── UnresolvedValueError    a look at a Value where waiting is impossible
+    │   ├── ReferenceFormatError    a value that can't be put into a text as asked
+    │   ├── TextTooLongError        values make more text than a run may have
     │   ├── OutputTypeError         a type that can't become a constraint
     │   ├── GraphError              a cycle, a dangling edge, an unknown node
     │   └── UnsupportedError        the backend can't do what a node asks for
@@ -81,6 +83,18 @@ class UnresolvedValueError(UsageError):
     """A Value that isn't there yet was looked at where Python can't wait; ``await`` it."""
 
     default_code = "unresolved_value"
+
+
+class ReferenceFormatError(UsageError):
+    """A value can't be formatted by the specification of a reference to it."""
+
+    default_code = "invalid_format"
+
+
+class TextTooLongError(UsageError):
+    """A run's values were put into more text than the run may have."""
+
+    default_code = "text_too_long"
 
 
 class OutputTypeError(UsageError):

@@ -18,6 +18,7 @@ from ramet.lang.hints import Promises, ahead_hint, hint_for
 from ramet.lang.nodes import Gen, Join, Node, Select, ToolCall
 from ramet.lang.options import brief_params
 from ramet.lang.prompts import Prompts, fill, render
+from ramet.lang.references import Ref
 from ramet.lang.selection import best_choice
 from ramet.lang.session import Session
 from ramet.lang.types import TEXT
@@ -59,7 +60,7 @@ class Executor:
         self._backend = backend
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._warmed: set[Prompt] = set()
-        self._prompts = Prompts(session.graph, session.result_of)
+        self._prompts = Prompts(session.graph, session.text_of)
         self._promises = Promises(session)
         self._unneeded: list[str] = []
         session.on_dead_end = self._note_dead_end
@@ -173,11 +174,12 @@ class Executor:
             return await self._call_tool(node)
         assert isinstance(node, Join)
         if node.of == "text":
-            text = render(node.parts, self._session.result_of)
+            text = render(node.parts, self._session.text_of)
             return NodeResult(text, text)
         results = [self._session.result_of(input_id) for input_id in node.inputs]
         return NodeResult(
-            "\n".join(result.text for result in results), [result.value for result in results]
+            "\n".join(self._session.text_of(Ref(input_id)) for input_id in node.inputs),
+            [result.value for result in results],
         )
 
     async def _generate(self, node: Gen) -> NodeResult:
@@ -257,7 +259,7 @@ class Executor:
 
     async def _select(self, node: Select) -> NodeResult:
         session = self._session
-        choices = tuple(render(choice, session.result_of) for choice in node.choices)
+        choices = tuple(render(choice, session.text_of) for choice in node.choices)
         call = ScoreCall(
             program_id=session.program_id,
             node_id=node.id,
@@ -285,5 +287,6 @@ class Executor:
 
     async def _call_tool(self, node: ToolCall) -> NodeResult:
         tool = self._session.tools[node.id]
-        value = await tool.invoke(fill(node.arguments, self._session.result_of))
+        session = self._session
+        value = await tool.invoke(fill(node.arguments, session.result_of, session.text_of))
         return NodeResult(text_of(value), value)

@@ -56,7 +56,7 @@ def from_json(data: Any, *, max_nodes: int = MAX_NODES) -> RequestGraph:
     try:
         nodes = [read_node(item, f"nodes[{index}]") for index, item in enumerate(items)]
         graph = RequestGraph.from_nodes(name, nodes)
-        graph.open_ends = [OpenEnd(**end) for end in data.get("open_ends", [])]
+        graph.open_ends = [OpenEnd(**end) for end in data.get("open_ends") or ()]
     except RecursionError:
         raise wrong("nodes", "the graph nests too deep") from None
     except TypeError as error:

@@ -30,14 +30,16 @@ def run_graph(
     seed: int = 0,
     cache_salt: str = "",
     priority: int = 0,
+    max_text_len: int | None = None,
     loop: asyncio.AbstractEventLoop | None = None,
 ) -> Run[dict[str, Any]]:
     """Starts a graph's run and returns it at once; its ``result`` has the values by variable.
 
     A Gen's value is what its constraint and the name of its type make of the text: see
     ``described_output``. A Gen without a seed draws from ``seed`` and its place in the graph.
-    ``tools`` are the functions that the graph's ToolCalls name. The run lives on ``loop``, or
-    else on the one that all programs of synchronous callers share.
+    ``max_text_len`` bounds what values make of text: see ``RunOptions``. ``tools`` are the
+    functions that the graph's ToolCalls name. The run lives on ``loop``, or else on the one that
+    all programs of synchronous callers share.
 
     Raises:
         GraphError: the graph is incomplete, needs a tool that isn't given, or holds a value that
@@ -74,7 +76,9 @@ def run_graph(
 
         return body
 
-    options = RunOptions(seed=seed, cache_salt=cache_salt, priority=priority)
+    options = RunOptions(
+        seed=seed, cache_salt=cache_salt, priority=priority, max_text_len=max_text_len
+    )
     return Run(graph.name, bind, as_backend(backend), options, loop or shared_loop(), {})
 
 

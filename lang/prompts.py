@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from ramet.lang.backends.base import Message, Prompt
+from ramet.lang.errors import ReferenceFormatError
 from ramet.lang.graph import RequestGraph
 from ramet.lang.nodes import CALL_KINDS, Gen, Node, Role, Select, Text, TextWithRefs
 from ramet.lang.references import Ref, Template
@@ -17,15 +19,21 @@ from ramet.lang.values import NodeResult
 ResultOf = Callable[[str], NodeResult]
 """The result of a finished node, by its id."""
 
+TextOf = Callable[[Ref], str]
+"""What a reference to a finished node puts into a text."""
+
 _MAX_REMEMBERED = 256
+
+_MAX_DIGITS = 4
+"""Of a width or precision in a reference's specification."""
 
 
 class Prompts:
     """Makes the prompts of a run's calls, each from that of the call that it goes on from."""
 
-    def __init__(self, graph: RequestGraph, result_of: ResultOf) -> None:
+    def __init__(self, graph: RequestGraph, text_of: TextOf) -> None:
         self._graph = graph
-        self._result_of = result_of
+        self._text_of = text_of
         self._made: OrderedDict[str, tuple[tuple[Message, ...], int]] = OrderedDict()
 
     def prompt(self, node: Gen | Select) -> Prompt:
@@ -77,15 +85,15 @@ class Prompts:
     def _turns_before(self, previous: str | None) -> _Turns:
         """A call's prompt and what it gave, or nothing."""
         if previous is None:
-            return _Turns(self._result_of)
+            return _Turns(self._text_of)
         call = self._graph[previous]
         made = self._made.get(previous)
         if made is None:
-            turns = _Turns(self._result_of)
+            turns = _Turns(self._text_of)
             turns.add(self._graph.chain(previous))
             return turns
         self._made.move_to_end(previous)
-        turns = _Turns(self._result_of, *made)
+        turns = _Turns(self._text_of, *made)
         turns.add([call])
         return turns
 
@@ -95,17 +103,15 @@ class Prompts:
             self._made.popitem(last=False)
 
     def _prompt(self, turns: _Turns, previous: str | None) -> Prompt:
-        text = None if previous is None else self._result_of(previous).text
+        text = None if previous is None else self._text_of(Ref(previous))
         return Prompt(turns.messages(), previous, text)
 
 
 class _Turns:
     """Chat turns, or one raw text, in the making."""
 
-    def __init__(
-        self, result_of: ResultOf, messages: tuple[Message, ...] = (), turn: int = -1
-    ) -> None:
-        self._result_of = result_of
+    def __init__(self, text_of: TextOf, messages: tuple[Message, ...] = (), turn: int = -1) -> None:
+        self._text_of = text_of
         self._whole = list(messages[:-1])
         self._role: Role | None = messages[-1].role if messages else None
         self._last = [messages[-1].content] if messages else []
@@ -115,9 +121,9 @@ class _Turns:
         """Appends what nodes say."""
         for node in nodes:
             if isinstance(node, Text):
-                content = render(node.parts, self._result_of)
+                content = render(node.parts, self._text_of)
             elif isinstance(node, CALL_KINDS):
-                content = self._result_of(node.id).text
+                content = self._text_of(Ref(node.id))
             else:
                 continue
             if not self._last or node.turn != self.turn:
@@ -137,33 +143,44 @@ class _Turns:
             self._last = []
 
 
-def messages_of(nodes: Iterable[Node], result_of: ResultOf) -> tuple[Message, ...]:
+def messages_of(nodes: Iterable[Node], text_of: TextOf) -> tuple[Message, ...]:
     """The turns that a state's nodes make, or one message without a role."""
-    turns = _Turns(result_of)
+    turns = _Turns(text_of)
     turns.add(nodes)
     return turns.messages()
 
 
-def render(parts: Template, result_of: ResultOf) -> str:
+def render(parts: Template, text_of: TextOf) -> str:
     """Text with every reference replaced by what it refers to."""
-    return "".join(
-        part if isinstance(part, str) else _format(result_of(part.node_id), part.spec)
-        for part in parts
-    )
+    return "".join(part if isinstance(part, str) else text_of(part) for part in parts)
 
 
-def fill(data: Any, result_of: ResultOf) -> Any:
+def fill(data: Any, result_of: ResultOf, text_of: TextOf) -> Any:
     """A ToolCall's arguments with every reference replaced."""
     if isinstance(data, Ref):
         return result_of(data.node_id).value
     if isinstance(data, TextWithRefs):
-        return render(data.parts, result_of)
+        return render(data.parts, text_of)
     if isinstance(data, Mapping):
-        return {key: fill(item, result_of) for key, item in data.items()}
+        return {key: fill(item, result_of, text_of) for key, item in data.items()}
     if isinstance(data, list | tuple):
-        return type(data)(fill(item, result_of) for item in data)
+        return type(data)(fill(item, result_of, text_of) for item in data)
     return data
 
 
-def _format(result: NodeResult, spec: str) -> str:
-    return format(result.value, spec) if spec else result.text
+def formatted(result: NodeResult, spec: str) -> str:
+    """A result as text, by a reference's specification.
+
+    Raises:
+        ReferenceFormatError: the value can't be formatted so, or would be padded without reason.
+    """
+    if not spec:
+        return result.text
+    if any(len(number) > _MAX_DIGITS for number in re.findall(r"[0-9]+", spec)):
+        raise ReferenceFormatError(f"the width or precision of {spec[:80]!r} is too large")
+    try:
+        return format(result.value, spec)
+    except (TypeError, ValueError) as error:
+        raise ReferenceFormatError(
+            f"a value can't be formatted by {spec[:80]!r}: {error}"
+        ) from None

@@ -316,7 +316,7 @@ class _TextReader:
             if isinstance(node, Text):
                 if any(not self._session.is_settled(ref.node_id) for ref in node.refs()):
                     return
-                yield render(node.parts, self._session.result_of)
+                yield render(node.parts, self._session.text_of)
             else:
                 yield from self._held.pop(node.id, ())
                 if node.id not in self._finished:

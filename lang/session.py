@@ -21,6 +21,7 @@ from ramet.lang.errors import (
     ForeignValueError,
     GraphError,
     NodeFailedError,
+    TextTooLongError,
     UnresolvedValueError,
     UsageError,
 )
@@ -29,6 +30,7 @@ from ramet.lang.graph import OpenEnd, RequestGraph
 from ramet.lang.nodes import Fork, Gen, Node, Select, Text
 from ramet.lang.open_branches import OpenBranches
 from ramet.lang.outlook import Outlook
+from ramet.lang.prompts import formatted
 from ramet.lang.references import Ref, ReferenceTable
 from ramet.lang.switching import can_switch, switch_and_wait
 from ramet.lang.types import OutputType
@@ -93,6 +95,8 @@ class RunOptions:
         hints: whether calls carry what the program knows of the future.
         prefill_ahead: whether the beginning of a prompt is computed while its call still waits
             for a value.
+        max_text_len: most characters that values may put into prompts, joins and choices, all of
+            them together; None: as many as there is memory for.
     """
 
     sampling: Mapping[str, Any] = field(default_factory=dict)
@@ -101,6 +105,7 @@ class RunOptions:
     priority: int = 0
     hints: bool = True
     prefill_ahead: bool = True
+    max_text_len: int | None = None
 
     def __post_init__(self) -> None:
         for name, check in (
@@ -146,6 +151,7 @@ class Session:
         self._handled: set[str] = set()
         self._waits: dict[str, set[str]] = {}
         self.num_unsettled = 0
+        self._text_len = 0
 
     def begin(self) -> None:
         """Takes the calling thread, which runs the loop, as the run's own."""
@@ -241,6 +247,22 @@ class Session:
         if result is None:
             raise GraphError(f"node {node_id!r} hasn't finished")
         return result
+
+    def text_of(self, ref: Ref) -> str:
+        """What a reference to a finished node puts into a text.
+
+        Raises:
+            ReferenceFormatError: the value can't be formatted as the reference asks.
+            TextTooLongError: values have made more text than ``max_text_len``. Each join may be
+                of others, so that a few nodes can ask for a text of any length.
+        """
+        text = formatted(self.result_of(ref.node_id), ref.spec)
+        limit = self.options.max_text_len
+        if limit is not None:
+            self._text_len += len(text) + 1
+            if self._text_len > limit:
+                raise TextTooLongError(f"the values of this run make more than {limit} characters")
+        return text
 
     def failure_among(self, node_ids: frozenset[str]) -> DependencyFailedError | None:
         """The error of a node that needs these, if one of them failed."""

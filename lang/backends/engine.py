@@ -47,6 +47,9 @@ Pieces = list[tuple[str, bool]]
 MAX_REMEMBERED = 4096
 """Runs whose tokens are kept, should their ends not be told."""
 
+_INLINE_CHARS = 20_000
+"""From here on, texts are encoded in another thread, so that the loop stays free."""
+
 MIN_WARM_LEN = 32
 """Tokens below which computing a beginning ahead isn't worth a request."""
 
@@ -109,7 +112,7 @@ class EngineBackend:
 
     async def stream(self, call: GenerateCall) -> AsyncIterator[TextDelta | Finished]:
         """The call's text as the engine's steps make it."""
-        pieces, prompt_ids = self._encode(call)
+        pieces, prompt_ids, _ = await self._encode(call)
         request = self._request(call, prompt_ids, call.params)
         texts: list[str] = []
         tokens: list[TokenInfo] = []
@@ -132,16 +135,18 @@ class EngineBackend:
         token may begin with the prompt's last characters (a space, most often). All are scored
         from the same token on, the first at which one of them leaves the prompt.
         """
-        pieces, prompt_ids = self._encode(call)
+        pieces, prompt_ids, wholes = await self._encode(call, call.continuations)
         tokenizer = self._engine.tokenizer
-        wholes = [self._spell(call, _merged([*pieces, (t, False)])) for t in call.continuations]
         start = shared_len([prompt_ids, *wholes])
         begin = tokenizer.bos_id if tokenizer.bos_id is not None else min(tokenizer.eos_ids)
         jobs = [self._score_from(call, whole, start) for whole in wholes]
         if call.unconditional:
             jobs += [self._score_from(call, (begin, *whole[start:]), 1) for whole in wholes]
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(job) for job in jobs]
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(job) for job in jobs]
+        except ExceptionGroup as failed:  # the others were cancelled for the first
+            raise failed.exceptions[0] from None
         done = [task.result() for task in tasks]
         scores = tuple(
             ContinuationScore(
@@ -241,10 +246,19 @@ class EngineBackend:
         )
         return _merged((piece[0], piece[1]) for piece in pieces)
 
-    def _encode(self, call: Call) -> tuple[Pieces, tuple[int, ...]]:
-        """The prompt as text and as tokens."""
-        pieces = self._render(call.prompt)
-        return pieces, self._spell(call, pieces)
+    async def _encode(
+        self, call: Call, tails: Sequence[str] = ()
+    ) -> tuple[Pieces, tuple[int, ...], list[tuple[int, ...]]]:
+        """The prompt's pieces, its tokens, and its tokens with each of ``tails`` behind it."""
+
+        def encode() -> tuple[Pieces, tuple[int, ...], list[tuple[int, ...]]]:
+            pieces = self._render(call.prompt)
+            wholes = [self._spell(call, _merged([*pieces, (tail, False)])) for tail in tails]
+            return pieces, self._spell(call, pieces), wholes
+
+        prompt_len = sum(len(message.content) for message in call.prompt.messages)
+        num_chars = prompt_len * (1 + len(tails)) + sum(map(len, tails))
+        return encode() if num_chars < _INLINE_CHARS else await asyncio.to_thread(encode)
 
     def _spell(self, call: Call, pieces: Pieces) -> tuple[int, ...]:
         """The text's tokens, which begin with those of the call that the prompt goes on from."""

@@ -64,6 +64,7 @@ def programs_router(context: ServerContext) -> APIRouter:
                 seed=body.seed,
                 cache_salt=body.cache_salt or "",
                 priority=body.priority,
+                max_text_len=context.config.max_body_bytes,
                 loop=asyncio.get_running_loop(),
             )
             call.runs(run)

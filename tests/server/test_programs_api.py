@@ -361,3 +361,44 @@ def test_what_a_call_says_beside_its_value_is_told(serve):
         call["usage"]["completion_tokens"] for call in calls
     ]
     assert told[0]["logprobs"] == entries
+
+
+def refs(node_id: str, *needed: dict[str, Any]) -> dict[str, Any]:
+    return {"kind": "join", "id": node_id, "name": node_id, "of": "text", "parts": list(needed)}
+
+
+@pytest.mark.parametrize("spec", [">2000000000", ".2000000000", "d", "ü"])
+def test_a_value_that_cant_be_formatted_as_asked_fails_its_node(serve, spec):
+    server = start(serve)
+    joined = refs("2", {"node_id": "1", "spec": spec})
+    answer = post(server, graph(text("0"), gen("1", "0"), joined))
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (400, "invalid_format"), error
+    assert error["param"] == "graph.nodes[2]"
+    assert "1" in answer.json()["values"]
+
+
+@pytest.mark.parametrize("of", ["text", "list"])
+def test_joins_of_joins_make_no_text_without_end(serve, of):
+    server = start(serve)
+    joins = []
+    for index in range(60):
+        last = "1" if not index else f"j{index - 1}"
+        joins.append(
+            refs(f"j{index}", {"node_id": last}, {"node_id": last})
+            if of == "text"
+            else {"kind": "join", "id": f"j{index}", "name": f"j{index}", "inputs": [last, last]}
+        )
+    answer = post(server, graph(text("0"), gen("1", "0"), *joins))
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (400, "text_too_long"), error
+
+
+def test_a_choice_that_doesnt_fit_the_context_is_the_callers_fault(serve):
+    server = start(serve)
+    select = {"kind": "select", "id": "1", "parent": "0", "name": "c",
+              "choices": [["word " * 30_000], ["x " * 30_000]]}  # fmt: skip
+    answer = post(server, graph(text("0"), select))
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (400, "context_length_exceeded"), error
+    assert error["param"] == "graph.nodes[1]"

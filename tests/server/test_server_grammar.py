@@ -88,5 +88,12 @@ def test_a_check_says_what_it_cost(ok_server):
     assert small["compile_seconds"] >= 0
 
 
+def test_a_text_to_check_has_a_bound(ok_server):
+    body = {"guided_regex": "a*", "text": "a" * 100_001}
+    answer = ok_server.http.post("/v1/grammar/check", json=body)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "text"
+
+
 def test_a_check_needs_a_constraint(ok_server):
     assert ok_server.http.post("/v1/grammar/check", json={}).status_code == 400

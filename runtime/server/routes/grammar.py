@@ -8,6 +8,7 @@ from typing import Any
 
 from fastapi import APIRouter
 from fastapi import Request as HttpRequest
+from pydantic import Field
 from starlette.responses import Response
 
 from ramet.grammars import CompileLimits
@@ -22,12 +23,13 @@ from ramet.runtime.server.openapi import json_body
 from ramet.runtime.server.protocol.constraints import ConstraintFields
 
 _LIMITS = CompileLimits(max_seconds=5.0)
+_MAX_TEXT_LEN = 100_000
 
 
 class GrammarCheckRequest(ConstraintFields):
     """A constraint, in any way that chat takes one, and perhaps a text to hold against it."""
 
-    text: str | None = None
+    text: str | None = Field(default=None, max_length=_MAX_TEXT_LEN)
 
 
 def grammar_router(context: ServerContext) -> APIRouter:
