@@ -197,3 +197,23 @@ def test_help_fits_a_screen_and_keeps_the_advanced_groups_apart() -> None:
     for panel in ADVANCED:
         assert panel in whole
         assert panel not in short
+
+
+@pytest.mark.parametrize(
+    "name", ["port", "cache_mib", "grace", "max_draft_len", "served_model_name"]
+)
+def test_a_yes_is_no_number(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "ramet.yaml"
+    file.write_text(f"{name}: yes\n")
+    result = CliRunner().invoke(app, ["serve", "--config", str(file)])
+    assert isinstance(result.exception, ConfigurationError), result.exception
+    assert f"{name}: Input should not be yes or no" in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    "words", [("--host", ""), ("--cache-mib", "9" * 20), ("--max-draft-len", "9" * 20)]
+)
+def test_a_value_beyond_reason_is_told_by_its_option(words: tuple[str, str]) -> None:
+    result = CliRunner().invoke(app, ["serve", *words])
+    assert result.exit_code == 2
+    assert words[0] in result.output

@@ -41,7 +41,8 @@ def run(settings: ServeSettings) -> None:
     server_config = ServerConfig(**settings.server_options())
 
     def announce(port: int) -> None:
-        url = f"http://{settings.host}:{port}"
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        url = f"http://{host}:{port}"
         typer.echo(f"Serving {settings.model} on {url} (Ctrl-C ends it)", err=True)
 
     # A port that is taken is told before the model is loaded.

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -63,7 +64,7 @@ def _split(value: Any) -> Any:
 Texts = Annotated[
     tuple[Annotated[str, Field(min_length=1)], ...], NoDecode, BeforeValidator(_split)
 ]
-Count = Annotated[int | None, Field(ge=1)]
+Count = Annotated[int | None, Field(ge=1, lt=2**31)]
 """At least one; None: the default of what it sets."""
 
 
@@ -93,6 +94,7 @@ class ServeSettings(BaseSettings):
     ] = ()
     host: Annotated[
         str,
+        Field(min_length=1),
         Option(_MODEL, "Address to listen on.", "ADDRESS", sets="server.host"),
     ] = "127.0.0.1"
     port: Annotated[
@@ -206,14 +208,14 @@ class ServeSettings(BaseSettings):
     ] = None
     max_draft_len: Annotated[
         int | None,
-        Field(ge=0),
+        Field(ge=0, lt=2**31),
         Option(
             _ENGINE, "Tokens guessed ahead of a sequence; 0: none.", sets="engine.max_draft_len"
         ),
     ] = None
     max_draft_batch: Annotated[
         int | None,
-        Field(ge=0),
+        Field(ge=0, lt=2**31),
         Option(_ENGINE, "Tokens of a step up to which any are.", sets="engine.max_draft_batch"),
     ] = None
     page_size: Annotated[Count, Option(_ENGINE, "Tokens of a page.", sets="engine.page_size")] = (
@@ -243,7 +245,7 @@ class ServeSettings(BaseSettings):
     ] = None
     prefix_store_mib: Annotated[
         int | None,
-        Field(ge=0),
+        Field(ge=0, lt=2**31),
         Option(
             _ENGINE,
             "Most that the prefix store takes, in MiB.",
@@ -302,6 +304,15 @@ class ServeSettings(BaseSettings):
             unit=1 << 20,
         ),
     ] = None
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _a_flag_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """YAML reads ``port: yes`` as true, which Python takes for 1."""
+        assert info.field_name is not None
+        if isinstance(value, bool) and cls.model_fields[info.field_name].annotation is not bool:
+            raise PydanticCustomError("flag", "Input should not be yes or no")
+        return value
 
     @classmethod
     def settings_customise_sources(
