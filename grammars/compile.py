@@ -43,6 +43,12 @@ Start = Callable[[Machine], Context]
 """What makes a constraint's first context for a machine."""
 
 
+_COUNTS = 8
+"""How often the memory of all grammars is counted while their number doubles, about."""
+
+_SHEDS = 16
+"""What part of the memory is freed at once when there is too much."""
+
 _PATIENCE_S = 0.1
 """How long a compilation waits for one that is running."""
 
@@ -80,6 +86,8 @@ class GrammarCompiler:
         self._languages = Languages(self.limits, store=store)
         self._shared: Insides | None = None
         self._grammars: OrderedDict[str, Grammar] = OrderedDict()
+        self._num_uncounted = 0
+        self._counted_bytes = 0
         self._grammars_lock = threading.Lock()
         self._compile_lock = threading.Lock()
 
@@ -110,12 +118,25 @@ class GrammarCompiler:
     def _remember(self, key: str, grammar: Grammar) -> Grammar:
         with self._grammars_lock:
             self._grammars[key] = grammar
-            # Grammars grow while they are used, so all are counted again.
-            while len(self._grammars) > 1 and (
-                len(self._grammars) > self._capacity or self._num_bytes() > self._max_bytes
-            ):
+            if len(self._grammars) > self._capacity:
                 self._grammars.popitem(last=False)
+            self._num_uncounted += 1
+            self._counted_bytes += grammar.num_bytes
+            # Grammars grow while they are used, so all are counted again, though not each time.
+            is_due = self._num_uncounted * _COUNTS >= len(self._grammars)
+            if is_due or self._counted_bytes > self._max_bytes:
+                self._count()
         return grammar
+
+    def _count(self) -> None:
+        """Counts all memory, and forgets the grammars that are too many."""
+        self._num_uncounted = 0
+        self._counted_bytes = self._num_bytes()
+        while len(self._grammars) > 1 and self._counted_bytes > self._max_bytes:
+            room = self._max_bytes // _SHEDS
+            while len(self._grammars) > 1 and room > 0:
+                room -= self._grammars.popitem(last=False)[1].num_bytes
+            self._counted_bytes = self._num_bytes()
 
     def _num_bytes(self) -> int:
         grammars = self._grammars.values()

@@ -109,8 +109,8 @@ class Machine:
     @property
     def num_bytes(self) -> int:
         """About the memory that it takes."""
-        arrays = (self.contexts, self.transitions, self.pushes, self.plans)
-        return _BYTES + sum(a.nbytes for a in arrays) + _CONTEXT_BYTES * self.num_contexts
+        flat = self.contexts.nbytes + self.transitions.nbytes + self.pushes.nbytes
+        return _BYTES + flat + self.plans.nbytes + _CONTEXT_BYTES * self.num_contexts
 
     def number(self, key: Hashable) -> int:
         """The number of a key that names something within this machine."""

@@ -22,7 +22,8 @@ def test_grammars_are_kept_within_a_bound() -> None:
         compiler.compile(JsonSchema({"enum": [f"value {i} {j}" for j in range(30)]}))
         stats = compiler.stats()
         assert stats.num_grammars >= 1
-        assert stats.num_bytes <= 3_000_000 or stats.num_grammars == 1
+        # An eighth of them may have come since all were counted.
+        assert stats.num_bytes <= 3_000_000 * 9 // 8 or stats.num_grammars == 1
     last = JsonSchema({"enum": [f"value 39 {j}" for j in range(30)]})
     assert compiler.find(last) is compiler.compile(last)
     assert compiler.find(JsonSchema({"enum": [f"value 0 {j}" for j in range(30)]})) is None
