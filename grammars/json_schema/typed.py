@@ -251,7 +251,8 @@ class Typer:
         try:
             members = self._languages.few_members(pattern)
         except ConstraintError as error:
-            raise type(error)(path, keyword, f"{error.reason} ({error.path})") from None
+            where = f" ({error.path})" if error.path else ""
+            raise type(error)(path, keyword, error.reason + where) from None
         return atom(Pattern(pattern) if members is None else TextIs(members))
 
     # -- objects ----------------------------------------------------------------------------
