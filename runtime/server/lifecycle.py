@@ -48,7 +48,7 @@ class Lifecycle:
             raise ShuttingDownError("the server is shutting down; try another replica")
         if call_id in self._aborts:
             raise InvalidRequestError(
-                f"a request {call_id!r} is already running", param="request_id"
+                "a request with this id is already running", param="request_id"
             )
         self._aborts[call_id] = abort
         self._idle.clear()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import starmap
 from typing import Any, Literal
 
 from ramet.runtime.streams.reasoning import speaks_harmony
@@ -27,8 +28,6 @@ class ToolFormat:
         is_bare: a call may also stand without ``begin``, where the output begins with it.
         has_control_tags: the tags are control tokens in the vocabularies that use this format,
             so the text must be taken with ``skip_special_tokens=False``.
-        instructions: what to tell a model whose chat template doesn't print tools, with
-            ``{tools}`` for their JSON, one a line; None where the template does.
     """
 
     name: str
@@ -39,7 +38,6 @@ class ToolFormat:
     separator: str = ""
     is_bare: bool = False
     has_control_tags: bool = False
-    instructions: str | None = None
 
     @property
     def has_json_arguments(self) -> bool:
@@ -69,19 +67,39 @@ class ToolFormat:
             return self.end
         raise ValueError(f"{self.name} has no JSON arguments")
 
+    def call(self, tool_name: str, arguments: Mapping[str, Any] | str) -> str:
+        """A whole call as the model writes it; a text stands where its arguments would."""
+        if self.has_json_arguments:
+            text = arguments if isinstance(arguments, str) else _json(arguments)
+            return self.opening(tool_name) + text + self.closing
+        text = (
+            arguments if isinstance(arguments, str) else "".join(starmap(_tag, arguments.items()))
+        )
+        return f"{self.begin}\n<function={tool_name}>\n{text}</function>\n{self.end}"
+
     def instruct(self, tools: Sequence[Mapping[str, Any]]) -> str:
-        """``instructions`` with the tools' JSON in place; empty where there are none."""
-        lines = "\n".join(json.dumps(tool, ensure_ascii=False) for tool in tools)
-        return (self.instructions or "").replace("{tools}", lines)
+        """What tells the tools, and how to call them, to a model whose template doesn't."""
+        if self.has_json_arguments:
+            example = self.call("the tool's name", "{its arguments as JSON}")
+        else:
+            example = self.call("the tool's name", {"an argument's name": "its value"})
+        return _INSTRUCTIONS.format(tools="\n".join(map(_json, tools)), example=example)
 
 
-_GENERIC_INSTRUCTIONS = """\
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _tag(name: str, value: Any) -> str:
+    text = value if isinstance(value, str) else _json(value)
+    return f"<parameter={name}>\n{text}\n</parameter>\n"
+
+
+_INSTRUCTIONS = """\
 You can call tools. The tools, one JSON description a line:
 {tools}
 To call a tool, write exactly this, and nothing after it:
-<tool_call>
-{"name": "the tool's name", "arguments": {its arguments as JSON}}
-</tool_call>"""
+{example}"""
 
 TOOL_FORMATS = {
     each.name: each
@@ -113,13 +131,7 @@ TOOL_FORMATS = {
             has_control_tags=True,
         ),
         ToolFormat(name="qwen3_xml", style="xml", begin="<tool_call>", end="</tool_call>"),
-        ToolFormat(
-            name="generic",
-            style="json",
-            begin="<tool_call>",
-            end="</tool_call>",
-            instructions=_GENERIC_INSTRUCTIONS,
-        ),
+        ToolFormat(name="generic", style="json", begin="<tool_call>", end="</tool_call>"),
     )
 }
 """By the name that the server's options use."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -44,10 +43,7 @@ def _with_calls_as_text(message: dict[str, Any], tool_format: ToolFormat) -> dic
     texts = [message["content"]] if message["content"] else []
     for call in calls:
         function = call["function"]
-        arguments = function["arguments"]
-        if not isinstance(arguments, str):
-            arguments = json.dumps(arguments, ensure_ascii=False)
-        texts.append(tool_format.opening(function["name"]) + arguments + tool_format.closing)
+        texts.append(tool_format.call(function["name"], function["arguments"]))
     return {**message, "content": "\n".join(texts)}
 
 

@@ -277,3 +277,25 @@ def test_tools_are_told_in_text_where_the_template_knows_none() -> None:
     assert [line for line in results["content"].split("\n") if line.isdigit()] == ["42", "43"]
     assert fold_tools([USER], [TOOL], generic)[0]["role"] == "system"
     assert fold_tools([USER], None, generic) == [USER]
+
+
+@pytest.mark.parametrize("name", TOOL_FORMATS)
+def test_every_format_is_told_where_the_template_is_silent(name: str) -> None:
+    """By the configuration a model may write any format, whatever its template prints."""
+    tool_format = TOOL_FORMATS[name]
+    call = {"function": {"name": "f", "arguments": '{"a": "é", "b": [1]}'}}
+    odd = {"function": {"name": "f", "arguments": "no JSON"}}
+    messages = [USER, {"role": "assistant", "content": None, "tool_calls": [call, odd]}]
+    system, _, assistant = fold_tools(messages, [TOOL], tool_format)
+    assert json.dumps(TOOL) in system["content"]
+    assert tool_format.begin in system["content"].partition(json.dumps(TOOL))[2]
+    assert "no JSON" in assistant["content"]
+    if tool_format.style == "channels":
+        assert assistant["content"].startswith(tool_format.opening("f") + '{"a": "é", "b": [1]}')
+        return
+    schemas = {"f": {"properties": {"a": {"type": "string"}, "b": {"type": "array"}}}}
+    first = fold_tools([{**messages[1], "tool_calls": [call]}], None, tool_format)[0]["content"]
+    deltas = ToolCallParser(tool_format, schemas).feed(first, final=True)
+    assert deltas[0] == ToolCallStart(0, "f")
+    arguments = "".join(d.text for d in deltas if isinstance(d, ToolArgumentsDelta))
+    assert json.loads(arguments) == {"a": "é", "b": [1]}
