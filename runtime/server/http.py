@@ -8,7 +8,6 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-import orjson
 from fastapi import FastAPI, Request
 from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
@@ -25,6 +24,7 @@ from ramet.runtime.errors import (
     RequestAbortedError,
     RequestTooLargeError,
 )
+from ramet.runtime.server.json_bytes import json_bytes
 from ramet.runtime.server.protocol.base import THREAD_UNSUPPORTED, invalid_body
 
 logger = logging.getLogger("ramet.server")
@@ -38,12 +38,12 @@ def new_id(prefix: str, separator: str = "-") -> str:
 
 
 class OrjsonResponse(Response):
-    """A JSON body, by orjson."""
+    """A JSON body."""
 
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
-        return orjson.dumps(content)
+        return json_bytes(content)
 
 
 async def read_body(request: Request, model: type[Body], max_bytes: int) -> Body:

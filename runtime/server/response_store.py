@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
 from ramet.runtime.errors import NotFoundError
+from ramet.runtime.server.json_bytes import json_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ class ResponseStore:
 
     def put(self, stored: StoredResponse) -> bool:
         """Keeps a response; False if it is larger than the whole store."""
-        num_bytes = len(orjson.dumps(stored))
+        num_bytes = len(json_bytes(stored))
         if num_bytes > self._max_bytes or not self._max_responses:
             return False
         response_id = stored.response["id"]

@@ -9,21 +9,22 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
-import orjson
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
+
+from ramet.runtime.server.json_bytes import json_bytes
 
 DONE = b"data: [DONE]\n\n"
 
 
 def data_event(value: Any) -> bytes:
     """One unnamed event with a JSON value."""
-    return b"data: " + orjson.dumps(value) + b"\n\n"
+    return b"data: " + json_bytes(value) + b"\n\n"
 
 
 def named_event(name: str, value: Any) -> bytes:
     """One named event with a JSON value."""
-    return b"event: " + name.encode() + b"\ndata: " + orjson.dumps(value) + b"\n\n"
+    return b"event: " + name.encode() + b"\ndata: " + json_bytes(value) + b"\n\n"
 
 
 async def watch_disconnect(receive: Receive, abort: Callable[[], None]) -> None:

@@ -402,3 +402,13 @@ def test_a_choice_that_doesnt_fit_the_context_is_the_callers_fault(serve):
     error = answer.json()["error"]
     assert (answer.status_code, error["code"]) == (400, "context_length_exceeded"), error
     assert error["param"] == "graph.nodes[1]"
+
+
+def test_an_integer_of_any_size_is_a_value(serve):
+    server = start(serve, Script(["9" * 40]))
+    schema = {"type": "integer"}
+    node = gen("1", "0", constraint={"kind": "json_schema", "schema": schema}, returns="number",
+               params={"max_tokens": 60})  # fmt: skip
+    assert post(server, graph(text("0"), node)).json()["values"] == {"1": int("9" * 40)}
+    streamed = events_of(post(server, graph(text("0"), node), stream=True))
+    assert streamed[-1]["values"] == {"1": int("9" * 40)}
