@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
@@ -14,4 +15,5 @@ def json_bytes(value: Any) -> bytes:
     try:
         return orjson.dumps(value)
     except orjson.JSONEncodeError:
-        return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
+        text = json.dumps(value, allow_nan=False, separators=(",", ":"), default=dataclasses.asdict)
+        return text.encode()

@@ -518,3 +518,17 @@ def test_many_at_once_are_all_answered(serve):
     assert len(ended) == 40
     assert all("response.completed" in text or "message_stop" in text for text in ended)
     assert server.num_live() == 0
+
+
+def test_a_schema_with_a_huge_integer_is_sent_back(serve):
+    server = serve("fine")
+    schema = {"type": "object", "properties": {"n": {"type": "integer", "maximum": 10**30}}}
+    body = {"input": "hi", "tools": [{"type": "function", "name": "f", "parameters": schema}]}
+    answer = server.http.post("/v1/responses", json=body)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["tools"][0]["parameters"] == schema
+    stored = server.http.get(f"/v1/responses/{answer.json()['id']}")
+    assert stored.json()["tools"] == answer.json()["tools"]
+    streamed = server.http.post("/v1/responses", json={**body, "stream": True})
+    assert str(10**30) in streamed.text
+    assert "response.completed" in streamed.text
