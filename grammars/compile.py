@@ -196,7 +196,8 @@ def compile_schema(
         constraint = JsonSchema({"type": "object"}, constraint.whitespace)
     return CompiledSchema(
         constraint.schema, constraint.documents, any_order=constraint.any_order,
-        whitespace=constraint.whitespace, languages=languages, limits=limits,
+        whitespace=constraint.whitespace, integers=constraint.integers, languages=languages,
+        limits=limits,
     )  # fmt: skip
 
 

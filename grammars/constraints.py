@@ -15,6 +15,10 @@ JsonValue = Any
 Whitespace = Literal["none", "compact", "pretty"]
 """JSON whitespace: none; at most one space where JSON allows any; newlines and indentation."""
 
+Integers = Literal["any", "plain"]
+"""How a number that must be an integer is written: in any way that has an integer's value (``7``,
+``7.0``, ``7e2``), as JSON Schema has it; or by its digits alone, as readers of integers expect."""
+
 
 @dataclass(frozen=True, eq=False)
 class JsonSchema:
@@ -28,6 +32,7 @@ class JsonSchema:
     whitespace: Whitespace = "compact"
     any_order: bool = True
     documents: dict[str, JsonValue] = field(default_factory=dict)
+    integers: Integers = "any"
     kind: Literal["json_schema"] = "json_schema"
 
 

@@ -209,7 +209,7 @@ def action_type(
         except (ValueError, KeyError, TypeError, ValidationError) as error:
             raise OutputParseError(text, "a tool call or an answer", str(error)) from error
 
-    return OutputType("Action", JsonSchema(schema, any_order=False), parse)
+    return OutputType("Action", JsonSchema(schema, any_order=False, integers="plain"), parse)
 
 
 def _answer(answer: Any) -> tuple[TypeAdapter[Any], dict[str, Any]]:

@@ -115,9 +115,9 @@ def json(schema: Any = None, *, whitespace: Whitespace = "compact") -> Pattern:
     if schema is None:
         return Pattern((JsonObject(whitespace),))
     if isinstance(schema, dict | bool | str):
-        return Pattern((JsonSchema(_read_schema(schema), whitespace),))
+        return Pattern((JsonSchema(_read_schema(schema), whitespace, integers="plain"),))
     _, own = adapter_of(schema, repr(schema))
-    return Pattern((JsonSchema(own, whitespace, any_order=False),))
+    return Pattern((JsonSchema(own, whitespace, any_order=False, integers="plain"),))
 
 
 def ebnf(

@@ -143,4 +143,4 @@ def _json(annotation: Any, label: str) -> OutputType[Any]:
         except ValidationError as error:
             raise OutputParseError(text, label, str(error)) from error
 
-    return OutputType(label, JsonSchema(schema, any_order=False), parse)
+    return OutputType(label, JsonSchema(schema, any_order=False, integers="plain"), parse)

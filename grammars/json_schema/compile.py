@@ -8,14 +8,14 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 from ramet.grammars.automaton import Context
-from ramet.grammars.constraints import Whitespace
+from ramet.grammars.constraints import Integers, Whitespace
 from ramet.grammars.errors import EmptyConstraintError, GrammarTooComplexError
 from ramet.grammars.json_text import KEY_SLICE, VALUE_SLICE
 from ramet.grammars.lexemes import DfaLexeme, LiteralLexeme
 from ramet.grammars.lexicon import Lexicon
 from ramet.grammars.limits import CompileLimits
 from ramet.grammars.machine import Machine
-from ramet.grammars.regular.numbers import any_number, integers
+from ramet.grammars.regular.numbers import any_number, integers, plain_integers
 
 from .atoms import Contains, Items, Properties
 from .contexts import ValueContext
@@ -47,6 +47,7 @@ class CompiledSchema:
         *,
         any_order: bool,
         whitespace: Whitespace,
+        integers: Integers,
         languages: Languages,
         limits: CompileLimits,
     ) -> None:
@@ -54,7 +55,7 @@ class CompiledSchema:
         documents_ = Documents(schema, documents, limits)
         typer = Typer(documents_, languages, keep_names=not any_order)
         solver = Solver(typer, languages, limits)
-        self._values = Values(solver, any_order=any_order)
+        self._values = Values(solver, any_order=any_order, integers=integers)
         self._root = typer.node(typer.documents.root)
         nodes = _check(typer, languages, self._root, limits)
         for node in nodes:
@@ -84,7 +85,7 @@ def install_common(lexicon: Lexicon) -> None:
         lexicon.target(names, 0)
         for bracket in (0x7D, 0x5D):
             lexicon.install(AfterLexeme(bracket, layout.before_comma(), layout.close()))
-        for number in (any_number(), integers()):
+        for number in (any_number(), integers(), plain_integers()):
             start = lexicon.install(DfaLexeme(number, FIRST_SCALAR))
             for byte in b"-0123456789":
                 digit = lexicon.target(start, byte)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from ramet.grammars.constraints import Integers
 from ramet.grammars.errors import GrammarTooComplexError
 from ramet.grammars.json_text import key_body
 from ramet.grammars.limits import CompileLimits
@@ -29,7 +30,14 @@ from ramet.grammars.regular.store import AutomatonStore
 from .atoms import Format, Integer, MultipleOf, NumberIs, Pattern, TextIs, TextLength
 from .character_dfa import CharacterDfa
 from .formula import Formula, all_of, any_of, atom, conjuncts, truth_of
-from .number_sets import has_integer, intervals_of, is_bounded_integer, is_order, listed_numbers
+from .number_sets import (
+    has_integer,
+    intervals_of,
+    is_bounded_integer,
+    is_order,
+    listed_numbers,
+    must_be_integer,
+)
 from .text_sets import TextSet, members
 
 _T = TypeVar("_T")
@@ -307,9 +315,16 @@ class Languages:
 
     # -- numbers ----------------------------------------------------------------------------
 
-    def numbers(self, formula: Formula) -> Dfa:
+    def numbers(self, formula: Formula, integers: Integers = "any") -> Dfa:
         """The number texts that a typed formula over numbers allows."""
+        if integers == "plain" and must_be_integer(formula):
+            return self.remember(("plain numbers", formula), lambda: self._plain_numbers(formula))
         return self.remember(("numbers", formula), lambda: self._numbers(formula))
+
+    def _plain_numbers(self, formula: Formula) -> Dfa:
+        numbers = self.numbers(formula)
+        plain = intersect_all([numbers, number_languages.plain_integers()])
+        return numbers if plain.is_empty else plain  # too long for digits alone
 
     def _numbers(self, formula: Formula) -> Dfa:
         if formula.op == "true":

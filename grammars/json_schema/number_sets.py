@@ -63,6 +63,14 @@ def is_bounded_integer(formula: Formula) -> bool:
     )
 
 
+def must_be_integer(formula: Formula) -> bool:
+    """Whether a formula says in so many words that a number is an integer, or lists integers."""
+    values = listed_numbers(formula)
+    if values is not None:
+        return all(value == value.to_integral_value() for value in values)
+    return any(p.op == "atom" and isinstance(p.parts[0], Integer) for p in conjuncts(formula))
+
+
 def intervals_of(formula: Formula) -> list[Interval]:
     """The numbers that a formula about order allows.
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ramet.grammars.automaton import Lexeme
+from ramet.grammars.constraints import Integers
 from ramet.grammars.errors import GrammarTooComplexError
 from ramet.grammars.json_text import KEY_SLICE, VALUE_SLICE
 from ramet.grammars.lexemes import DfaLexeme, LabelledDfa, LabelledDfaLexeme
@@ -48,11 +49,13 @@ class Values:
 
     Attributes:
         any_order: an object's properties come in any order; otherwise in the schema's.
+        integers: how numbers that must be integers are written.
     """
 
-    def __init__(self, solver: Solver, *, any_order: bool) -> None:
+    def __init__(self, solver: Solver, *, any_order: bool, integers: Integers) -> None:
         self.solver = solver
         self.any_order = any_order
+        self.integers = integers
         self._plans: dict[object, ValuePlan] = {}
         self._names: dict[object, TextLexeme] = {}
         self._live: dict[object, int] = {}
@@ -255,7 +258,7 @@ class ValuePlan:
                     if not found.is_empty:
                         texts.append((label, found))
                 elif kind == "number":
-                    dfa = languages.numbers(solver.typer.typed(node, kind))
+                    dfa = languages.numbers(solver.typer.typed(node, kind), self.values.integers)
                     if not dfa.is_empty:
                         numbers.append((label, dfa))
                 elif kind in ("object", "array"):

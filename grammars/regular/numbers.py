@@ -90,6 +90,12 @@ def integers(*, exponents: bool = True) -> Dfa:
     return multiples(1, exponents=exponents)
 
 
+@cache
+def plain_integers() -> Dfa:
+    """Integers by their digits alone."""
+    return regex_dfa("-?(0|[1-9][0-9]*)")
+
+
 def at_least(value: Number, *, exclusive: bool = False, exponents: bool = True) -> Dfa:
     """The texts whose values are at least (exclusive: over) ``value``."""
     interval = Interval(low=_decimal(value), low_open=exclusive)

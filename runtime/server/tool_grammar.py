@@ -98,7 +98,7 @@ class ToolGrammar:
         calls = []
         for name, tool in tools.items():
             opening = self._format.opening(name).removeprefix(head)
-            arguments = self._note(name, JsonSchema(tool.schema), tool.field)
+            arguments = self._note(name, JsonSchema(tool.schema, integers="plain"), tool.field)
             calls.append(Series((FixedText(opening), arguments, FixedText(end))))
         return AnyOf(tuple(calls))
 
@@ -125,7 +125,7 @@ class ToolGrammar:
         if not isinstance(value, Mapping) or value.get("type") != "string":
             shared = {n: tool.schema[n] for n in ("$defs", "definitions") if n in tool.schema}
             schema = {**shared, **value} if isinstance(value, Mapping) else value
-            return self._note(name, JsonSchema(schema), field)
+            return self._note(name, JsonSchema(schema, integers="plain"), field)
         if "enum" in value:
             return AnyOf(tuple(FixedText(str(option)) for option in value["enum"]))
         if "const" in value:

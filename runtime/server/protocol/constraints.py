@@ -24,7 +24,7 @@ from ramet.runtime.server.protocol.structural_tags import structural_tag
 def answer_schema(schema: dict[str, Any] | bool) -> JsonSchema:
     """A schema for a whole answer. Its keys come in the schema's order and without white space,
     so that they are forced by the grammar and cost no steps."""
-    return JsonSchema(schema, whitespace="none", any_order=False)
+    return JsonSchema(schema, whitespace="none", any_order=False, integers="plain")
 
 
 class NamedSchema(ApiModel):
@@ -97,9 +97,8 @@ class StructuredOutputs(ApiModel):
         given: list[Asked] = []
         if self.json_ is not None:
             place = f"{field}.json"
-            given.append(
-                Asked(JsonSchema(_schema(self.json_, place), whitespace=whitespace), place)
-            )
+            schema = _schema(self.json_, place)
+            given.append(Asked(JsonSchema(schema, whitespace, integers="plain"), place))
         if self.regex is not None:
             given.append(Asked(Regex(self.regex), f"{field}.regex"))
         if self.choice is not None:
@@ -131,7 +130,7 @@ class ConstraintFields(ApiModel):
         if self.structured_outputs is not None:
             given.append(self.structured_outputs.asked("structured_outputs"))
         if self.guided_json is not None:
-            schema = JsonSchema(_schema(self.guided_json, "guided_json"))
+            schema = JsonSchema(_schema(self.guided_json, "guided_json"), integers="plain")
             given.append(Asked(schema, "guided_json"))
         if self.guided_regex is not None:
             given.append(Asked(Regex(self.guided_regex), "guided_regex"))

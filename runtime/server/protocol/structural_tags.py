@@ -108,7 +108,7 @@ class _Reader:
     def _schema(self, schema: Any, field: str, *, any_order: bool = True) -> JsonSchema:
         if not isinstance(schema, Mapping | bool):
             raise _wrong(field, "a schema is an object, true or false")
-        part = JsonSchema(schema, any_order=any_order)
+        part = JsonSchema(schema, any_order=any_order, integers="plain")
         self.noted.append((part, field))
         return part
 
