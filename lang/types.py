@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import inspect
 import json
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -99,9 +100,16 @@ def described_output(constraint: Constraint | None, label: str) -> OutputType[An
 
 def _parsed(text: str, label: str) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(text, parse_float=_finite)
     except ValueError as error:
         raise OutputParseError(text, label, str(error)) from error
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text[:40]} is more than a float can hold")
+    return number
 
 
 def type_label(annotation: Any) -> str:

@@ -30,7 +30,7 @@ from ramet.lang import (
     text,
 )
 from ramet.lang.matching import match_text
-from ramet.lang.types import INTEGER, NUMBER, output_type
+from ramet.lang.types import INTEGER, NUMBER, described_output, output_type
 from ramet.runtime.events import Finished, TextDelta, Timings, Usage
 
 
@@ -114,6 +114,13 @@ def test_other_texts_are_refused_by_the_constraint(scripted, annotation, written
     with pytest.raises(NodeFailedError) as caught:
         ask.run(backend=loose)
     assert isinstance(caught.value.__cause__, OutputParseError)
+
+
+def test_a_number_that_no_float_holds_is_no_value() -> None:
+    numbers = described_output(JsonSchema({"type": "number"}), "number")
+    assert numbers.parse("1.5e300") == 1.5e300
+    with pytest.raises(OutputParseError, match="more than a float can hold"):
+        numbers.parse("1e400")
 
 
 def test_a_value_cut_off_by_max_tokens_says_so(scripted) -> None:
