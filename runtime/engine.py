@@ -25,18 +25,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ramet.grammars import (
-    AutomatonStore,
-    Constraint,
-    GrammarCompiler,
-    GrammarStats,
-    JsonSchema,
-    Vocabulary,
-)
+from ramet.grammars import Constraint, JsonSchema, Vocabulary
 from ramet.runtime.admission import check_request
 from ramet.runtime.batch import EmbeddingRunner, ModelRunner, PageStorage, SamplingRunner
 from ramet.runtime.cache import PagePool, RadixCache
 from ramet.runtime.cache.prefix_store import PrefixStore
+from ramet.runtime.constraint_compiler import ConstraintCompiler
 from ramet.runtime.engine_config import EngineConfig, EngineStats
 from ramet.runtime.errors import (
     DeadlineExceededError,
@@ -125,8 +119,9 @@ class Engine:
         if sampler is None and not isinstance(runner, SamplingRunner):
             sampler = self._own_sampler = _default_sampler()
         self._stepper = Stepper(self._scheduler, runner, sampler)
+        self._compiler = ConstraintCompiler(lambda: self.vocabulary, config)
         self._grammars = GrammarPool(
-            self._compile, self._find_grammar, num_threads=config.grammar_threads
+            self._compiler.compile, self._compiler.find, num_threads=config.grammar_threads
         )
         self._store: PrefixStore | None = None
         self._storage: PageStorage | None = None
@@ -242,20 +237,7 @@ class Engine:
         The future's error is an InvalidConstraintError for one that can't be honoured. Cancelling
         it cancels no compilation that others wait for, or that has begun.
         """
-        answer: Future[None] = Future()
-
-        def pass_on(done: Future[CompiledGrammar]) -> None:
-            if not answer.set_running_or_notify_cancel():
-                return
-            error = EngineDeadError("closed") if done.cancelled() else done.exception()
-            if error is None:
-                answer.set_result(None)
-            else:
-                answer.set_exception(error)
-
-        wanted = self._grammars.get(constraint, lambda: not answer.cancelled())
-        wanted.add_done_callback(pass_on)
-        return answer
+        return self._grammars.compile(constraint)
 
     def add_step_listener(self, listener: Callable[[], None]) -> None:
         """Has the step's thread call ``listener`` after each step's events; it must be quick."""
@@ -324,10 +306,8 @@ class Engine:
 
     def stats(self) -> EngineStats:
         """Counts as of now; safe from any thread."""
-        # The first constraint makes the compiler; asking for its size must not.
-        compiler: GrammarCompiler | None = self.__dict__.get("_compiler")
-        grammars = GrammarStats() if compiler is None else compiler.stats()
-        return EngineStats.collect(self._scheduler, self._cache, len(self._compiling), grammars)
+        num_compiling, grammars = len(self._compiling), self._compiler.stats()
+        return EngineStats.collect(self._scheduler, self._cache, num_compiling, grammars)
 
     def check(self) -> None:
         """Raises InvariantError if a page, a slot or a state is not as it must be."""
@@ -340,7 +320,9 @@ class Engine:
         hint = ProgramHint(program_id="warm-up", remaining_uses=0)
         schema = {"type": "string", "pattern": "^[a-z]+$", "minLength": 9}
         constraint = JsonSchema(schema)
-        self._compile(constraint)  # here, at full speed: the threads for grammars step back
+        self._compiler.compile(
+            constraint
+        )  # here, at full speed: the threads for grammars step back
         self.generate(prompt, params, constraint=constraint, hint=hint)
         self._thread.ask(lambda: self._cache.evict(1))  # what it has left, for it goes first
         self._thread.ask(self._scheduler.stats.reset)
@@ -393,21 +375,6 @@ class Engine:
     @cached_property
     def _token_texts(self) -> TokenTexts:
         return TokenTexts(self.tokenizer.vocabulary, self._runner.vocab_size)
-
-    @cached_property
-    def _compiler(self) -> GrammarCompiler:
-        folder = self.config.grammar_cache
-        return GrammarCompiler(
-            self.vocabulary,
-            max_bytes=self.config.grammar_bytes,
-            store=None if folder is None else AutomatonStore(folder),
-        )
-
-    def _compile(self, constraint: Constraint) -> CompiledGrammar:
-        return self._compiler.compile(constraint)
-
-    def _find_grammar(self, constraint: Constraint) -> CompiledGrammar | None:
-        return self._compiler.find(constraint)
 
     def _register(self, sequence: Sequence) -> None:
         """Takes responsibility for a request: from here on it gets its one terminal event."""

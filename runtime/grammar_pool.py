@@ -14,7 +14,12 @@ from typing import Protocol
 from ramet.grammars.constraint_json import content_key
 from ramet.grammars.constraints import Constraint
 from ramet.grammars.errors import ConstraintError, GrammarTooComplexError
-from ramet.runtime.errors import InvalidConstraintError, RametError, RequestAbortedError
+from ramet.runtime.errors import (
+    EngineDeadError,
+    InvalidConstraintError,
+    RametError,
+    RequestAbortedError,
+)
 from ramet.runtime.scheduler.sequence import Matcher
 
 
@@ -88,6 +93,25 @@ class GrammarPool:
             threads = self._threads if len(key) < _LARGE else self._threads_for_large
             compilation.future = threads.submit(self._run, key, constraint)
         return compilation.future
+
+    def compile(self, constraint: Constraint) -> Future[None]:
+        """``get`` for one who only wants to know that it can be had.
+
+        Cancelling it cancels no compilation that others wait for, or that has begun.
+        """
+        answer: Future[None] = Future()
+
+        def pass_on(done: Future[CompiledGrammar]) -> None:
+            if not answer.set_running_or_notify_cancel():
+                return
+            error = EngineDeadError("closed") if done.cancelled() else done.exception()
+            if error is None:
+                answer.set_result(None)
+            else:
+                answer.set_exception(error)
+
+        self.get(constraint, lambda: not answer.cancelled()).add_done_callback(pass_on)
+        return answer
 
     def close(self) -> None:
         """Ends the threads; what is queued is cancelled."""

@@ -30,7 +30,7 @@ SHORT = SamplingParams(temperature=0, max_tokens=5, ignore_eos=True)
 
 def slow_compiler(engine: Engine, monkeypatch) -> threading.Event:
     """Makes compiling wait for the returned event."""
-    go, compile_now = threading.Event(), engine._compile
+    go, compile_now = threading.Event(), engine._compiler.compile
 
     def compile_later(constraint):
         assert go.wait(20)

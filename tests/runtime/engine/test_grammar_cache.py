@@ -16,13 +16,13 @@ def test_automata_are_kept_over_a_restart(tmp_path: Path) -> None:
     config = EngineConfig(grammar_cache=str(folder))
     with scripted_engine(config=config) as engine:
         assert engine.stats().num_grammar_bytes == 0
-        engine._compile(SCHEMA)
+        engine._compiler.compile(SCHEMA)
         assert engine.stats().num_grammars == 1
         assert engine.stats().num_grammar_bytes > 0
     entries = sorted(folder.iterdir())
     assert entries
     with scripted_engine(config=config) as engine:
-        engine._compile(SCHEMA)
+        engine._compiler.compile(SCHEMA)
         assert engine._compiler.stats().num_read == len(entries)
     assert sorted(folder.iterdir()) == entries
 
@@ -31,4 +31,4 @@ def test_a_folder_that_cannot_be_is_no_hindrance(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     config = EngineConfig(grammar_cache=str(tmp_path / "file" / "under"))
     with scripted_engine(config=config) as engine:
-        assert engine._compile(SCHEMA).matcher()
+        assert engine._compiler.compile(SCHEMA).matcher()

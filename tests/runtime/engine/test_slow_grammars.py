@@ -77,7 +77,7 @@ def test_a_grammar_can_be_asked_for_ahead(engine):
 
 def test_what_nobody_waits_for_any_more_is_not_compiled(engine, monkeypatch):
     compiled = []
-    compile_one = engine._compile
+    compile_one = engine._compiler.compile
     monkeypatch.setattr(
         engine._grammars, "_compile", lambda each: compiled.append(each) or compile_one(each)
     )
