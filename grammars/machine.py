@@ -23,6 +23,7 @@ from .moves import (
     CONTEXT,
     DONE,
     IS_END,
+    KEY,
     LIVE,
     LIVE_AT,
     NEED_EDGE,
@@ -30,7 +31,6 @@ from .moves import (
     NEED_TEXT,
     NEED_TRANSITION,
     PENDING,
-    PLAIN,
     POPPED,
     PUSHED,
     REFUSED,
@@ -247,7 +247,7 @@ class Machine:
     def frozen(self, trail: Trail) -> Frozen:
         """The current position by its content (see ``Trail.thaw``)."""
         context = self.context_list[int(trail.position[CONTEXT])]
-        keeps_text = context.captures or context.kind != PLAIN
+        keeps_text = context.captures or context.kind == KEY
         return trail.freeze(self.plans, keeps_text=keeps_text)
 
     def supply(self, status: int, trail: Trail, row: NDArray[np.int64]) -> int:

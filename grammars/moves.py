@@ -61,8 +61,9 @@ START, TRANSITIONS, LIVE, IS_END, CONTEXT_KIND, CAPTURES = range(6)
 STATE, CONTEXT, STACK, LIVE_AT, BEGIN, LENGTH, USED, ASKED, ASKED_TOO, ASKED_END = range(10)
 """``LENGTH`` is that of the text so far, ``USED`` the words of records that are written."""
 
-PLAIN, KEY, AFTER_PROPERTY, AFTER_ITEMS = range(4)
-"""Kinds of contexts: all but the first have a record on top of the stack that says what follows."""
+PLAIN, KEY, AFTER_PROPERTY, AFTER_ITEMS, LOCAL = range(5)
+"""Kinds of contexts. Those in the middle have a record on top of the stack that says what follows.
+A ``LOCAL`` value was pushed: by its labels from ``_CLOSE_ITEMS`` up, it pops."""
 
 ROWS, STATES, CONTEXTS, TRANSITIONS_OF, WORDS, PUSHES, PLANS = range(7)
 """The arrays of a machine's table (see ``pointers.py``), as it and its lexicon describe them."""
@@ -80,6 +81,9 @@ PENDING = 0
 
 _CLOSED = 1
 """The label of a pop where the array's bracket came in place of its first item; else it is 0."""
+
+_CLOSE_ITEMS = 2
+"""The label of a local value in whose place the array's bracket came; those above end a scalar."""
 
 _WHERE = "int64[::1], uint8[::1], int64[::1]"
 """The types of what all these functions end with: a sequence's frames and text, and the machine's
@@ -152,6 +156,8 @@ def cross(  # type: ignore[no-untyped-def]
             after = _after(contexts, transitions, item, index)
             if after == UNKNOWN:
                 return NEED_TRANSITION, context, stack, -1, free, item, index
+    elif kind == LOCAL and label >= _CLOSE_ITEMS:
+        after = np.int64(POPPED - (_CLOSED if label == _CLOSE_ITEMS else 0))
     elif given != UNKNOWN:
         after = given
     else:

@@ -16,9 +16,10 @@ from collections.abc import Hashable, Iterable
 
 from ramet.grammars.automaton import NOTHING, After, Context, Lexeme, Pop, Push
 from ramet.grammars.machine import Machine
+from ramet.grammars.moves import LOCAL, PLAIN
 
 from .array_frames import ArrayFrame
-from .frames import UNKNOWN, Frame, OpenFrame
+from .frames import UNKNOWN, Frame, OpenFrame, Top
 from .layout import Layout
 from .lexemes import ARRAY, CLOSE, CLOSE_ARRAY, COMMA, OBJECT
 from .object_frames import ObjectFrame
@@ -48,6 +49,10 @@ class ValueContext(Context):
         self._is_known = is_known
 
     @property
+    def kind(self) -> int:  # type: ignore[override]
+        return LOCAL if isinstance(self.frame, LocalFrame) else PLAIN
+
+    @property
     def captures(self) -> bool:  # type: ignore[override]
         return self.frame.records
 
@@ -59,10 +64,10 @@ class ValueContext(Context):
 
     def lexeme(self, machine: Machine) -> Lexeme | None:
         close = self.frame.layout.empty_close() if self.may_close else None
-        return self.plan.lexeme(self.prefixes, close, is_recorded=self.frame.records)
+        return self.plan.parts.lexeme(self.prefixes, close, is_recorded=self.frame.records)
 
     def likely(self) -> Iterable[int]:
-        return () if self.frame.records else self.plan.brackets
+        return () if self.frame.records else self.plan.parts.brackets
 
     def after(self, machine: Machine, label: int, text: bytes | None) -> After:
         frame = self.frame
@@ -77,9 +82,8 @@ class ValueContext(Context):
             kind = ObjectFrame if label == OBJECT else ArrayFrame
             return kind.opened(machine, self.plan, frame)
         if label == CLOSE_ARRAY:
-            if isinstance(frame, ArrayFrame):
-                return frame.close(machine)
-            return Pop(ReturnContext.CLOSED)
+            assert isinstance(frame, ArrayFrame)
+            return frame.close(machine)
         value: Hashable = None
         if frame.records:
             value = UNKNOWN if text is None else parse_scalar(text)
@@ -108,6 +112,9 @@ class ReturnContext(Context):
 
     def lexeme(self, machine: Machine) -> Lexeme | None:
         return NOTHING
+
+    def likely(self) -> Iterable[int]:
+        return (self.DONE,) if isinstance(self.frame, Top) else ()
 
     def after(self, machine: Machine, label: int, text: bytes | None) -> After:
         if label == self.DONE:

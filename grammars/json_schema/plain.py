@@ -110,8 +110,7 @@ class NameContext(Context):
         if self.first:
             return ()  # Records ask the other context.
         possible = self.plan.possible
-        names = range(self.plan.first_name, self.plan.num_labels)
-        return (label for label in names if possible >> label & 1)
+        return (label for label in range(1, self.plan.num_labels) if possible >> label & 1)
 
     def after(self, machine: Machine, label: int, text: bytes | None) -> After:
         plan = self.plan
