@@ -52,7 +52,7 @@ class CompiledSchema:
         limits: CompileLimits,
     ) -> None:
         self._layout = Layout(whitespace)
-        documents_ = Documents(schema, documents, limits)
+        documents_ = Documents(schema, documents, limits, languages.leaves)
         typer = Typer(documents_, languages, keep_names=not any_order)
         solver = Solver(typer, languages, limits)
         self._values = Values(solver, any_order=any_order, integers=integers)
@@ -63,6 +63,11 @@ class CompiledSchema:
         if not solver.satisfiable(self._root):
             raise EmptyConstraintError("", _first_keyword(schema), "no value is valid")
         self._values.prepare(self._root, _NUM_PREPARED)
+        for leaf in documents_.plain_leaves():
+            # Its parts were made, so nothing is left to be found out or prepared.
+            if leaf.parts:
+                leaf.is_settled = True
+                languages.share(leaf)
 
     def start(self, machine: Machine) -> Context:
         """The beginning of a text that is one value and nothing more."""
@@ -117,7 +122,7 @@ def _check(
     pending = deque([root])
     while pending:
         for value in atoms(pending.popleft()):
-            if not isinstance(value, Leaf) or value in seen:
+            if not isinstance(value, Leaf) or value in seen or value.is_settled:
                 continue
             seen.add(value)
             if time.monotonic() > end:

@@ -1,4 +1,4 @@
-"""Whether keywords' values are of the kind that the specification asks for.
+"""JSON Schema's keywords: what each one's value is made of, and whether it is of that kind.
 
 A keyword of the wrong kind says nothing that could be enforced, so it is refused, not passed over.
 """
@@ -9,6 +9,36 @@ from collections.abc import Callable
 from typing import Any
 
 from ramet.grammars.errors import ConstraintError
+
+ASSERTION, SUBSCHEMA, SUBSCHEMA_LIST, SUBSCHEMA_MAP, REFERENCE, IDENTITY = range(6)
+"""What a keyword's value is: plain data; a subschema, a list or an object of them (where one or
+the other may stand, its value tells); a reference; or a name of the schema itself."""
+
+ROLES: dict[str, int] = {
+    name: role
+    for role, names in (
+        (
+            ASSERTION,
+            "type enum const minimum maximum exclusiveMinimum exclusiveMaximum multipleOf"
+            " divisibleBy minLength maxLength pattern format minItems maxItems uniqueItems"
+            " minContains maxContains required minProperties maxProperties dependentRequired",
+        ),
+        (
+            SUBSCHEMA,
+            "additionalProperties additionalItems propertyNames contains not if then else"
+            " unevaluatedItems unevaluatedProperties contentSchema items",
+        ),
+        (SUBSCHEMA_LIST, "allOf anyOf oneOf prefixItems"),
+        (
+            SUBSCHEMA_MAP,
+            "properties patternProperties $defs definitions dependentSchemas dependencies",
+        ),
+        (REFERENCE, "$ref $dynamicRef $recursiveRef"),
+        (IDENTITY, "$schema $id id $anchor $dynamicAnchor $recursiveAnchor"),
+    )
+    for name in names.split()
+}
+"""By keyword; every other one is an annotation."""
 
 
 def check_keywords(schema: dict[str, Any], path: str) -> None:

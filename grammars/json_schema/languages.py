@@ -38,6 +38,7 @@ from .number_sets import (
     listed_numbers,
     must_be_integer,
 )
+from .schema import Leaf
 from .text_sets import TextSet, members
 
 _T = TypeVar("_T")
@@ -57,6 +58,9 @@ class Languages:
     """Languages by formula, remembered up to a bound; may serve many compilations.
 
     ``store``, if given, keeps automata on disk.
+
+    Attributes:
+        leaves: subschemas that were found to be sound, by content.
     """
 
     def __init__(
@@ -69,6 +73,13 @@ class Languages:
         self._store = store
         self._capacity = capacity
         self._known: OrderedDict[Hashable, Any] = OrderedDict()
+        self.leaves: dict[Hashable, Leaf] = {}
+
+    def share(self, leaf: Leaf) -> None:
+        """Let other schemas that say the same as a leaf without subschemas have that leaf."""
+        if len(self.leaves) >= self._capacity:
+            self.leaves.clear()
+        self.leaves[leaf.content] = leaf
 
     def remember(self, key: Hashable, make: Callable[[], _T]) -> _T:
         """``make()``, or what it gave for an equal key."""

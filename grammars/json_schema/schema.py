@@ -6,45 +6,42 @@ say: by ``$id``, ``$anchor``, ``$dynamicAnchor``, JSON pointer. Nothing is ever 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Hashable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urldefrag, urljoin
 
 from ramet.grammars.errors import ConstraintError, GrammarTooComplexError
 from ramet.grammars.limits import CompileLimits
 
-from .keywords import check_keywords
+from .formula import Formula
+from .keywords import (
+    ASSERTION,
+    IDENTITY,
+    REFERENCE,
+    ROLES,
+    SUBSCHEMA,
+    SUBSCHEMA_LIST,
+    SUBSCHEMA_MAP,
+    check_keywords,
+)
+
+if TYPE_CHECKING:
+    from .values_plan import ValueParts
 
 _ROOT = "http://ramet.invalid/schema"
 """The base of a schema that has none of its own (RFC 6761: nobody can own the name)."""
 
-_SUBSCHEMA = frozenset(
-    [
-        "additionalProperties",
-        "additionalItems",
-        "propertyNames",
-        "contains",
-        "not",
-        "if",
-        "then",
-        "else",
-        "unevaluatedItems",
-        "unevaluatedProperties",
-        "contentSchema",
-        "items",
-    ]
-)
-_LIST_OF_SUBSCHEMAS = frozenset(["allOf", "anyOf", "oneOf", "prefixItems", "items"])
-_MAP_OF_SUBSCHEMAS = frozenset(
-    ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"]
-)
+_IDENTITIES = frozenset(name for name, role in ROLES.items() if role == IDENTITY)
+_NESTED, _SCHEMA = (dict, list), (dict, bool)
+_SCALARS = frozenset((str, int, float, bool, type(None)))
 _OLD_DRAFTS = ("draft-03", "draft-04", "draft-05", "draft-06", "draft-07")
 
 
-@dataclass(frozen=True, eq=False, slots=True)
 class Leaf:
-    """One subschema at one place: a node's atom.
+    """One subschema at one place: a node's atom. Equal to itself alone.
+
+    A schema without subschemas means the same wherever it is, so it is one leaf in all schemas of
+    a compiler, with what has been worked out about it.
 
     Attributes:
         schema: a dict or a bool.
@@ -52,12 +49,37 @@ class Leaf:
         path: a JSON pointer into the document, for errors.
         scope: the resources entered on the way, outermost first; empty where nothing dynamic is
             ever asked for.
+        content: what it says, if that has no subschemas; None otherwise.
+        node: the node that stands for it, once it is known.
+        kinds: the types that it may allow, likewise.
+        typed: by type, what it says of values of that type.
+        parts: what values of it are made of, for each way to write integers.
+        is_settled: it was found to be sound, and all its parts are made.
     """
 
-    schema: Any
-    resource: str
-    path: str
-    scope: tuple[str, ...] = ()
+    __slots__ = (
+        "content", "is_settled", "kinds", "node", "parts", "path", "resource", "schema", "scope",
+        "typed",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        schema: Any,
+        resource: str,
+        path: str,
+        scope: tuple[str, ...] = (),
+        content: Hashable = None,
+    ) -> None:
+        self.schema = schema
+        self.resource = resource
+        self.path = path
+        self.scope = scope
+        self.content = content
+        self.node: Formula | None = None
+        self.kinds: tuple[str, ...] | None = None
+        self.typed: dict[str, Formula] = {}
+        self.parts: dict[str, ValueParts] = {}
+        self.is_settled = False
 
 
 class _Resource:
@@ -74,24 +96,33 @@ class _Resource:
 class Documents:
     """All schema resources within reach, by URI."""
 
-    def __init__(self, schema: Any, documents: Mapping[str, Any], limits: CompileLimits) -> None:
+    def __init__(
+        self,
+        schema: Any,
+        documents: Mapping[str, Any],
+        limits: CompileLimits,
+        shared: Mapping[Hashable, Leaf] | None = None,
+    ) -> None:
+        """``shared`` has leaves of other schemas, by content."""
         self._limits = limits
+        self._shared = {} if shared is None else shared
         self._resources: dict[str, _Resource] = {}
         self._num_nodes = 0
-        self._leaves: dict[object, Leaf] = {}
+        self._leaves: dict[Hashable, Leaf] = {}
+        self._contents: dict[int, Hashable] = {}
+        self._numbers: dict[Hashable, int] = {}
         self._is_dynamic = False
         old = _is_old(schema, False)
         for uri, document in documents.items():
-            self._index(document, urldefrag(uri)[0], "", _is_old(document, old), depth=0, root=True)
-        self._index(schema, _ROOT, "", old, depth=0, root=True)
+            self._index(document, urldefrag(uri)[0], "", _is_old(document, old), 0)
+        self._index(schema, _ROOT, "", old, 0)
         base = self._base_of(schema, _ROOT, old)
         self.root = self.leaf(schema, base, "", self._enter((), base))
 
     # -- indexing ---------------------------------------------------------------------------
 
-    def _index(
-        self, schema: Any, base: str, path: str, old: bool, *, depth: int, root: bool = False
-    ) -> None:
+    def _index(self, schema: Any, base: str, path: str, old: bool, depth: int) -> None:
+        """Find the resources and anchors in a schema; a document's own is at depth 0."""
         self._num_nodes += 1
         if self._num_nodes > self._limits.max_schema_nodes:
             raise GrammarTooComplexError(
@@ -101,15 +132,40 @@ class Documents:
             raise GrammarTooComplexError(
                 path, "", f"subschemas nest deeper than {self._limits.max_depth}"
             )
-        if root:
+        if depth == 0:
             self._resources[base] = _Resource(schema, path, old=old)
         if not isinstance(schema, dict):
             return
+        if not _IDENTITIES.isdisjoint(schema):
+            base, old = self._index_names(schema, base, path, old, depth)
+        depth += 1
+        for key, value in schema.items():
+            role = ROLES.get(key)
+            if not role or not isinstance(value, _NESTED):  # An annotation, or an assertion.
+                continue
+            if isinstance(value, list):
+                if role == SUBSCHEMA_LIST or key == "items":
+                    for i, item in enumerate(value):
+                        self._index(item, base, f"{path}/{key}/{i}", old, depth)
+            elif role == SUBSCHEMA:
+                self._index(value, base, f"{path}/{key}", old, depth)
+            elif role == SUBSCHEMA_MAP:
+                for name, item in value.items():
+                    self._index(item, base, f"{path}/{key}/{escape(str(name))}", old, depth)
+
+    def _index_names(
+        self, schema: dict[str, Any], base: str, path: str, old: bool, depth: int
+    ) -> tuple[str, bool]:
+        """Note what a schema calls itself.
+
+        Returns:
+            The base inside it, and whether it is of an old draft.
+        """
         old = _is_old(schema, old)
         own_base = self._base_of(schema, base, old)
         if own_base != base:
             base = own_base
-            if base not in self._resources or root:
+            if base not in self._resources or depth == 0:
                 self._resources[base] = _Resource(schema, path, old=old)
         resource = self._resources[base]
         for keyword in ("$anchor", "$dynamicAnchor"):
@@ -125,17 +181,7 @@ class Documents:
         identifier = schema.get("$id", schema.get("id") if old else None)
         if old and isinstance(identifier, str) and identifier.startswith("#") and identifier != "#":
             resource.anchors[identifier[1:]] = (schema, path)
-        for key, value in schema.items():
-            if key in _SUBSCHEMA and isinstance(value, dict):
-                self._index(value, base, f"{path}/{key}", old, depth=depth + 1)
-            elif key in _LIST_OF_SUBSCHEMAS and isinstance(value, list):
-                for i, item in enumerate(value):
-                    self._index(item, base, f"{path}/{key}/{i}", old, depth=depth + 1)
-            elif key in _MAP_OF_SUBSCHEMAS and isinstance(value, dict):
-                for name, item in value.items():
-                    self._index(
-                        item, base, f"{path}/{key}/{escape(str(name))}", old, depth=depth + 1
-                    )
+        return base, old
 
     def _base_of(self, schema: Any, base: str, old: bool = False) -> str:
         if not isinstance(schema, dict):
@@ -155,30 +201,91 @@ class Documents:
     # -- looking up -------------------------------------------------------------------------
 
     def leaf(self, schema: Any, resource: str, path: str, scope: tuple[str, ...]) -> Leaf:
-        """The one leaf for a subschema. Small ones are the same wherever they are."""
-        if isinstance(schema, bool):
-            key: object = schema
-        elif not isinstance(schema, dict):
-            raise ConstraintError(path, "", "a schema must be an object or a boolean")
-        else:
-            key = _content(schema) or (id(schema), resource, scope)
-        known = self._leaves.get(key)
-        if known is None:
-            if isinstance(schema, dict):
-                check_keywords(schema, path)
-            known = self._leaves[key] = Leaf(schema, resource, path, scope)
-        return known
+        """The one leaf for a subschema. Equal ones in one place are the same."""
+        return self._find(schema, resource, scope) or self._make(schema, resource, path, scope)
 
     def child(self, leaf: Leaf, *steps: str | int) -> Leaf:
         """The leaf of a subschema of this leaf."""
         schema = leaf.schema
-        path = leaf.path
         for step in steps:
             schema = schema[step]
-            path = f"{path}/{escape(str(step))}"
-        base = self._base_of(schema, leaf.resource, self.is_old(leaf))
-        scope = leaf.scope if base == leaf.resource else self._enter(leaf.scope, base)
-        return self.leaf(schema, base, path, scope)
+        base, scope = leaf.resource, leaf.scope
+        if isinstance(schema, dict) and ("$id" in schema or "id" in schema):
+            base = self._base_of(schema, base, self.is_old(leaf))
+            if base != leaf.resource:
+                scope = self._enter(scope, base)
+        known = self._find(schema, base, scope)
+        if known is None:
+            path = "/".join((leaf.path, *(escape(str(step)) for step in steps)))
+            known = self._make(schema, base, path, scope)
+        return known
+
+    def _find(self, schema: Any, resource: str, scope: tuple[str, ...]) -> Leaf | None:
+        content = self._content_of(schema)
+        if isinstance(content, int):
+            return self._leaves.get((content, resource, scope))
+        return self._leaves.get(content) or self._shared.get(content)
+
+    def _make(self, schema: Any, resource: str, path: str, scope: tuple[str, ...]) -> Leaf:
+        if not isinstance(schema, _SCHEMA):
+            raise ConstraintError(path, "", "a schema must be an object or a boolean")
+        content = self._content_of(schema)
+        is_local = isinstance(content, int)
+        if isinstance(schema, dict):
+            check_keywords(schema, path)
+            if not is_local:
+                schema = {k: v for k, v in schema.items() if ROLES.get(k) == ASSERTION}
+        leaf = Leaf(schema, resource, path, scope, None if is_local else content)
+        self._leaves[(content, resource, scope) if is_local else content] = leaf
+        return leaf
+
+    def _content_of(self, schema: Any) -> Hashable:
+        """What a schema says, annotations aside: a number that tells it from those of this
+        document that say something else, or, without subschemas, a key that is no number."""
+        if not isinstance(schema, dict):
+            return ("schema", schema) if isinstance(schema, bool) else -1
+        content = self._contents.get(id(schema))
+        if content is None:
+            items: list[Hashable] = []
+            is_plain = True
+            for keyword, value in schema.items():
+                role = ROLES.get(keyword)
+                if role is None or keyword == "contentSchema":
+                    continue
+                is_plain = is_plain and role == ASSERTION
+                item = self._part_of(role, value)
+                if item is None:
+                    items, is_plain = [id(schema)], False
+                    break
+                items.append((keyword, item))
+            key = frozenset(items)
+            content = key if is_plain else self._numbers.setdefault(key, len(self._numbers))
+            self._contents[id(schema)] = content
+        return content
+
+    def _part_of(self, role: int, value: Any) -> Hashable | None:
+        """What a keyword's value says; None if that is not to be looked at more closely."""
+        if role == ASSERTION:
+            if isinstance(value, list):
+                if "any" in value or not all([type(v) in _SCALARS for v in value]):
+                    return None
+                return tuple([(type(v), v) for v in value])
+            return (type(value), value) if type(value) in _SCALARS and value != "any" else None
+        if role == REFERENCE:
+            return value if isinstance(value, str) else None
+        if role == IDENTITY:
+            return None
+        if isinstance(value, dict) and role == SUBSCHEMA_MAP:
+            if not all([isinstance(v, _SCHEMA) for v in value.values()]):
+                return None
+            return tuple([(name, self._content_of(v)) for name, v in value.items()])
+        if isinstance(value, list):
+            return tuple([self._content_of(v) for v in value])
+        return self._content_of(value)
+
+    def plain_leaves(self) -> Iterator[Leaf]:
+        """The leaves that were made here and mean the same in every document."""
+        return (leaf for leaf in self._leaves.values() if leaf.content is not None)
 
     def is_old(self, leaf: Leaf) -> bool:
         """Whether the leaf is of draft 7 or before: ``$ref`` hides what is beside it."""
@@ -235,7 +342,7 @@ class Documents:
                 if inner in self._resources:
                     base = inner
                     scope = self._enter(scope, base)
-        if not isinstance(schema, dict | bool):
+        if not isinstance(schema, _SCHEMA):
             raise ConstraintError(where, keyword, f"{reference!r} points to no schema")
         return self.leaf(schema, base, path, scope)
 
@@ -256,23 +363,3 @@ def _is_old(schema: Any, inherited: bool) -> bool:
         if isinstance(dialect, str):
             return any(draft in dialect for draft in _OLD_DRAFTS)
     return inherited
-
-
-def _content(schema: dict[str, Any]) -> object | None:
-    """A key for a small schema without subschemas, or None."""
-    if len(schema) > 6:
-        return None
-    items = []
-    for key, value in schema.items():
-        if key in ("$ref", "$dynamicRef", "$recursiveRef", "$id", "id"):
-            return None
-        if isinstance(value, dict):
-            return None
-        if isinstance(value, list):
-            if len(value) > 8 or any(isinstance(v, dict | list) for v in value):
-                return None
-            value = tuple((type(v), v) for v in value)
-        elif not isinstance(value, str | int | float | None):
-            return None
-        items.append((key, type(value), value))
-    return frozenset(items)

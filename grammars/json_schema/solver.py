@@ -60,6 +60,7 @@ class Solver:
         self.num_branches = 0
         self._end = time.monotonic() + limits.max_seconds
         self._known: dict[tuple[Formula, str], bool] = {}
+        self._satisfiable: dict[Formula, bool] = {}
         self._verdicts: dict[tuple[Formula, ...], _Verdicts] = {}
         self._disjoint: dict[tuple[Formula, Formula], bool] = {}
         self._open: dict[tuple[Formula, str], int] = {}
@@ -90,9 +91,15 @@ class Solver:
 
     def satisfiable(self, node: Formula) -> bool:
         """Whether some value satisfies a node."""
-        if node.op == "true":
-            return True
-        return node.op != "false" and any(self.has_kind(node, k) for k in self.typer.kinds(node))
+        op = node.op
+        if op in ("true", "false"):
+            return op == "true"
+        known = self._satisfiable.get(node)
+        if known is None:
+            known = any(self.has_kind(node, k) for k in self.typer.kinds(node))
+            if known or not self._open:
+                self._satisfiable[node] = known
+        return known
 
     def has_kind(self, node: Formula, kind: str) -> bool:
         """Whether some value of a type satisfies a node.

@@ -31,6 +31,7 @@ from .atoms import (
 from .evaluated import Seen, by_guards, collect, rest_of, rest_of_items
 from .formula import FALSE, TRUE, Formula, all_of, any_of, atom, conjuncts, negate, one_of, replace
 from .keyword_values import bounds, canonical_values, name_list, number_parts, subschemas
+from .keywords import ROLES
 from .languages import Languages
 from .schema import Documents, Leaf, escape
 
@@ -38,6 +39,7 @@ _OF_TYPE = {
     "object": ("object",), "array": ("array",), "string": ("string",), "number": ("number",),
     "integer": ("number",), "null": ("null",), "boolean": ("true", "false"),
 }  # fmt: skip
+_BESIDE_REFERENCES = frozenset(("$ref", "$schema", "$defs", "definitions"))
 _ORDER = ("string", "number", "null", "true", "false", "array", "object")
 
 
@@ -51,15 +53,21 @@ class Typer:
         self.documents = documents
         self._keep_names = keep_names
         self._languages = languages
-        self._known: dict[tuple[Hashable, str], Formula] = {}
+        self._known: dict[tuple[Formula, str], Formula] = {}
         self._kinds: dict[Formula, tuple[str, ...]] = {}
-        self._open: set[tuple[Hashable, str]] = set()
+        self._open: set[tuple[Leaf, str]] = set()
 
     def node(self, leaf: Leaf) -> Formula:
         """The node of one subschema; a schema that is a reference alone is what it refers to."""
+        if leaf.node is None:
+            leaf.node = self._node(leaf)
+        return leaf.node
+
+    def _node(self, leaf: Leaf) -> Formula:
         seen = set()
         while isinstance(leaf.schema, dict) and isinstance(leaf.schema.get("$ref"), str):
-            if len(leaf.schema) > 1 and not self.documents.is_old(leaf):
+            says_more = any(k in ROLES and k not in _BESIDE_REFERENCES for k in leaf.schema)
+            if says_more and not self.documents.is_old(leaf):
                 break
             if leaf in seen:
                 raise ConstraintError(leaf.path, "$ref", "the schema refers to itself alone")
@@ -69,7 +77,7 @@ class Typer:
             return TRUE
         if leaf.schema is False:
             return FALSE
-        return atom(leaf)
+        return leaf.node or atom(leaf)
 
     def child(self, leaf: Leaf, *steps: str | int) -> Formula:
         """The node of a subschema of ``leaf``."""
@@ -77,34 +85,37 @@ class Typer:
 
     def typed(self, node: Formula, kind: str) -> Formula:
         """What a node says of values of type ``kind`` (see ``TYPES``), over typed atoms."""
-        if node.op in ("true", "false"):
+        op = node.op
+        if op == "atom":
+            return self._atom(node.parts[0], kind)
+        if op in ("true", "false"):
             return node
         key = (node, kind)
         known = self._known.get(key)
         if known is None:
-            known = replace(node, lambda a: self._atom(a, kind))
-            self._known[key] = known
+            known = self._known[key] = replace(node, lambda a: self._atom(a, kind))
         return known
 
     def kinds(self, node: Formula) -> tuple[str, ...]:
         """The types that a node may allow, as far as a glance tells; the easiest first."""
+        if node.op == "atom":
+            value = node.parts[0]
+            if isinstance(value, Leaf):
+                if value.kinds is None:
+                    value.kinds = _kinds(node)
+                return value.kinds
         known = self._kinds.get(node)
         if known is None:
-            known = _ORDER
-            for part in conjuncts(node):
-                named = _named_kinds(part)
-                if named is not None:
-                    known = tuple(k for k in known if k in named)
-            self._kinds[node] = known
+            known = self._kinds[node] = _kinds(node)
         return known
 
     def _atom(self, value: Hashable, kind: str) -> Formula:
         if isinstance(value, Const):
             return self._const(value.value, kind)
         assert isinstance(value, Leaf)
-        key = (value, kind)
-        known = self._known.get(key)
+        known = value.typed.get(kind)
         if known is None:
+            key = (value, kind)
             if key in self._open:
                 raise ConstraintError(
                     value.path, "$ref", "the schema refers to itself for the same value"
@@ -114,7 +125,7 @@ class Typer:
                 known = self._leaf(value, kind)
             finally:
                 self._open.discard(key)
-            self._known[key] = known
+            value.typed[kind] = known
         return known
 
     def _const(self, value: Any, kind: str) -> Formula:
@@ -356,6 +367,15 @@ class Typer:
         elif isinstance(schema.get("items"), dict | bool):
             rest = self.child(leaf, "items")
         return prefix, rest
+
+
+def _kinds(node: Formula) -> tuple[str, ...]:
+    found = _ORDER
+    for part in conjuncts(node):
+        named = _named_kinds(part)
+        if named is not None:
+            found = tuple([k for k in found if k in named])
+    return found
 
 
 def _named_kinds(part: Formula) -> tuple[str, ...] | None:

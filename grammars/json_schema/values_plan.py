@@ -18,12 +18,13 @@ from ramet.grammars.regular.numbers import any_number, short_number
 from .atoms import Integer
 from .children import Child
 from .counted_text import CountedText
-from .formula import Formula, atom
+from .formula import TRUE, Formula, atom
 from .languages import Languages
 from .layout import Layout
 from .lexemes import ARRAY, CLOSE_ARRAY, FIRST_SCALAR, OBJECT, ValueLexeme
 from .literal_text import EXCLUDED, LiteralText
 from .objects import ObjectPlan
+from .schema import Leaf
 from .solver import Solver
 from .text_lexemes import (
     AnyText,
@@ -165,27 +166,26 @@ class Values:
         )  # fmt: skip
 
 
-class ValuePlan:
-    """What may come where a value is due.
+class ValueParts:
+    """What a value may be.
 
     Attributes:
-        number: tells the plans of one schema apart.
-        verdicts: the acceptable verdicts on all nodes but the first, which must hold.
+        brackets: which of ``OBJECT`` and ``ARRAY`` may be opened.
     """
 
     def __init__(
-        self, values: Values, nodes: tuple[Formula, ...], verdicts: tuple[Verdict, ...], number: int
+        self,
+        text: TextLexeme | None,
+        number: Lexeme | None,
+        literals: Mapping[str, int],
+        brackets: frozenset[int],
     ) -> None:
-        self.values = values
-        self.nodes = nodes
-        self.number = number
-        self.verdicts = verdicts
+        """Strings and numbers, if any; the labels of null, true and false."""
+        self.brackets = brackets
+        self._text = text
+        self._number = number
+        self._literals = literals
         self._lexemes: dict[object, Lexeme] = {}
-        self._parts: tuple[TextLexeme | None, Lexeme | None, dict[str, int], set[int]] | None = None
-
-    def verdict_of(self, label: int) -> Verdict:
-        """The verdict of a scalar that ended with a label."""
-        return self.verdicts[label - FIRST_SCALAR]
 
     def lexeme(
         self,
@@ -202,27 +202,60 @@ class ValuePlan:
         key = (prefixes, close_prefixes, is_recorded)
         known = self._lexemes.get(key)
         if known is None:
-            if self._parts is None:
-                self._parts = self._make_parts()
-            text, number, literals, brackets = self._parts
+            number = self._number
             if is_recorded and isinstance(number, DfaLexeme) and number.dfa is any_number():
                 number = DfaLexeme(short_number(), number.label)
-            allowed = frozenset(brackets if close_prefixes is None else {*brackets, CLOSE_ARRAY})
+            brackets = self.brackets if close_prefixes is None else self.brackets | {CLOSE_ARRAY}
             known = self._lexemes[key] = ValueLexeme(
-                text, number, literals, allowed, prefixes, close_prefixes or ()
+                self._text, number, self._literals, brackets, prefixes, close_prefixes or ()
             )
         return known
 
+
+class ValuePlan:
+    """What may come where a value is due.
+
+    Attributes:
+        number: tells the plans of one schema apart.
+        verdicts: the acceptable verdicts on all nodes but the first, which must hold.
+    """
+
+    def __init__(
+        self, values: Values, nodes: tuple[Formula, ...], verdicts: tuple[Verdict, ...], number: int
+    ) -> None:
+        self.values = values
+        self.nodes = nodes
+        self.number = number
+        self.verdicts = verdicts
+        self._parts: ValueParts | None = None
+
+    def verdict_of(self, label: int) -> Verdict:
+        """The verdict of a scalar that ended with a label."""
+        return self.verdicts[label - FIRST_SCALAR]
+
     @property
-    def brackets(self) -> set[int]:
-        """Which of ``OBJECT`` and ``ARRAY`` may be opened."""
-        if self._parts is None:
-            self._parts = self._make_parts()
-        return self._parts[3]
+    def parts(self) -> ValueParts:
+        """What the value may be. One subschema's are worked out once, wherever it stands."""
+        parts = self._parts
+        if parts is None:
+            node = self.nodes[0]
+            leaf = node.parts[0] if node.op == "atom" and len(self.nodes) == 1 else None
+            integers = self.values.integers
+            if isinstance(leaf, Leaf):
+                parts = leaf.parts.get(integers)
+                if parts is None:
+                    parts = leaf.parts[integers] = self._make_parts()
+            elif self.nodes == (TRUE,):
+                languages = self.values.solver.languages
+                parts = languages.remember(("any value", integers), self._make_parts)
+            else:
+                parts = self._make_parts()
+            self._parts = parts
+        return parts
 
     def prepare(self) -> list[Formula]:
         """Work out the plan; the nodes that are followed alone inside."""
-        brackets = self.brackets
+        brackets = self.parts.brackets
         solver = self.values.solver
         found: list[Formula] = []
         if OBJECT in brackets:
@@ -240,7 +273,7 @@ class ValuePlan:
                 found.append(arrays.child(arrays.start).nodes[0])
         return found
 
-    def _make_parts(self) -> tuple[TextLexeme | None, Lexeme | None, dict[str, int], set[int]]:
+    def _make_parts(self) -> ValueParts:
         solver = self.values.solver
         languages = solver.languages
         texts: list[tuple[int, TextSet]] = []
@@ -267,7 +300,9 @@ class ValuePlan:
                         brackets.add(bracket)
                 elif solver.has_kind(node, kind):
                     literals[kind] = label
-        return text_lexeme(texts, languages), _number_lexeme(numbers), literals, brackets
+        return ValueParts(
+            text_lexeme(texts, languages), _number_lexeme(numbers), literals, frozenset(brackets)
+        )
 
     def formulas(self, kind: str) -> tuple[Formula, ...]:
         """What is followed in an object or array."""
