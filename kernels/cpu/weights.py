@@ -9,6 +9,7 @@ words and changes no value.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,6 +20,8 @@ from ramet.kernels.cpu.buffers import CACHE_LINE, aligned_empty
 
 UInt8Array = npt.NDArray[np.uint8]
 Float32Array = npt.NDArray[np.float32]
+Allocate = Callable[[tuple[int, int]], UInt8Array]
+"""Makes an uninitialised array of bytes that begins on a cache line."""
 
 GROUP: Final = 32
 BLOCK_ROWS: Final = 16
@@ -80,7 +83,12 @@ class PackedWeight:
 
 
 def pack(
-    kind: str, data: UInt8Array, shape: tuple[int, int], *, exact: bool = False
+    kind: str,
+    data: UInt8Array,
+    shape: tuple[int, int],
+    *,
+    exact: bool = False,
+    allocate: Allocate = aligned_empty,
 ) -> PackedWeight:
     """Lays a GGUF tensor's bytes [rows, bytes a row] out for the kernels.
 
@@ -92,11 +100,11 @@ def pack(
     """
     num_rows, num_columns = shape
     if kind in _FLOATS:
-        return pack_float(_FLOATS[kind](data).reshape(shape), exact=exact)
+        return pack_float(_FLOATS[kind](data).reshape(shape), exact=exact, allocate=allocate)
     form_name, unpack = _UNPACK[kind]
     block_len = _BLOCK_LENS.get(kind, GROUP)
     words, scales, minimums = unpack(data.reshape(num_rows, num_columns // block_len, -1))
-    return _lay_out(FORMATS[form_name], num_columns, words, scales, minimums)
+    return _lay_out(FORMATS[form_name], num_columns, words, scales, minimums, allocate)
 
 
 def packs(kind: str) -> bool:
@@ -104,19 +112,21 @@ def packs(kind: str) -> bool:
     return kind in _UNPACK or kind in _FLOATS
 
 
-def pack_float(values: Float32Array, *, exact: bool) -> PackedWeight:
+def pack_float(
+    values: Float32Array, *, exact: bool, allocate: Allocate = aligned_empty
+) -> PackedWeight:
     """Packs float32 [rows, columns] as 8-bit values with a scale a group, or as float32."""
     num_rows, num_columns = values.shape
     if num_columns % GROUP:
         raise ValueError(f"a linear layer's {num_columns} inputs are no multiple of {GROUP}")
     grouped = np.ascontiguousarray(values, np.float32).reshape(num_rows, -1, GROUP)
     if exact:
-        return _lay_out(FORMATS["f32"], num_columns, grouped.view(np.uint32), None, None)
+        return _lay_out(FORMATS["f32"], num_columns, grouped.view(np.uint32), None, None, allocate)
     scales = (np.abs(grouped).max(axis=-1) / np.float32(127)).astype(np.float16)
     divisors = scales.astype(np.float32)[..., None]
     quotients = np.divide(grouped, divisors, out=np.zeros_like(grouped), where=divisors > 0)
     quants = (np.rint(quotients).clip(-127, 127) + 128).astype(np.uint8)
-    return _lay_out(FORMATS["u8"], num_columns, quants.view(np.uint32), scales, None)
+    return _lay_out(FORMATS["u8"], num_columns, quants.view(np.uint32), scales, None, allocate)
 
 
 def _lay_out(
@@ -125,11 +135,12 @@ def _lay_out(
     words: npt.NDArray[np.uint32],
     scales: npt.NDArray[np.float16] | None,
     minimums: npt.NDArray[np.float16] | None,
+    allocate: Allocate,
 ) -> PackedWeight:
     """``words`` [rows, groups, words a row and group]; ``scales``, ``minimums`` [rows, groups]."""
     num_rows, num_groups, _ = words.shape
     num_blocks = -(-num_rows // BLOCK_ROWS)
-    data: UInt8Array = aligned_empty((num_blocks, form.block_bytes(num_groups)))
+    data: UInt8Array = allocate((num_blocks, form.block_bytes(num_groups)))
     if num_rows % BLOCK_ROWS:
         data[-1] = 0
     groups = data[:, : num_groups * form.stride].reshape(num_blocks, num_groups, form.stride)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ramet.kernels.cpu.buffers import Arena
 from ramet.kernels.cpu.weights import GROUP, PackedWeight, pack, pack_float, packs
 from ramet.runtime.errors import UnsupportedModelError
 from ramet.runtime.model.config import ModelConfig, inverse_frequencies
@@ -92,6 +93,7 @@ class _Loader:
         self._file = file
         self._config = config
         self._exact = exact
+        self._arena = Arena()  # weights are streamed from memory step by step
 
     def vector(self, name: str) -> Float32Array:
         return np.ascontiguousarray(self._file.tensor(name).to_float32().ravel())
@@ -101,11 +103,13 @@ class _Loader:
         rows, columns = tensor.shape
         if not packs(tensor.type):
             values = tensor.to_float32()
-            return pack_float(values if order is None else values[order], exact=self._exact)
+            values = values if order is None else values[order]
+            return pack_float(values, exact=self._exact, allocate=self._arena.empty)
         data = tensor.data.reshape(rows, -1)
         if order is not None:
             data = data[order]
-        return pack(tensor.type, data, (rows, columns), exact=self._exact)
+        shape = rows, columns
+        return pack(tensor.type, data, shape, exact=self._exact, allocate=self._arena.empty)
 
     def linear(
         self, prefix: str, order: npt.NDArray[np.intp] | None = None, *, bias: bool = False
