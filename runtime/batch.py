@@ -5,6 +5,7 @@ The runner and the sampler know nothing of requests; the scheduler knows nothing
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -15,6 +16,8 @@ Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
 UInt64Array = npt.NDArray[np.uint64]
 Float32Array = npt.NDArray[np.float32]
+
+Meanwhile = Callable[[], None]
 
 
 @dataclass(slots=True)
@@ -111,8 +114,12 @@ class ModelRunner(Protocol):
     @property
     def num_pages(self) -> int: ...
 
-    def run(self, batch: Batch) -> Float32Array:
-        """Does the batch's page copies, writes keys and values, returns logits [L, vocab_size]."""
+    def run(self, batch: Batch, meanwhile: Meanwhile | None = None) -> Float32Array:
+        """Does the batch's page copies, writes keys and values, returns logits [L, vocab_size].
+
+        Calls ``meanwhile`` once, on the calling thread, while the step is being computed elsewhere
+        where that can be: what it writes, the masks, is not read before it has returned.
+        """
         ...
 
     def close(self) -> None:
@@ -124,7 +131,7 @@ class ModelRunner(Protocol):
 class SamplingRunner(ModelRunner, Protocol):
     """A runner that can choose tokens where its logits are, so that they needn't be moved."""
 
-    def run_and_sample(self, batch: Batch) -> StepResult:
+    def run_and_sample(self, batch: Batch, meanwhile: Meanwhile | None = None) -> StepResult:
         """``run``, and the choice of a token for each of the logits by ``batch.sampling``."""
         ...
 

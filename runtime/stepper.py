@@ -6,7 +6,6 @@ import logging
 from typing import Protocol
 
 from ramet.runtime.batch import (
-    Batch,
     EmbeddingRunner,
     Float32Array,
     ModelRunner,
@@ -49,7 +48,7 @@ class Stepper:
         if step is None:
             return False
         try:
-            result = self._compute(step.batch)
+            result = self._compute(step)
         except EngineDeadError:
             raise
         except Exception as error:
@@ -58,12 +57,14 @@ class Stepper:
             self._scheduler.commit(step, result)
         return True
 
-    def _compute(self, batch: Batch) -> StepResult:
+    def _compute(self, step: Step) -> StepResult:
+        batch = step.batch
         if self._sampler is None:
             assert isinstance(self._runner, SamplingRunner)
-            result = self._runner.run_and_sample(batch)
+            result = self._runner.run_and_sample(batch, step.write_masks)
         else:
-            result = self._sampler.sample(self._runner.run(batch), batch.sampling)
+            logits = self._runner.run(batch, step.write_masks)
+            result = self._sampler.sample(logits, batch.sampling)
         if len(batch.hidden_tokens):
             assert isinstance(self._runner, EmbeddingRunner)
             result.hidden_states = self._runner.hidden_states()
@@ -81,7 +82,7 @@ class Stepper:
         outcomes: list[tuple[Step, StepResult | Exception]] = []
         for alone in self._scheduler.split(step):
             try:
-                outcomes.append((alone, self._compute(alone.batch)))
+                outcomes.append((alone, self._compute(alone)))
             except EngineDeadError:
                 raise
             except Exception as fault:

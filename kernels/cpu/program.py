@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 import struct
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -193,13 +193,12 @@ def _call(control, num_workers):  # type: ignore[no-untyped-def]
 
 
 @jit("void(int64, int64)")
-def _lead(control, num_threads):  # type: ignore[no-untyped-def]
-    """Opens the first phase, calls the workers, and works through the program as thread 0."""
+def _open(control, num_threads):  # type: ignore[no-untyped-def]
+    """Opens the first phase and calls the workers."""
     store_release(load_i64(control, _GATE), 0)
     if num_threads > 1:
         add_in_order(load_i64(control, _GATE) + 8 * _CALLS, 1)
         _call(control, num_threads - 1)
-    _work(control, 0)
 
 
 class Team:
@@ -233,8 +232,13 @@ class Team:
             worker.start()
             self._workers.append(worker)
 
-    def run(self, program: Program, step: Int64Array) -> None:
-        """Runs a program for a step's record (see ``step``); fills in its thread count."""
+    def run(
+        self, program: Program, step: Int64Array, meanwhile: Callable[[], None] | None = None
+    ) -> None:
+        """Runs a program for a step's record (see ``step``); fills in its thread count.
+
+        ``meanwhile`` is done by the caller while the workers are at it, before it joins them.
+        """
         if self._closed:
             raise RuntimeError("the team is closed")
         step[words.NUM_THREADS] = self.num_threads
@@ -245,7 +249,12 @@ class Team:
         control[_NUM_PHASES] = len(program.phases) - 1
         control[_COUNTERS] = program.counters.ctypes.data
         control[_STEP] = step.ctypes.data
-        _lead(control.ctypes.data, self.num_threads)
+        _open(control.ctypes.data, self.num_threads)
+        try:
+            if meanwhile is not None:
+                meanwhile()
+        finally:
+            _work(control.ctypes.data, 0)
 
     def close(self) -> None:
         """Ends the threads; a second call does nothing."""

@@ -17,7 +17,7 @@ from ramet.kernels.cpu.features import (
     usable_cores,
 )
 from ramet.kernels.cpu.program import Program, Team
-from ramet.runtime.batch import Batch, Float32Array, Int32Array
+from ramet.runtime.batch import Batch, Float32Array, Int32Array, Meanwhile
 from ramet.runtime.errors import InvalidParameterError
 from ramet.runtime.model.config import ModelConfig
 from ramet.runtime.model.cpu_program import Buffers, KvPages, llama_program
@@ -109,7 +109,7 @@ class CpuRunner:
     def num_pages(self) -> int:
         return self._pages.num_pages
 
-    def run(self, batch: Batch) -> Float32Array:
+    def run(self, batch: Batch, meanwhile: Meanwhile | None = None) -> Float32Array:
         """See ``ModelRunner.run``. The result is valid until the next call."""
         if self._closed:
             raise RuntimeError("the runner is closed")
@@ -119,7 +119,7 @@ class CpuRunner:
             self._pages.copy_page(source, target)
         num_logits = len(batch.logit_tokens)
         buffers, program = self._prepare(batch.num_tokens, num_logits)
-        self._team.run(program, self._step(batch))
+        self._team.run(program, self._step(batch), meanwhile)
         logits: Float32Array = buffers.logits[:num_logits, : self.vocab_size]  # type: ignore[assignment]
         return logits
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ramet.runtime.batch import Batch, Float32Array, Int32Array
+from ramet.runtime.batch import Batch, Float32Array, Int32Array, Meanwhile
 from ramet.runtime.errors import InvariantError
 from ramet.runtime.tokenizer.tokenizer import Tokenizer
 
@@ -132,7 +132,7 @@ class ScriptedModel:
     def num_pages(self) -> int:
         return int(self._tokens.shape[0])
 
-    def run(self, batch: Batch) -> Float32Array:
+    def run(self, batch: Batch, meanwhile: Meanwhile | None = None) -> Float32Array:
         """Logits [L, vocab_size]; ``InvariantError`` if the batch's page tables are wrong."""
         if self._before_step is not None:
             self._before_step(batch)
@@ -158,6 +158,8 @@ class ScriptedModel:
                 scored = bool(batch.sampling.targets[index] >= 0)
                 place = self._find_place(context[:length], steered=steered, scored=scored)
                 self._fill_logits(logits[index], context[:length], place)
+        if meanwhile is not None:
+            meanwhile()
         return logits
 
     def hidden_states(self) -> Float32Array:

@@ -14,7 +14,14 @@ from ramet.kernels.attention_plan import AttentionPlan, AttentionShape, Grouping
 from ramet.kernels.dispatch import architecture, attention_costs, uses_triton
 from ramet.kernels.paged_attention import attention_shape
 from ramet.kernels.sampling_gpu import sample_gpu
-from ramet.runtime.batch import Batch, Float32Array, Int32Array, SamplingRows, StepResult
+from ramet.runtime.batch import (
+    Batch,
+    Float32Array,
+    Int32Array,
+    Meanwhile,
+    SamplingRows,
+    StepResult,
+)
 from ramet.runtime.errors import ModelLoadError
 from ramet.runtime.model.config import ModelConfig
 from ramet.runtime.model.device_arrays import upload
@@ -140,14 +147,19 @@ class TorchRunner:
     def num_pages(self) -> int:
         return self._num_pages
 
-    def run(self, batch: Batch) -> Float32Array:
+    def run(self, batch: Batch, meanwhile: Meanwhile | None = None) -> Float32Array:
         """See ``ModelRunner.run``."""
-        logits: Float32Array = self.run_on_device(batch).cpu().numpy()
+        on_device = self.run_on_device(batch)
+        if meanwhile is not None:
+            meanwhile()
+        logits: Float32Array = on_device.cpu().numpy()
         return logits
 
-    def run_and_sample(self, batch: Batch) -> StepResult:
+    def run_and_sample(self, batch: Batch, meanwhile: Meanwhile | None = None) -> StepResult:
         """Runs a step and chooses its tokens where the logits are: they never leave the device."""
         logits = self.run_on_device(batch)
+        if meanwhile is not None:
+            meanwhile()
         if not logits.is_cuda:
             return self._sampler.sample(logits.numpy(), batch.sampling)
         with self._current_device():

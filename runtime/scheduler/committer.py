@@ -8,7 +8,6 @@ from ramet.runtime.batch import StepResult
 from ramet.runtime.errors import RametError
 from ramet.runtime.events import Embedding, TokenInfo
 from ramet.runtime.scheduler.batch_builder import Row
-from ramet.runtime.scheduler.drafts import Drafter
 from ramet.runtime.scheduler.output import End, OutputWriter
 from ramet.runtime.scheduler.pages import PageTables
 from ramet.runtime.scheduler.sequence import Sequence
@@ -25,14 +24,12 @@ class Committer:
         pages: PageTables,
         slots: Slots,
         output: OutputWriter,
-        drafter: Drafter | None,
         stats: SchedulerStats,
         clock: Callable[[], float],
     ) -> None:
         self._pages = pages
         self._slots = slots
         self._output = output
-        self._drafter = drafter
         self._stats = stats
         self._clock = clock
 
@@ -46,11 +43,15 @@ class Committer:
             row.sequence.num_computed += row.num_new - len(row.draft)
             self._pages.publish(row.sequence)
         first = first_hidden = 0
-        for row in step.rows:
+        for index, row in enumerate(step.rows):
             if row.num_hidden:
                 self._pool(row, result, first_hidden)
                 first_hidden += row.num_hidden
-            end = self._take(row, result, first, num_logprobs)
+            end: End | RametError | None
+            if index in step.faults:
+                end = request_error(step.faults[index])
+            else:
+                end = self._take(row, result, first, num_logprobs)
             if end is not None:
                 yield row.sequence, end
             first += row.num_logits
@@ -122,8 +123,6 @@ class Committer:
         num_right = sequence.num_computed - start
         self._stats.num_drafted_tokens += len(draft)
         self._stats.num_accepted_tokens += num_right
-        if self._drafter is not None:
-            self._drafter.note(sequence, len(draft), num_right)
         if end is None:
             self._pages.publish(sequence)
         return end

@@ -1,4 +1,4 @@
-"""Writes the masks of a step's draws: what grammar and parameters allow, position by position."""
+"""The masks of a step's draws: what grammar and parameters allow, position by position."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from ramet.runtime.scheduler.batch_builder import Row
 
 
 class MaskWriter:
-    """Fills rows of one buffer, int32[max_logits, ceil(vocab_size / 32)], anew each step."""
+    """Gives out and fills rows of one buffer, int32[max_logits, ceil(vocab_size / 32)].
+
+    A step's rows are given out when it is made, and filled while the model reads its tokens.
+    """
 
     def __init__(self, max_logits: int, vocab_size: int) -> None:
         self._buffer = np.empty((max_logits, -(-vocab_size // 32)), np.int32)
@@ -17,37 +20,48 @@ class MaskWriter:
 
     @property
     def rows(self) -> npt.NDArray[np.int32]:
-        """The rows written since ``clear``."""
+        """The rows given out since ``clear``."""
         return self._buffer[: self._num_used]
 
     def clear(self) -> None:
         self._num_used = 0
 
-    def write(self, row: Row) -> int:
-        """Writes the masks of a row's draws; returns the first one's index, or -1 if it has none.
+    def reserve(self, row: Row) -> int:
+        """Gives a row of the step masks for its draws; the first one's index, or -1 if it needs
+        none.
 
-        A guess that the grammar refuses is cut there. If the matcher fails, nothing is written.
+        A guess that the grammar refuses is cut there. If the matcher fails, nothing is given out.
         """
         sequence = row.sequence
-        matcher, restrictions = sequence.matcher, sequence.restrictions
-        num_output = sequence.num_output
-        if not row.draws or (matcher is None and not restrictions.active(num_output)):
+        if not row.draws:
             return -1
-        first, num_accepted = self._num_used, 0
-        for offset in range(len(row.draft) + 1):
+        if sequence.matcher is None:
+            if not sequence.restrictions.active(sequence.num_output):
+                return -1
+        elif row.draft:
+            num_accepted = 0
+            for token_id in row.draft:
+                if not sequence.matcher.accept(token_id):
+                    row.cut_draft(num_accepted)
+                    break
+                num_accepted += 1
+            sequence.matcher.rollback(num_accepted)
+        first = self._num_used
+        self._num_used += row.num_draws
+        return first
+
+    def write(self, row: Row, first: int) -> None:
+        """Fills the masks that ``reserve`` has given to a row."""
+        sequence = row.sequence
+        matcher, restrictions = sequence.matcher, sequence.restrictions
+        for offset in range(row.num_draws):
             mask = self._buffer[first + offset]
             if matcher is None:
                 mask.fill(-1)
             else:
+                if offset:
+                    matcher.accept(row.draft[offset - 1])
                 matcher.fill_mask(mask)
-            restrictions.apply(mask, num_output + offset)
-            if matcher is None or offset == len(row.draft):
-                continue
-            if not matcher.accept(row.draft[offset]):
-                row.cut_draft(offset)
-                break
-            num_accepted += 1
-        if matcher is not None and num_accepted:
-            matcher.rollback(num_accepted)
-        self._num_used = first + len(row.draft) + 1
-        return first
+            restrictions.apply(mask, sequence.num_output + offset)
+        if matcher is not None and row.draft:
+            matcher.rollback(len(row.draft))

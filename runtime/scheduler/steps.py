@@ -1,9 +1,9 @@
-"""From the rows that a step computes to the step: the masks of its draws, and its batch."""
+"""From the rows that a step computes to the step: its batch, and the masks of its draws."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ramet.runtime.batch import Batch
 from ramet.runtime.scheduler.batch_builder import BatchBuilder, Row
@@ -14,10 +14,28 @@ from ramet.runtime.scheduler.slots import Slots
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The rows that a step computes, and their batch."""
+    """The rows that a step computes, and their batch, whose masks are yet to be written.
+
+    Attributes:
+        faults: by its index, the row whose matcher failed when its masks were written. What is
+            drawn for it means nothing.
+    """
 
     rows: tuple[Row, ...]
     batch: Batch
+    first_masks: tuple[int, ...]
+    masks: MaskWriter
+    faults: dict[int, Exception] = field(default_factory=dict)
+
+    def write_masks(self) -> None:
+        """Writes the batch's masks. They depend on nothing that the step computes."""
+        for index, (row, first) in enumerate(zip(self.rows, self.first_masks, strict=True)):
+            if first < 0:
+                continue
+            try:
+                self.masks.write(row, first)
+            except Exception as error:
+                self.faults[index] = error
 
 
 class StepMaker:
@@ -38,7 +56,7 @@ class StepMaker:
         self._masks.clear()
         for row in sorted(rows, key=lambda row: self._pages.page_key(row.sequence)):
             try:
-                first_masks.append(self._masks.write(row))
+                first_masks.append(self._masks.reserve(row))
             except Exception as error:
                 failed.append((row, error))
                 continue
@@ -46,4 +64,4 @@ class StepMaker:
         if not ready:
             return None, failed
         batch = self._builder.build(ready, first_masks, self._masks.rows)
-        return Step(tuple(ready), batch), failed
+        return Step(tuple(ready), batch, tuple(first_masks), self._masks), failed

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 
 import numpy as np
+import pytest
 
 from ramet.kernels.cpu import step as words
 from ramet.kernels.cpu.compiled import op
@@ -30,9 +32,9 @@ def copy_and_add(stage: int, step: int, counter: int, thread: int) -> None:
         store_i64(load_i64(stage, TARGET), task, value + 1)
 
 
-def test_every_phase_sees_what_the_one_before_has_written():
-    num_phases, num_tasks = 40, 5
-    values = np.zeros((num_phases + 1, num_tasks), np.int64)
+def phases_adding_one(values: np.ndarray) -> Program:
+    """Each phase writes the next row of ``values``: one more than the row before."""
+    num_tasks = values.shape[1]
     stages = [
         Stage(
             copy_and_add,
@@ -43,14 +45,49 @@ def test_every_phase_sees_what_the_one_before_has_written():
                 DELAY: 2_000_000 if phase % 8 == 0 else 10,  # milliseconds: waiting threads sleep
             },
         )
-        for phase in range(num_phases)
+        for phase in range(len(values) - 1)
     ]
-    program = Program(stages)
+    return Program(stages)
+
+
+def test_every_phase_sees_what_the_one_before_has_written():
+    num_phases = 40
+    values = np.zeros((num_phases + 1, 5), np.int64)
+    program = phases_adding_one(values)
     team = Team(4)
     for _ in range(3):
         values[1:] = -1
         team.run(program, np.zeros(words.SIZE, np.int64))
         np.testing.assert_array_equal(values, np.arange(num_phases + 1)[:, None].repeat(5, 1))
+    team.close()
+
+
+def test_workers_do_all_the_work_while_the_caller_does_something_else():
+    values = np.full((9, 5), -1, np.int64)
+    values[0] = 0
+    program = phases_adding_one(values)
+    team = Team(2)
+
+    def wait() -> None:
+        deadline = time.monotonic() + 30
+        while values[-1].min() < 8 and time.monotonic() < deadline:
+            time.sleep(0.001)
+        done.extend(values[-1].tolist())
+
+    done: list[int] = []
+    team.run(program, np.zeros(words.SIZE, np.int64), wait)
+    assert done == [8] * 5
+    team.close()
+
+
+def test_a_step_is_finished_even_if_what_the_caller_does_meanwhile_fails():
+    values = np.full((9, 5), -1, np.int64)
+    values[0] = 0
+    program = phases_adding_one(values)
+    team = Team(2)
+    with pytest.raises(ZeroDivisionError):
+        team.run(program, np.zeros(words.SIZE, np.int64), lambda: 1 // 0)
+    assert values[-1].tolist() == [8] * 5
     team.close()
 
 
