@@ -33,16 +33,15 @@ from ramet.runtime.cache.prefix_store import PrefixStore
 from ramet.runtime.constraint_compiler import ConstraintCompiler
 from ramet.runtime.engine_config import EngineConfig, EngineStats
 from ramet.runtime.errors import (
-    DeadlineExceededError,
     EngineDeadError,
     InvalidParameterError,
-    QueueFullError,
     RametError,
     RequestAbortedError,
 )
-from ramet.runtime.events import Event, Failed, Usage
-from ramet.runtime.grammar_pool import CompiledGrammar, GrammarPool
+from ramet.runtime.events import Event
+from ramet.runtime.grammar_pool import GrammarPool
 from ramet.runtime.grammar_vocabulary import grammar_vocabulary
+from ramet.runtime.live_requests import LiveRequests
 from ramet.runtime.model.load import open_model
 from ramet.runtime.model.runners import load_runner
 from ramet.runtime.params import SamplingParams
@@ -65,8 +64,8 @@ __all__ = ["Engine", "EngineConfig", "EngineStats"]
 
 logger = logging.getLogger("ramet.engine")
 
-_DRAFT_LEN = 3
-"""Guessed tokens a sequence: with the drawn one four, which take hardly longer than one."""
+_DRAFT_LEN = 16
+"""Most guessed tokens a sequence; a step's cost usually sets a lower limit."""
 
 
 class Engine:
@@ -80,6 +79,7 @@ class Engine:
         sampler: picks tokens from logits; None: the runner's own, or the compiled one.
         fingerprint: tells the model from others; ``config.prefix_store`` needs it.
         clock: seconds; deadlines and timings are by it.
+        timer: see ``Scheduler``.
     """
 
     def __init__(
@@ -93,6 +93,7 @@ class Engine:
         sampler: TokenSampler | None = None,
         fingerprint: str = "",
         clock: Callable[[], float] = time.monotonic,
+        timer: Callable[[], float] | None = None,
     ) -> None:
         self.config = config = config or EngineConfig()
         self.tokenizer = tokenizer
@@ -113,8 +114,10 @@ class Engine:
             max_len=self.max_context_len,
             config=config,
             clock=clock,
+            timer=timer,
             on_end=self._note_end,
         )
+        self._requests = LiveRequests(self._scheduler, config.max_waiting, clock)
         self._own_sampler: Sampler | None = None
         if sampler is None and not isinstance(runner, SamplingRunner):
             sampler = self._own_sampler = _default_sampler()
@@ -134,9 +137,6 @@ class Engine:
         self._wakeups = Wakeups()
         self._step_listeners: list[Callable[[], None]] = [self._wakeups.flush]
         self._lock = threading.Lock()
-        self._live: dict[str, Sequence] = {}
-        self._ended: list[Sequence] = []
-        self._compiling: set[Sequence] = set()
         self._closing = False
         self._thread = StepThread(self._step, self._pause_s, self._shut_down)
         self._thread.start()
@@ -168,6 +168,7 @@ class Engine:
                 config,
                 model_name=Path(model).stem,
                 fingerprint=file.fingerprint,
+                timer=time.perf_counter,
             )
         except BaseException:
             runner.close()
@@ -222,13 +223,13 @@ class Engine:
             future = self._grammars.get(
                 request.constraint, lambda: sequence.state is not SequenceState.FINISHED
             )
-        self._register(sequence)
+        self._requests.register(sequence)
         if future is None:
-            self._thread.post(lambda: self._start(sequence))
+            self._thread.post(lambda: self._requests.start(sequence))
         else:
             self._thread.wake()  # there may be a deadline to watch
             future.add_done_callback(
-                lambda done: self._thread.post(lambda: self._start(sequence, done))
+                lambda done: self._thread.post(lambda: self._requests.start(sequence, done))
             )
 
     def compile(self, constraint: Constraint) -> Future[None]:
@@ -246,7 +247,7 @@ class Engine:
     def abort(self, request_id: str) -> None:
         """Ends a request within one step, wherever it is; unknown and ended ones are ignored."""
         self._thread.post(
-            lambda: self._end(request_id, RequestAbortedError("the request was aborted"))
+            lambda: self._requests.end(request_id, RequestAbortedError("the request was aborted"))
         )
 
     def hear(self, news: ProgramNews) -> None:
@@ -306,7 +307,7 @@ class Engine:
 
     def stats(self) -> EngineStats:
         """Counts as of now; safe from any thread."""
-        num_compiling, grammars = len(self._compiling), self._compiler.stats()
+        num_compiling, grammars = self._requests.num_compiling, self._compiler.stats()
         return EngineStats.collect(self._scheduler, self._cache, num_compiling, grammars)
 
     def check(self) -> None:
@@ -341,6 +342,7 @@ class Engine:
             if self._closing:
                 return
             self._closing = True
+        self._requests.close(self.error or EngineDeadError("the engine has been closed"))
         self._thread.stop()
         self._grammars.close()
         self._runner.close()
@@ -376,32 +378,12 @@ class Engine:
     def _token_texts(self) -> TokenTexts:
         return TokenTexts(self.tokenizer.vocabulary, self._runner.vocab_size)
 
-    def _register(self, sequence: Sequence) -> None:
-        """Takes responsibility for a request: from here on it gets its one terminal event."""
-        request, limit = sequence.request, self.config.max_waiting
-        with self._lock:
-            if self._closing or self.error is not None:
-                raise self.error or EngineDeadError("the engine has been closed")
-            if request.request_id in self._live:
-                raise InvalidParameterError(
-                    f"a request {request.request_id!r} is running already", param="request_id"
-                )
-            excess = len(self._live) - self._scheduler.num_running - limit + 1
-            if excess > 0:
-                raise QueueFullError(
-                    f"{limit} requests are waiting, and that is the limit",
-                    retry_after_s=self._scheduler.stats.expected_wait_s(excess),
-                )
-            self._live[request.request_id] = sequence
-            if request.constraint is not None:
-                self._compiling.add(sequence)
-
     # -- on the step thread --------------------------------------------------------------------
 
     def _step(self) -> bool:
         worked = self._stepper.step()
-        self._expire_compiling()
-        self._forget_ended()
+        self._requests.expire()
+        self._requests.forget_ended()
         for listener in self._step_listeners:
             listener()
         return worked
@@ -409,70 +391,14 @@ class Engine:
     def _pause_s(self) -> float | None:
         if not self._scheduler.idle:
             return 0.001
-        return 0.02 if self._compiling else None
-
-    def _expire_compiling(self) -> None:
-        """A deadline counts while a grammar is being compiled, too."""
-        now = self._clock()
-        for sequence in tuple(self._compiling):
-            if sequence.deadline is not None and now >= sequence.deadline:
-                error = DeadlineExceededError("the deadline passed while the grammar was compiled")
-                self._end(sequence.request.request_id, error)
-
-    def _start(self, sequence: Sequence, grammar: Future[CompiledGrammar] | None = None) -> None:
-        """Queues a sequence whose grammar, if it has one, is ready or has failed."""
-        if sequence.state is SequenceState.FINISHED:
-            return
-        self._compiling.discard(sequence)
-        error: BaseException | None = None
-        if grammar is not None:
-            sequence.grammar_s = self._clock() - sequence.submit_time
-            error = EngineDeadError("closed") if grammar.cancelled() else grammar.exception()
-            if error is None:
-                try:
-                    sequence.matcher = grammar.result().matcher()
-                except Exception as fault:
-                    error = fault
-        if error is None:
-            try:
-                self._scheduler.add(sequence)
-            except RametError as refused:
-                error = refused
-        if error is not None:
-            self._refuse(sequence, error)
-
-    def _refuse(self, sequence: Sequence, error: BaseException) -> None:
-        """Ends a sequence that the scheduler has never seen."""
-        if not isinstance(error, RametError):
-            error = RametError(f"the request failed inside the engine: {error}")
-        sequence.state = SequenceState.FINISHED
-        self._scheduler.stats.ends[error.code or error.type] += 1
-        self._ended.append(sequence)
-        sequence.emit(Failed(error, Usage(prompt_tokens=sequence.num_prompt)))
-
-    def _end(self, request_id: str, error: RametError) -> None:
-        sequence = self._live.get(request_id)
-        if sequence is None or sequence.state is SequenceState.FINISHED:
-            return
-        if self._scheduler.knows(sequence):
-            self._scheduler.release(sequence, error)
-        else:
-            self._compiling.discard(sequence)
-            self._refuse(sequence, error)
+        return 0.02 if self._requests.num_compiling else None
 
     def _note_end(self, sequence: Sequence) -> None:
-        self._ended.append(sequence)
+        self._requests.note_end(sequence)
         if self._trace is not None and sequence.scheduled_time is not None:
             self._trace.add(
                 sequence.request, sequence.known, sequence.num_output, sequence.submit_time
             )
-
-    def _forget_ended(self) -> None:
-        ended, self._ended = self._ended, []
-        if ended:
-            with self._lock:
-                for sequence in ended:
-                    del self._live[sequence.request.request_id]
 
     def _shut_down(self, fault: Exception | None) -> None:
         """Answers everybody who still waits."""
@@ -481,25 +407,13 @@ class Engine:
             message = f"the engine has died: {type(fault).__name__}: {fault}"
             self.error = reason = EngineDeadError(message)
             reason.__cause__ = fault
-        with self._lock:
-            self._closing = True
-            live = list(self._live.values())
-            self._live.clear()
+        self._requests.close(reason)
         if fault is None:
             try:
                 self._save_prefixes()
             except Exception:  # a convenience must not keep anybody from an answer
                 logger.exception("prefixes were not stored")
-        for sequence in live:
-            if sequence.state is SequenceState.FINISHED:
-                continue
-            try:
-                if self._scheduler.knows(sequence):
-                    self._scheduler.release(sequence, reason)
-                else:
-                    self._refuse(sequence, reason)
-            except Exception:  # its bookkeeping is broken; its caller still gets an answer
-                self._refuse(sequence, reason)
+        self._requests.end_all(reason)
         if self._trace is not None:
             self._trace.close()
         for listener in self._step_listeners:
