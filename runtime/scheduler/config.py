@@ -27,9 +27,8 @@ class SchedulerConfig:
         forced_tokens: append what a grammar forces without a step of its own.
         max_draft_len: most tokens that are guessed ahead of a sequence; 0: none; None: some,
             where the runner's arithmetic doesn't depend on the batch, so that outputs stay the
-            same to the bit, and none elsewhere.
-        max_draft_batch: guesses are made only while a step has at most this many tokens: a
-            larger one leaves the processor no time to spare for them.
+            same to the bit, and none elsewhere. How many of them a step takes is weighed anew
+            each time (``goodput.draft_lens``).
     """
 
     max_num_seqs: int = 64
@@ -41,7 +40,6 @@ class SchedulerConfig:
     tenant_weights: Mapping[str, float] = field(default_factory=dict)
     forced_tokens: bool = True
     max_draft_len: int | None = None
-    max_draft_batch: int = 4
 
     def __post_init__(self) -> None:
         for name in ("max_num_seqs", "max_tokens_per_step", "max_logits_per_step", "max_waiting"):
@@ -59,11 +57,9 @@ class SchedulerConfig:
                 f"unknown policy {self.policy!r}; there are {', '.join(sorted(POLICIES))}",
                 param="policy",
             )
-        for name in ("max_draft_len", "max_draft_batch"):
-            value = getattr(self, name)
-            unset = name == "max_draft_len" and value is None
-            if not unset and whole(name, value) < 0:
-                raise InvalidParameterError(f"{name} must be at least 0", param=name)
+        drafts = self.max_draft_len
+        if drafts is not None and whole("max_draft_len", drafts) < 0:
+            raise InvalidParameterError("max_draft_len must be at least 0", param="max_draft_len")
         if not number("max_wait_s", self.max_wait_s) >= 0:
             raise InvalidParameterError("max_wait_s must be at least 0", param="max_wait_s")
         weights = self.tenant_weights.items()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from ramet.runtime.scheduler.batch_builder import Row
-from ramet.runtime.scheduler.drafts import Drafter
+from ramet.runtime.scheduler.drafts import Drafter, Guess
+from ramet.runtime.scheduler.goodput import draft_lens
 from ramet.runtime.scheduler.pages import PageTables
 from ramet.runtime.scheduler.sequence import Sequence
 from ramet.runtime.scheduler.slots import Slots
+from ramet.runtime.scheduler.step_cost import StepCost
 
 
 class StepPlan:
@@ -61,21 +63,35 @@ class StepPlan:
             self.tokens += row.num_new
             self.logits += row.num_logits
 
-    def add_drafts(self, drafter: Drafter, pages: PageTables, slots: Slots, spare: int) -> None:
-        """Lets decoding rows guess ahead, ``spare`` tokens in all."""
+    def add_drafts(
+        self, drafter: Drafter, pages: PageTables, slots: Slots, step_cost: StepCost
+    ) -> None:
+        """Lets drawing rows guess ahead, as far as it pays, in what is left of the budget."""
+        limit = min(self.tokens, self.logits)
+        if limit < 1:
+            return
+        guesses: list[tuple[Row, Guess]] = []
         for sequence, row in self._rows.items():
             room = sequence.max_len - sequence.num_tokens - 1
-            limit = min(spare, self.tokens, self.logits, room)
-            if limit < 1 or not row.draws or row.num_scores or sequence.restrictions.picky:
+            if room < 1 or not row.draws or row.num_scores or sequence.restrictions.picky:
                 continue
             if slots.counts_tokens(sequence):
                 continue  # penalties would differ from position to position
-            draft = drafter.guess(sequence, limit)
-            if not draft or not pages.grow(sequence, sequence.num_tokens + len(draft)):
+            guess = drafter.guess(sequence, min(limit, room))
+            if guess.token_ids:
+                guesses.append((row, guess))
+        if not guesses:
+            return
+        odds = [guess.odds for _, guess in guesses]
+        num_rows = len(self._rows)
+        lens = draft_lens(odds, num_rows, *step_cost.expected(self.num_tokens, num_rows), limit)
+        for (row, guess), length in zip(guesses, lens, strict=True):
+            sequence = row.sequence
+            if not length or not pages.grow(sequence, sequence.num_tokens + length):
                 continue
+            draft = guess.token_ids[:length]
             sequence.write_draft(draft)
             row.draft = tuple(draft)
-            row.num_new += len(draft)
-            self.tokens -= len(draft)
-            self.logits -= len(draft)
-            spare -= len(draft)
+            row.num_new += length
+            self.tokens -= length
+            self.logits -= length

@@ -35,6 +35,7 @@ from ramet.runtime.scheduler.programs import Programs
 from ramet.runtime.scheduler.sequence import Sequence, SequenceState
 from ramet.runtime.scheduler.slots import Slots
 from ramet.runtime.scheduler.stats import SchedulerStats
+from ramet.runtime.scheduler.step_cost import StepCost
 from ramet.runtime.scheduler.steps import Step, StepMaker
 from ramet.runtime.scheduler.waiting import Deadlines, WaitingQueue
 from ramet.runtime.tokenizer.tokenizer import Tokenizer
@@ -55,6 +56,8 @@ class Scheduler:
         vocab_size: columns of the runner's logits.
         max_len: most tokens a sequence may have, prompt and output.
         clock: seconds; a simulated one in tests.
+        timer: seconds by which steps are timed, to know what guesses cost; None: that is taken to
+            be as usual.
         on_end: told of each sequence that has ended.
     """
 
@@ -67,6 +70,7 @@ class Scheduler:
         max_len: int,
         config: SchedulerConfig | None = None,
         clock: Callable[[], float],
+        timer: Callable[[], float] | None = None,
         on_end: Callable[[Sequence], None] = lambda _: None,
     ) -> None:
         self.config = config = config or SchedulerConfig()
@@ -86,9 +90,7 @@ class Scheduler:
         )
         self._output = OutputWriter(tokenizer, vocab_size, forced_tokens=config.forced_tokens)
         self._drafter = Drafter(cache, config.max_draft_len) if config.max_draft_len else None
-        self._committer = Committer(
-            self._pages, self._slots, self._output, self._drafter, self.stats, clock
-        )
+        self._committer = Committer(self._pages, self._slots, self._output, self.stats, clock)
         self._ranking = Ranking(
             POLICIES[config.policy](cache),
             TenantShares(config.tenant_weights),
@@ -107,6 +109,9 @@ class Scheduler:
         )
         self._deadlines = Deadlines()
         self._running: dict[Sequence, None] = {}
+        self._timer = timer
+        self._step_cost = StepCost()
+        self._step_began = 0.0
         self._starved = False  # whether the last step had no pages for who was next
         self._arrivals = itertools.count()
 
@@ -209,6 +214,8 @@ class Scheduler:
         than one step; then prompts, running before waiting, get what the budget has left.
         """
         now = self.clock()
+        if self._timer is not None:
+            self._step_began = self._timer()
         self._expire(now)
         plan = StepPlan(self.config.max_tokens_per_step, self.config.max_logits_per_step)
         ranks = {sequence: self._ranking.rank(sequence, now) for sequence in self._running}
@@ -219,12 +226,11 @@ class Scheduler:
         for sequence in order:
             if sequence.num_pending > SHORT_LEN:
                 self._continue(sequence, plan, order, reserved=0)
-        if self._drafter is not None:
-            spare = self.config.max_draft_batch - plan.num_tokens
-            plan.add_drafts(self._drafter, self._pages, self._slots, spare)
         if not plan.preempted:
             self._make_way(plan, ranks, now)
             self._admit(plan, now)
+        if self._drafter is not None:
+            plan.add_drafts(self._drafter, self._pages, self._slots, self._step_cost)
         return self._make_step(plan.rows)
 
     def split(self, step: Step) -> Iterator[Step]:
@@ -243,6 +249,9 @@ class Scheduler:
         self._admission.throughput.note(self.clock(), step.batch.num_tokens)
         for sequence, end in self._committer.commit(step, result):
             self.release(sequence, end)
+        if self._timer is not None:
+            seconds = self._timer() - self._step_began
+            self._step_cost.observe(step.batch.num_tokens, len(step.rows), seconds)
 
     def fail(self, step: Step, error: Exception) -> None:
         """Ends the sequences of a step that could not be computed."""

@@ -213,11 +213,6 @@ class ServeSettings(BaseSettings):
             _ENGINE, "Tokens guessed ahead of a sequence; 0: none.", sets="engine.max_draft_len"
         ),
     ] = None
-    max_draft_batch: Annotated[
-        int | None,
-        Field(ge=0, lt=2**31),
-        Option(_ENGINE, "Tokens of a step up to which any are.", sets="engine.max_draft_batch"),
-    ] = None
     page_size: Annotated[Count, Option(_ENGINE, "Tokens of a page.", sets="engine.page_size")] = (
         None
     )

@@ -85,7 +85,7 @@ def alone() -> list[list[int]]:
         (EngineConfig(cache_bytes=64 << 20), 0),
         (EngineConfig(cache_bytes=64 << 20), 52),  # sixty-four in all
         (EngineConfig(cache_bytes=64 << 20, max_tokens_per_step=48, max_num_seqs=5), 0),
-        (EngineConfig(cache_bytes=64 << 20, max_draft_len=6, max_draft_batch=40), 0),
+        (EngineConfig(cache_bytes=64 << 20, max_draft_len=16), 0),
         (EngineConfig(num_pages=20, max_tokens_per_step=100, policy="shortest-remaining"), 12),
     ],
     ids=["together", "sixty-four", "small-chunks", "guessing", "few-pages"],

@@ -40,7 +40,7 @@ def test_another_salt_makes_no_difference_in_time(policy, head_start, max_draft_
     """A prefix that another salt computes now, or has cached, is as any other prefix."""
     taken = []
     for others in (PROMPT, tuple(reversed(PROMPT))):
-        sim = simulate(policy=policy, max_draft_len=max_draft_len, max_draft_batch=32)
+        sim = simulate(policy=policy, max_draft_len=max_draft_len)
         sim.add(request(others, 30, cache_salt="theirs"))
         for _ in range(head_start):
             sim.step()

@@ -49,7 +49,6 @@ def test_a_configuration_takes_no_zero_for_a_size(name: str) -> None:
         ({"max_wait_s": -1.0}, "max_wait_s"),
         ({"max_wait_s": float("nan")}, "max_wait_s"),
         ({"max_draft_len": -1}, "max_draft_len"),
-        ({"max_draft_batch": -1}, "max_draft_batch"),
         ({"tenant_weights": {"a": float("nan")}}, "weight"),
         ({"tenant_weights": {"a": "much"}}, "weight"),
     ],

@@ -110,7 +110,6 @@ class SchedulerMachine(RuleBasedStateMachine):
             tenant_weights={"big": 3.0},
             forced_tokens=forced,
             max_draft_len=max_draft_len,
-            max_draft_batch=12,
             max_waiting=max_waiting,
             max_wait_s=max_wait_s,
         )

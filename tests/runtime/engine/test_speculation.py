@@ -14,7 +14,7 @@ from ramet.runtime.request import Request
 from ramet.runtime.scheduler import SchedulerConfig
 from ramet.runtime.simulation import Simulation
 
-GUESSING = EngineConfig(max_draft_len=6, max_draft_batch=12)
+GUESSING = EngineConfig(max_draft_len=6)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.5])
@@ -77,7 +77,6 @@ def test_any_mix_ends_with_the_same_tokens(seed):
         max_tokens_per_step=24,
         max_logits_per_step=24,
         max_draft_len=5,
-        max_draft_batch=12,
     )
     sim = Simulation(config, num_pages=22, page_size=4)
     sequences = []
