@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from .cover import DEPTHS, GROUPS, MAX_EXCEPTIONS, PLAIN, PRINTABLE, cover
 from .lexicon import UNBOUNDED_ROOM, Lexicon
 from .limits import CompileLimits
-from .moves import DONE, NEED_EDGE, NEED_ROW, ROOM, SLICE
+from .moves import DONE, NEED_EDGE, NEED_ROW, ROOM, ROOM_LABEL, SLICE
 from .pointers import inside_table
 from .records import NO_FILTER
 from .vocabulary import Mask, Vocabulary
@@ -46,6 +46,7 @@ class Inside(NamedTuple):
         mask: int32[num_words].
         trie, roots, prefixes: what is to be walked beside.
         table: all of them, and the vocabulary's aliases, as ``walk`` reads them.
+        own: the state to walk from, if not the one that was asked about.
     """
 
     mask: Mask
@@ -53,6 +54,7 @@ class Inside(NamedTuple):
     roots: NDArray[np.int32]
     prefixes: NDArray[np.uint8]
     table: NDArray[np.int64]
+    own: int | None = None
 
     @property
     def num_bytes(self) -> int:
@@ -75,12 +77,14 @@ class Insides:
         self.known: dict[tuple[int, int | bytes], Inside] = {}
         self._visits: dict[int, int] = {}
         self._answers: dict[int, tuple[Inside | None, int, bool]] = {}
+        self._bounded: dict[tuple[int, int], Inside] = {}
         self._nothing = self._inside(vocab.empty_mask(), vocab.trie, vocab.roots)
         self._slices = [
             [self._inside(mask, s.closing, s.roots) for mask in s.masks] for s in vocab.slices
         ]
         vocab.prepare_groups()
         self._exceptions = np.empty(MAX_EXCEPTIONS + 1, np.int32)
+        self._no_frames = np.zeros(1, np.int64)
         self._path = np.zeros(vocab.max_token_len + 2, np.int32)
         self._asked = np.zeros(5, np.int64)
         self._found = np.zeros((_NUM_FOUND, 3), np.int32)
@@ -104,6 +108,9 @@ class Insides:
         if answer is None:
             answer = self._answers[state] = self._answer(state)
         inside, label, is_lasting = answer
+        if inside is not None and inside.own is not None:
+            is_live = label < 0 or self.lexicon.is_live(live, label, frames)
+            return inside if is_live else self._nothing
         if inside is None:
             key: tuple[int, int | bytes] = state, live
             if live < NO_FILTER:
@@ -132,6 +139,11 @@ class Insides:
         """What can be walked from a state at once, if a label is live (-1: always), and whether
         the state is one to which texts return; None where a walk at once would take too long."""
         lexicon = self.lexicon
+        closes_as = lexicon.closes_as.get(state)
+        if closes_as is not None:
+            bounded = self._in_bounds(state, closes_as)
+            if bounded is not None:
+                return bounded, int(lexicon.states[state, ROOM_LABEL]), False
         lexicon.make_ready(state)
         room, label, slice_ = lexicon.states[state, ROOM : SLICE + 1].tolist()
         if room >= 0:
@@ -140,6 +152,28 @@ class Insides:
         if num_bytes(lexicon.rows, state) < _WIDE:
             return self._nothing, -1, False
         return None, -1, False
+
+    def _in_bounds(self, state: int, closes_as: int) -> Inside | None:
+        """What stays inside a string of bounded length; None where a token may close it too late.
+
+        Where it closes is as in a string of any length, and all such states share it.
+        """
+        room, _, slice_ = self.lexicon.states[state, ROOM : SLICE + 1].tolist()
+        masks = self._slices[slice_]
+        if room < self.vocab.slices[slice_].before_close:
+            return None
+        longest = min(room, len(masks) - 1)
+        known = self._bounded.get((closes_as, longest))
+        if known is None:
+            key = closes_as, _NAME
+            ends = self.known.get(key) or self._keep(
+                key, self._ends(masks[-1], closes_as, NO_FILTER, self._no_frames)
+            )
+            mask = masks[longest].mask
+            table = inside_table(ends.trie, ends.roots, ends.prefixes, mask, self.vocab.aliases)
+            known = Inside(mask, ends.trie, ends.roots, ends.prefixes, table, closes_as)
+            self._bounded[closes_as, longest] = known
+        return known
 
     def _keep(self, key: tuple[int, int | bytes], inside: Inside) -> Inside:
         self.known[key] = inside

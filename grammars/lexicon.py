@@ -55,6 +55,8 @@ class Lexicon:
         version: changes when one of these arrays is replaced.
         num_states: how many states there are; state 0 is ``PENDING``.
         masked_as: states in which exactly the same tokens are allowed as in another state.
+        closes_as: states inside strings in which as many characters are allowed as their ``ROOM``
+            says, and which close as another state does.
         tables: states that are looked up by number, by what each table is of.
         longest_token: the length in bytes of the longest token that will be asked about.
         lock: held while anything is added; to be held while the arrays are read.
@@ -71,6 +73,7 @@ class Lexicon:
         self._max_states = max_states
         self.longest_token = longest_token
         self.masked_as: dict[int, int] = {}
+        self.closes_as: dict[int, int] = {}
         # What lexemes know the lexicon by; they must not keep it alive.
         self._token = object()
         self.lock = threading.RLock()
@@ -215,7 +218,7 @@ class Lexicon:
     def target(self, state: int, byte: int) -> int:
         """A row's entry, made ready if need be."""
         self.make_ready(state)
-        if self.rows[state, byte] == LAZY:
+        while self.rows[state, byte] == LAZY:  # Again if the arrays were replaced on the way.
             self.edge(state, byte)
         return int(self.rows[state, byte])
 

@@ -55,6 +55,8 @@ class Masks:
                     inside = insides.known.get((state, live)) or insides.at(
                         state, live, trail.frames
                     )
+                    if inside.own is not None:
+                        state = inside.own
                 status = walk(
                     inside.table, resume, state, trail.positions, at, row, self._work,
                     self._uncertain, trail.frames, trail.text, machine.table,

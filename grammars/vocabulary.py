@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from .cover import DEPTHS, GROUPS
 from .json_text import slice_tables
 from .trie import (
+    BYTE,
+    DEPTH,
     build_trie,
     characters_inside,
     characters_of,
@@ -36,11 +38,13 @@ class Slice:
             characters.
         closing: the trie of the tokens that close the string.
         roots: its roots, see ``trie.roots_of``.
+        before_close: the most characters of a token before it closes the string, at most.
     """
 
     masks: Mask
     closing: NDArray[np.int32]
     roots: NDArray[np.int32]
+    before_close: int
 
 
 @dataclass(frozen=True)
@@ -232,7 +236,8 @@ class Vocabulary:
         inside = counts >= 0
         masks = self._cumulative(ids[inside], counts[inside])
         trie = self._trie_of(np.flatnonzero(counts == -1))
-        return Slice(masks, trie, roots_of(trie))
+        quotes = trie[trie[:, BYTE] == 0x22, DEPTH]
+        return Slice(masks, trie, roots_of(trie), int(quotes.max(initial=0)))
 
     def _cumulative(self, ids: NDArray[np.int32], counts: NDArray[np.int32]) -> Mask:
         """int32[n + 1, num_words]: by k, the ids whose count is at most k."""

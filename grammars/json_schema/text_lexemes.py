@@ -159,8 +159,13 @@ def _templates(slice_: int) -> tuple[NDArray[np.bool_], NDArray[np.int32]]:
     return body == 0, np.where(body < 0, DEAD, LAZY).astype(np.int32)
 
 
+_RUN = 16
+"""So many borders of a bounded string are written at once."""
+
+
 class BoundedText(TextLexeme):
-    """Strings of ``low`` to ``high`` code points. State (count, mode) is count * modes + mode."""
+    """Strings of ``low`` to ``high`` code points. State (count, mode) is count * modes + mode; the
+    borders, of mode 0, are written in runs."""
 
     has_edges = True
 
@@ -176,41 +181,67 @@ class BoundedText(TextLexeme):
         self.key = ("bounded text", closing.key, label, low, high, slice_)
 
     def install(self, lexicon: Lexicon) -> int:
-        return self._state(lexicon, 0)
+        return self._border(lexicon, 0)
 
-    def _state(self, lexicon: Lexicon, local: int) -> int:
-        count, mode = divmod(local, len(self.body))
-        if self.high is None and count >= self.low and mode == 0:
-            return lexicon.install(AnyText(self.closing, self.label, self.slice))
-        state = lexicon.reserve(self, local)
+    def _border(self, lexicon: Lexicon, count: int) -> int:
+        """The state after ``count`` whole characters."""
+        if self.high is None and count >= self.low:
+            return lexicon.install(self._unbounded())
+        run, at = divmod(count, _RUN)
+        known = lexicon.tables.get((self.key, run))
+        if known is None:
+            known = lexicon.tables[self.key, run] = self._new_run(lexicon, run * _RUN)
+        return int(known[at])
+
+    def _new_run(self, lexicon: Lexicon, start: int) -> NDArray[np.int32]:
+        """The states after ``start`` characters and more, as many as there are up to a run."""
+        num_modes = len(self.body)
+        num_borders = self.low if self.high is None else self.high + 1
+        size = min(_RUN, num_borders - start)
+        target = self.closing.target(lexicon, self.label)
+        unbounded = lexicon.install(self._unbounded())
+        first = lexicon.new_states(size)
+        ends, otherwise = _templates(self.slice)
+        rows, states = lexicon.rows[first : first + size], lexicon.states[first : first + size]
+        rows[:] = otherwise[0]
+        rows[:, ends[0]] = np.arange(first + 1, first + size + 1)[:, None]
+        # After the last of them another run begins, or no character may come.
+        rows[-1, ends[0]] = LAZY
+        if self.high is not None and start + size > self.high:
+            rows[-1] = DEAD
+        rows[max(0, self.low - start) :, QUOTE] = target
+        counts = np.arange(start, start + size)
+        states[:, ROOM] = UNBOUNDED_ROOM if self.high is None else self.high - counts
+        states[:, SLICE] = self.slice
         if self.closing.filtered:
-            lexicon.states[state, REACH] = lexicon.bit_set(1 << self.label)
-        if mode == 0:
-            room = UNBOUNDED_ROOM if self.high is None else self.high - count
-            lexicon.states[state, ROOM] = room
-            lexicon.states[state, SLICE] = self.slice
-            if self.closing.filtered:
-                lexicon.states[state, ROOM_LABEL] = self.label
-        return state
+            states[:, ROOM_LABEL] = self.label
+            states[:, REACH] = lexicon.bit_set(1 << self.label)
+        for state, count in enumerate(range(start, start + size), first):
+            lexicon.has_edges(state, self, count * num_modes)
+            if count >= self.low:
+                lexicon.closes_as[state] = unbounded
+        return np.arange(first, first + size, dtype=np.int32)
+
+    def _unbounded(self) -> AnyText:
+        return AnyText(self.closing, self.label, self.slice)
 
     def fill(self, lexicon: Lexicon, local: int, row: Row) -> int:
         count, mode = divmod(local, len(self.body))
-        if self.high is not None and count >= self.high:
-            row[:] = DEAD
-        else:
-            ends, otherwise = _templates(self.slice)
-            np.copyto(row, otherwise[mode])
-            if ends[mode].any():
-                after = self._state(lexicon, (count + 1) * len(self.body))
-                np.copyto(row, after, where=ends[mode])
-        if mode == 0 and count >= self.low:
-            row[QUOTE] = self.closing.target(lexicon, self.label)
+        ends, otherwise = _templates(self.slice)
+        np.copyto(row, otherwise[mode])
+        if ends[mode].any():
+            np.copyto(row, self._border(lexicon, count + 1), where=ends[mode])
         return -1
 
     def edge(self, lexicon: Lexicon, local: int, byte: int, row: Row) -> None:
         count, mode = divmod(local, len(self.body))
         target = int(self.body[mode, byte])
-        state = self._state(lexicon, count * len(self.body) + target)
+        if target == 0:
+            state = self._border(lexicon, count + 1)
+        else:
+            state = lexicon.reserve(self, count * len(self.body) + target)
+            if self.closing.filtered:
+                lexicon.states[state, REACH] = lexicon.bit_set(1 << self.label)
         row[(self.body[mode] == target) & (row == LAZY)] = state
 
 
