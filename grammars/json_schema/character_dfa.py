@@ -7,24 +7,21 @@ move that arrives at a border completes one character.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from ramet.grammars.json_text import key_text
 from ramet.grammars.regular import Dfa
+from ramet.grammars.regular._arrays import BOOLS, INT, INT32S, INT64S, TABLE, Array
 from ramet.grammars.regular._canonical import joint_classes
-from ramet.grammars.regular._kernels import product
-
-Array = NDArray[Any]
+from ramet.grammars.regular._products import product
 
 _UNREACHED = -1
 _BOTH = 0b1000
 
 
-@njit(cache=True, nogil=True)
+@njit((TABLE,), cache=True, nogil=True)
 def _moves_into(table: Array) -> tuple[Array, Array]:
     """The distinct moves by where they arrive: ``sources[starts[t]:starts[t + 1]]`` lead to t."""
     num_states, num_classes = table.shape
@@ -51,7 +48,7 @@ def _moves_into(table: Array) -> tuple[Array, Array]:
     return starts, sources
 
 
-@njit(cache=True, nogil=True)
+@njit((INT64S, INT32S, BOOLS, BOOLS), cache=True, nogil=True)
 def _shortest(starts: Array, sources: Array, at_border: Array, accepting: Array) -> Array:
     """By state, the fewest characters to acceptance: breadth first, one level a character."""
     num_states = at_border.shape[0]
@@ -88,7 +85,7 @@ def _shortest(starts: Array, sources: Array, at_border: Array, accepting: Array)
     return shortest
 
 
-@njit(cache=True, nogil=True)
+@njit((TABLE, INT64S, BOOLS), cache=True, nogil=True)
 def _longest(table: Array, starts: Array, at_border: Array) -> int:
     """The most characters on a path from state 0; -1 if there is a loop."""
     num_states, num_classes = table.shape
@@ -120,7 +117,7 @@ def _longest(table: Array, starts: Array, at_border: Array) -> int:
     return most if size == num_states else -1
 
 
-@njit(cache=True, nogil=True)
+@njit((INT64S, INT32S, BOOLS, BOOLS, INT), cache=True, nogil=True)
 def _before(starts: Array, sources: Array, at_border: Array, alive: Array, steps: int) -> Array:
     """The states from which ``steps`` characters, one that is begun included, lead to ``alive``.
 

@@ -1,14 +1,11 @@
-"""Compiled loops that make automata canonical, and join byte classes (see ``_kernels.py``)."""
+"""Compiled loops that make automata canonical, and join byte classes."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from ._arrays import BOOLS, BYTES, INT, INT64S, TABLE, TABLE_64, Array
 
 
 @njit(cache=True, nogil=True)
@@ -70,7 +67,7 @@ def _split(
     return num_blocks
 
 
-@njit(cache=True, nogil=True)
+@njit((INT64S, TABLE, BOOLS, INT), cache=True, nogil=True)
 def canonicalise(
     class_of: Array, table: Array, accepting: Array, start: int
 ) -> tuple[Array, Array, Array]:
@@ -279,7 +276,7 @@ def canonicalise(
     return classes, columns, final[:count].copy()
 
 
-@njit(cache=True, nogil=True)
+@njit((BYTES, BYTES), cache=True, nogil=True)
 def joint_classes(a: Array, b: Array) -> tuple[Array, Array, Array]:
     """The classes of symbols that two class arrays both don't tell apart.
 
@@ -304,7 +301,7 @@ def joint_classes(a: Array, b: Array) -> tuple[Array, Array, Array]:
     return joint, of_a[:count].copy(), of_b[:count].copy()
 
 
-@njit(cache=True, nogil=True)
+@njit((TABLE_64,), cache=True, nogil=True)
 def equal_columns(columns: Array) -> tuple[Array, Array]:
     """The classes of equal columns of an int64[num_rows, num_symbols] array.
 

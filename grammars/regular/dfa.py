@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ramet.grammars.regular_limits import DEFAULT_LIMITS, RegularLimits, too_complex
 
-from . import _canonical, _kernels
+from . import _canonical, _products
 
 _AND, _OR, _MINUS, _XOR = 0b1000, 0b1110, 0b0100, 0b0110
 
@@ -215,7 +215,7 @@ class Dfa:
                 return self
             return other if y and truth & 0b0010 else EMPTY
         class_of, of_self, of_other = _canonical.joint_classes(self.class_of, other.class_of)
-        status, table, accepting, _ = _kernels.product(
+        status, table, accepting, _ = _products.product(
             self.table, self.accepting, self.start, other.table, other.accepting, other.start,
             of_self, of_other, truth, limits.states_for(len(of_self)),
         )  # fmt: skip

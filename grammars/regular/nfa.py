@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ramet.grammars.regular_limits import DEFAULT_LIMITS, RegularLimits, too_complex
 
-from . import _canonical, _kernels
+from . import _canonical, _subsets
 from .dfa import Dfa
 from .utf8 import ALL, ByteEdge, Ranges, byte_edges
 
@@ -171,7 +171,7 @@ class NfaBuilder:
         empty = empty[np.argsort(empty[:, 0], kind="stable")]
         states = np.arange(self.num_states + 1)
         limits = self.limits
-        status, table, accepting = _kernels.determinise(
+        status, table, accepting = _subsets.determinise(
             np.searchsorted(edges[:, 0], states).astype(np.int64),
             class_of[edges[:, 1]].astype(np.int32),
             class_of[edges[:, 2]].astype(np.int32),
