@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -43,7 +44,10 @@ Start = Callable[[Machine], Context]
 """What makes a constraint's first context for a machine."""
 
 
-_COUNTS = 8
+_NUM_COMMON = 100
+"""Transitions of a machine for any JSON value that are worked out at most; it has fewer."""
+
+_COUNTS = 4
 """How often the memory of all grammars is counted while their number doubles, about."""
 
 _SHEDS = 16
@@ -85,6 +89,7 @@ class GrammarCompiler:
         self._store = store
         self._languages = Languages(self.limits, store=store)
         self._shared: Insides | None = None
+        self._any_json: dict[tuple[str, bool, str], Machine] = {}
         self._grammars: OrderedDict[str, Grammar] = OrderedDict()
         self._num_uncounted = 0
         self._counted_bytes = 0
@@ -175,8 +180,23 @@ class GrammarCompiler:
             return Grammar(start, new_insides(self.vocab, self.limits), self.limits)
         if self._shared is None or self._shared.lexicon.num_bytes > _MAX_SHARED_BYTES:
             self._shared = new_insides(self.vocab, self.limits, is_shared=True)
+            self._any_json.clear()
             install_common(self._shared.lexicon)
-        return Grammar(start, self._shared, self.limits)
+        return Grammar(start, self._shared, self.limits, self._any_json_like(constraint))
+
+    def _any_json_like(self, constraint: Constraint) -> Machine | None:
+        """A machine with the contexts of any JSON value: most schemas have a place for one."""
+        if not isinstance(constraint, JsonSchema) or constraint.whitespace == "pretty":
+            return None
+        key = (constraint.whitespace, constraint.any_order, constraint.integers)
+        known = self._any_json.get(key)
+        if known is None:
+            assert self._shared is not None
+            machine = self._any_json[key] = known = Machine(self.limits, self._shared.lexicon)
+            anything = dataclasses.replace(constraint, schema=True, documents={})
+            machine.intern(compile_schema(anything, self._languages, self.limits).start(machine))
+            machine.prepare(_NUM_COMMON)
+        return known
 
 
 def compile_constraint(

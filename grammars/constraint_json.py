@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import types
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from ramet.grammars.constraints import Constraint, JsonValue
@@ -43,8 +44,35 @@ def check_fields(constraint: object, path: str = "") -> None:
             is left to whoever tells constraints apart.
     """
     if dataclasses.is_dataclass(constraint) and not isinstance(constraint, type):
-        for name, hint in _hints(type(constraint)).items():
-            _check(getattr(constraint, name), hint, f"{path}/{name}")
+        for name, hint, plainly in _checks(type(constraint)):
+            value = getattr(constraint, name)
+            if plainly is None or not plainly(value):
+                _check(value, hint, f"{path}/{name}")
+
+
+@cache
+def _checks(cls: type) -> list[tuple[str, Any, Callable[[object], bool] | None]]:
+    """By field, its name, its annotation, and a quick way to see that most values are right."""
+    found: list[tuple[str, Any, Callable[[object], bool] | None]] = []
+    for name, hint in _hints(cls).items():
+        wanted = get_origin(hint) or hint
+        plainly: Callable[[object], bool] | None = None
+        if hint is Any:
+            continue
+        if wanted is Literal:
+            plainly = _if_text(frozenset(get_args(hint)).__contains__)
+        elif wanted in (str, int, bool, dict):
+            plainly = partial(_is_exactly, wanted)
+        found.append((name, hint, plainly))
+    return found
+
+
+def _if_text(check: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda value: type(value) is str and check(value)
+
+
+def _is_exactly(cls: type, value: object) -> bool:
+    return type(value) is cls
 
 
 def _check(value: object, hint: Any, path: str) -> None:

@@ -48,18 +48,25 @@ class Grammar:
     """
 
     def __init__(
-        self, start: Callable[[Machine], Context], insides: Insides, limits: CompileLimits
+        self,
+        start: Callable[[Machine], Context],
+        insides: Insides,
+        limits: CompileLimits,
+        like: Machine | None = None,
     ) -> None:
-        """``insides`` may be shared with other grammars of the vocabulary."""
+        """``insides`` may be shared with other grammars of the vocabulary. ``like``, if given, is
+        a machine over their lexicon that has contexts of which this grammar needs some."""
         self.vocab = insides.vocab
         self.insides = insides
         self._limits = limits
-        self._machine = Machine(limits, insides.lexicon)
+        self._machine = Machine(limits, insides.lexicon) if like is None else Machine.like(like)
         with self._machine.lock:
             context = self._machine.intern(start(self._machine))
             self._start = self._machine.first_position(context)
             self._machine.prepare(_NUM_PREPARED)
         self.masks = Masks(self._machine, insides)
+        # The first mask is asked for in any case: its parts are found now.
+        self.masks.write(self.trail(), self.vocab.empty_mask())
 
     @property
     def num_states(self) -> int:

@@ -42,7 +42,7 @@ from .moves import (
     advance,
     leave,
 )
-from .pointers import addresses
+from .pointers import machine_table
 from .records import NO_FILTER
 from .trail import NUM_COLUMNS, Frozen, Trail
 
@@ -93,13 +93,33 @@ class Machine:
         self._table: NDArray[np.int64] = np.zeros(0, np.int64)
         self._table_of = -1
 
+    @classmethod
+    def like(cls, other: Machine) -> Machine:
+        """A machine that begins with the contexts that another one has."""
+        made = cls(other.limits, other.lexicon)
+        made.contexts = other.contexts.copy()
+        made.transitions = other.transitions.copy()
+        made.pushes = other.pushes.copy()
+        made.plans = other.plans.copy()
+        made.num_contexts = other.num_contexts
+        made.num_transitions = other.num_transitions
+        made._num_plan_entries = other._num_plan_entries
+        made._numbers = other._numbers.copy()
+        made._push_ids = other._push_ids.copy()
+        made._plan_offsets = other._plan_offsets.copy()
+        made._after = other._after.copy()
+        made._context_ids = other._context_ids.copy()
+        made.context_list = other.context_list.copy()
+        made.has_special = other.has_special
+        return made
+
     @property
     def table(self) -> NDArray[np.int64]:
         """The arrays that compiled code reads, in the order of ``moves.ROWS`` and those after."""
         lexicon = self.lexicon
         version = lexicon.version + self._version
         if version != self._table_of:
-            self._table = addresses(
+            self._table = machine_table(
                 lexicon.rows, lexicon.states, self.contexts, self.transitions, lexicon.words,
                 self.pushes, self.plans,
             )  # fmt: skip
@@ -172,6 +192,8 @@ class Machine:
         """Work out likely transitions, those of the first contexts first, up to ``count``."""
         for context in self.context_list:  # Grows on the way.
             for label in context.likely():
+                if (context.id, label) in self._after:
+                    continue
                 if count == 0:
                     return
                 count -= 1

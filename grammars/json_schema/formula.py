@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 
+_SEQUENCE = (list, tuple)
+_FEW = 2
 _MANY = 32
 """A formula of more parts doesn't keep a set of its atoms; its parts do."""
 
@@ -87,6 +89,8 @@ def _flat(op: str, parts: Iterable[Formula]) -> Iterator[Formula]:
 
 def all_of(parts: Iterable[Formula]) -> Formula:
     """The conjunction; true if there are no parts."""
+    if isinstance(parts, _SEQUENCE) and len(parts) < _FEW:
+        return parts[0] if parts else TRUE
     seen: dict[Formula, None] = {}
     for part in _flat("all", parts):
         if part.op == "false":
@@ -103,6 +107,8 @@ def all_of(parts: Iterable[Formula]) -> Formula:
 
 def any_of(parts: Iterable[Formula]) -> Formula:
     """The disjunction; false if there are no parts."""
+    if isinstance(parts, _SEQUENCE) and len(parts) < _FEW:
+        return parts[0] if parts else FALSE
     seen: dict[Formula, None] = {}
     for part in _flat("any", parts):
         if part.op == "true":

@@ -11,6 +11,9 @@ from .formula import Formula, atom
 from .schema import Leaf
 from .values import canonical, decimal
 
+_ABOUT_NUMBERS = frozenset(
+    ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "divisibleBy"]
+)
 _MAX_COUNT = 1_000_000_000
 """No text gets longer, so a larger upper bound is no other bound."""
 
@@ -37,6 +40,8 @@ def bounds(
     leaf: Leaf, low_keyword: str, high_keyword: str, default_low: int = 0
 ) -> tuple[int, int | None]:
     """The least and the most that a pair of keywords allow."""
+    if low_keyword not in leaf.schema and high_keyword not in leaf.schema:
+        return default_low, None
     found: list[int | None] = []
     for keyword, default in ((low_keyword, default_low), (high_keyword, None)):
         value = leaf.schema.get(keyword, default)
@@ -82,6 +87,8 @@ def number_parts(leaf: Leaf) -> list[Formula]:
     """What the keywords about numbers say."""
     schema = leaf.schema
     parts: list[Formula] = []
+    if _ABOUT_NUMBERS.isdisjoint(schema):
+        return parts
     for keyword, exclusive_keyword, kind in (
         ("minimum", "exclusiveMinimum", AtLeast),
         ("maximum", "exclusiveMaximum", AtMost),

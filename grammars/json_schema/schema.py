@@ -267,7 +267,7 @@ class Documents:
         """What a keyword's value says; None if that is not to be looked at more closely."""
         if role == ASSERTION:
             if isinstance(value, list):
-                if "any" in value or not all([type(v) in _SCALARS for v in value]):
+                if "any" in value or not _SCALARS.issuperset(map(type, value)):
                     return None
                 return tuple([(type(v), v) for v in value])
             return (type(value), value) if type(value) in _SCALARS and value != "any" else None
@@ -276,7 +276,7 @@ class Documents:
         if role == IDENTITY:
             return None
         if isinstance(value, dict) and role == SUBSCHEMA_MAP:
-            if not all([isinstance(v, _SCHEMA) for v in value.values()]):
+            if not all(isinstance(v, _SCHEMA) for v in value.values()):
                 return None
             return tuple([(name, self._content_of(v)) for name, v in value.items()])
         if isinstance(value, list):

@@ -154,12 +154,13 @@ class Typer:
             return FALSE
         documents = self.documents
         parts: list[Formula] = []
-        for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
-            if keyword in schema:
-                target = documents.refer(leaf, keyword, schema[keyword])
-                parts.append(self.typed(self.node(target), kind))
-        if "$ref" in schema and documents.is_old(leaf):
-            return parts[0]
+        if leaf.content is None:
+            for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
+                if keyword in schema:
+                    target = documents.refer(leaf, keyword, schema[keyword])
+                    parts.append(self.typed(self.node(target), kind))
+            if "$ref" in schema and documents.is_old(leaf):
+                return parts[0]
         if "type" in schema:
             allowed = self._type(leaf, schema["type"], kind)
             if allowed.op == "false":
@@ -171,7 +172,8 @@ class Typer:
             if not isinstance(schema["enum"], list):
                 raise ConstraintError(f"{leaf.path}/enum", "enum", "enum must be an array")
             parts.append(self._values(canonical_values(leaf, "enum", schema["enum"]), kind))
-        parts.extend(self._in_place(leaf, kind))
+        if leaf.content is None:
+            parts.extend(self._in_place(leaf, kind))
         if kind == "number":
             parts.extend(number_parts(leaf))
         elif kind == "string":
@@ -378,16 +380,38 @@ def _kinds(node: Formula) -> tuple[str, ...]:
     return found
 
 
-def _named_kinds(part: Formula) -> tuple[str, ...] | None:
+def _named_kinds(part: Formula) -> set[str] | None:
     """The types that a conjunct names by itself; None if it names none."""
     value = part.parts[0] if part.op == "atom" else None
     if isinstance(value, Const):
-        return (value.value[0],)  # type: ignore[index]
-    if isinstance(value, Leaf) and isinstance(value.schema, dict) and "$ref" not in value.schema:
-        names = value.schema.get("type")
-        if isinstance(names, str):
-            return _OF_TYPE.get(names)
-    return None
+        return {value.value[0]}  # type: ignore[index]
+    if not isinstance(value, Leaf) or isinstance(value.schema, bool) or "$ref" in value.schema:
+        return None
+    schema = value.schema
+    listed = schema.get("enum", [schema["const"]] if "const" in schema else None)
+    names = schema.get("type", ())
+    if isinstance(names, str):
+        names = (names,)
+    if listed and isinstance(listed, list):
+        # That they are of the schema's types is for the typed formula to say.
+        return {_kind_of(v) for v in listed}
+    if not isinstance(names, list | tuple) or not names:
+        return None
+    if not all(isinstance(n, str) and n in _OF_TYPE for n in names):
+        return None
+    return {kind for name in names for kind in _OF_TYPE[name]}
+
+
+def _kind_of(value: object) -> str:
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return "object"
+    if isinstance(value, list | tuple):
+        return "array"
+    return "null" if value is None else "number"
 
 
 def _joined(formula: Formula) -> Formula:

@@ -24,7 +24,7 @@ from .layout import Layout
 from .lexemes import ARRAY, CLOSE_ARRAY, FIRST_SCALAR, OBJECT, ValueLexeme
 from .literal_text import EXCLUDED, LiteralText
 from .objects import ObjectPlan
-from .schema import Leaf
+from .schema import Documents, Leaf
 from .solver import Solver
 from .text_lexemes import (
     AnyText,
@@ -36,6 +36,7 @@ from .text_lexemes import (
     TextLexeme,
 )  # fmt: skip
 from .text_sets import TextSet
+from .typed import Typer
 
 if TYPE_CHECKING:
     from .object_frames import ObjectFrame
@@ -57,20 +58,39 @@ class Values:
         self.solver = solver
         self.any_order = any_order
         self.integers = integers
+        self._single: dict[Formula, ValuePlan] = {}
         self._plans: dict[object, ValuePlan] = {}
         self._names: dict[object, TextLexeme] = {}
         self._live: dict[object, int] = {}
 
     def plan(self, nodes: tuple[Formula, ...], accepts: Callable[[Verdict], bool]) -> ValuePlan:
         """The plan for a value in which ``nodes`` are followed and some verdicts are acceptable."""
-        verdicts: tuple[Verdict, ...] = ((),)
-        if len(nodes) > 1:
-            verdicts = tuple(v for v in self.solver.verdicts(nodes) if accepts(v))
+        if len(nodes) == 1:
+            node = nodes[0]
+            plan = self._single.get(node)
+            if plan is None:
+                plan = self._anything() if node.op == "true" else ValuePlan(self, nodes, ((),))
+                self._single[node] = plan
+            return plan
+        verdicts = tuple(v for v in self.solver.verdicts(nodes) if accepts(v))
         key = (nodes, verdicts)
         plan = self._plans.get(key)
         if plan is None:
-            plan = self._plans[key] = ValuePlan(self, nodes, verdicts, len(self._plans))
+            plan = self._plans[key] = ValuePlan(self, nodes, verdicts)
         return plan
+
+    def _anything(self) -> ValuePlan:
+        """The plan for any value at all: one for all schemas of a compiler, so that grammars have
+        the same contexts for it."""
+        languages = self.solver.languages
+
+        def make() -> ValuePlan:
+            documents = Documents(True, {}, languages.limits)
+            solver = Solver(Typer(documents, languages), languages, languages.limits)
+            values = Values(solver, any_order=self.any_order, integers=self.integers)
+            return ValuePlan(values, (TRUE,), ((),))
+
+        return languages.remember(("anything", self.any_order, self.integers), make)
 
     def prepare(self, root: Formula, count: int) -> None:
         """Work out ahead the plans of a node and of nodes inside it, up to ``count`` of them."""
@@ -216,16 +236,14 @@ class ValuePlan:
     """What may come where a value is due.
 
     Attributes:
-        number: tells the plans of one schema apart.
         verdicts: the acceptable verdicts on all nodes but the first, which must hold.
     """
 
     def __init__(
-        self, values: Values, nodes: tuple[Formula, ...], verdicts: tuple[Verdict, ...], number: int
+        self, values: Values, nodes: tuple[Formula, ...], verdicts: tuple[Verdict, ...]
     ) -> None:
         self.values = values
         self.nodes = nodes
-        self.number = number
         self.verdicts = verdicts
         self._parts: ValueParts | None = None
 
@@ -245,9 +263,6 @@ class ValuePlan:
                 parts = leaf.parts.get(integers)
                 if parts is None:
                     parts = leaf.parts[integers] = self._make_parts()
-            elif self.nodes == (TRUE,):
-                languages = self.values.solver.languages
-                parts = languages.remember(("any value", integers), self._make_parts)
             else:
                 parts = self._make_parts()
             self._parts = parts
