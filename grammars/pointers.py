@@ -9,19 +9,29 @@ them is replaced.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import carray, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
-from numpy.typing import NDArray
 
 
-def addresses(*arrays: NDArray[Any]) -> NDArray[np.int64]:
-    """int64[2 * n]: the table of some C-contiguous arrays."""
-    assert all(array.flags.c_contiguous for array in arrays)
-    return np.array([n for a in arrays for n in (a.ctypes.data, len(a))], np.int64)
+@njit(
+    "int64[::1](int32[:,::1], int32[:,::1], int32[:,::1], int32[::1], uint64[::1], int32[::1],"
+    " int32[::1])",
+    cache=True,
+    nogil=True,
+)
+def machine_table(rows, states, contexts, transitions, words, pushes, plans):  # type: ignore[no-untyped-def]
+    """int64[14]: the table of a machine's arrays, in this order."""
+    table = np.empty(14, np.int64)
+    table[0], table[1] = rows.ctypes.data, rows.shape[0]
+    table[2], table[3] = states.ctypes.data, states.shape[0]
+    table[4], table[5] = contexts.ctypes.data, contexts.shape[0]
+    table[6], table[7] = transitions.ctypes.data, transitions.shape[0]
+    table[8], table[9] = words.ctypes.data, words.shape[0]
+    table[10], table[11] = pushes.ctypes.data, pushes.shape[0]
+    table[12], table[13] = plans.ctypes.data, plans.shape[0]
+    return table
 
 
 @njit(
@@ -30,7 +40,7 @@ def addresses(*arrays: NDArray[Any]) -> NDArray[np.int64]:
     nogil=True,
 )
 def inside_table(trie, roots, prefixes, mask, aliases):  # type: ignore[no-untyped-def]
-    """``addresses`` of these arrays, in less time."""
+    """int64[10]: the table of these arrays."""
     table = np.empty(10, np.int64)
     table[0], table[1] = trie.ctypes.data, trie.shape[0]
     table[2], table[3] = roots.ctypes.data, roots.shape[0]
