@@ -372,7 +372,7 @@ class Typer:
 
 
 def _kinds(node: Formula) -> tuple[str, ...]:
-    found = _ORDER
+    found: tuple[str, ...] = _ORDER
     for part in conjuncts(node):
         named = _named_kinds(part)
         if named is not None:

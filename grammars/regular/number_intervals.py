@@ -6,7 +6,7 @@ while it agrees with a bound it is *tight* to it, and once it differs the bound 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
@@ -25,6 +25,8 @@ _MAX_DIGITS = 4_000
 _ZERO = Decimal(0)
 _DOT, _NINE, _MINUS, _PLUS = b".9-+"
 _DIGIT = 0x30
+_ANY, _ZEROS, _NONZERO, _NOTHING = range(4)
+"""What decimals may follow: any, only zeros, some that are not all zeros, none whatever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +95,22 @@ class _Bounds:
         self.high = high.rstrip("0")
         self.low_open = low_open
         self.high_open = high_open
-        self.last = max(len(self.low), len(self.high))
 
     def allows_end(self, at: int, tight_low: bool, tight_high: bool) -> bool:
         """Whether a text may end after ``at`` digits, zeros meant after it."""
         if tight_low and (at < len(self.low) or self.low_open):
             return False
         return not (tight_high and at >= len(self.high) and self.high_open)
+
+    def following(self, at: int, tight_low: bool, tight_high: bool) -> int | None:
+        """What may follow ``at`` digits if the bounds have no more digits to say; else None."""
+        low_said, high_said = at >= len(self.low), at >= len(self.high)
+        tight_low = tight_low and not (low_said and not self.low_open)
+        if tight_high and high_said:
+            return _NOTHING if self.high_open or tight_low else _ZEROS
+        if tight_high or (tight_low and not low_said):
+            return None
+        return _NONZERO if tight_low else _ANY
 
     def moves(
         self, at: int, tight_low: bool, tight_high: bool, least: int = 0
@@ -132,6 +143,34 @@ def tight_moves(
         yield first, last, False, False
 
 
+class _Decimals:
+    """The decimals after the last digit that a bound has: ``most`` at most, counted from the point
+    (None: any number), then ``ended``. Intervals share them."""
+
+    def __init__(self, builder: NfaBuilder, most: int | None, ended: int) -> None:
+        self.most = most
+        self.ended = ended
+        self._builder = builder
+        self._states: dict[tuple[int, int], int] = {}
+
+    def state(self, kind: int, at: int) -> int:
+        """The state after ``at`` decimals, where those of a kind may follow."""
+        if self.most is None:
+            at = 0
+        known = self._states.get((kind, at))
+        if known is None:
+            builder = self._builder
+            known = self._states[kind, at] = builder.new_state()
+            if kind != _NONZERO:
+                builder.empty_move(known, self.ended)
+            if self.most is None or at < self.most:
+                last = _NINE if kind == _ANY else _DIGIT
+                builder.edges.append((known, _DIGIT, last, self.state(kind, at + 1)))
+                if kind == _NONZERO:
+                    builder.edges.append((known, _DIGIT + 1, _NINE, self.state(_ANY, at + 1)))
+        return known
+
+
 class _Side:
     """The unsigned texts of one sign, interval after interval. ``start`` None: after a minus."""
 
@@ -142,13 +181,12 @@ class _Side:
         self._start = builder.new_state() if start is None else start
         self._end = builder.new_state()
         self._is_used = False
+        self._decimals = _Decimals(builder, None, self._end)
         # ``rest[k]``: k more digits before the point, and any fraction.
         self._rest = [builder.new_state()]
         builder.empty_move(self._rest[0], self._end)
-        self._fraction = builder.byte_range(_DIGIT, _NINE, self._byte(_DOT, self._rest[0]))
-        builder.edges.append((self._fraction, _DIGIT, _NINE, self._fraction))
-        builder.empty_move(self._fraction, self._end)
-        self._exponent_states: dict[tuple[int, int], int] = {}
+        self._edge(self._byte(_DOT, self._rest[0]), 0, 9, self._decimals.state(_ANY, 1))
+        self._scientific: dict[tuple[int, int], _Decimals] = {}
 
     def _byte(self, byte: int, source: int) -> int:
         return self._builder.byte_range(byte, byte, source)
@@ -218,7 +256,9 @@ class _Side:
         for (tight_low, tight_high), state in states.items():
             if bounds.allows_end(0, tight_low, tight_high):
                 self._builder.empty_move(state, self._end)
-            self._add_decimals(self._byte(_DOT, state), tight_low, tight_high, bounds)
+            self._add_decimals(
+                self._byte(_DOT, state), tight_low, tight_high, bounds, self._decimals
+            )
 
     def _whole_rest(self, count: int) -> int:
         while len(self._rest) <= count:
@@ -227,46 +267,28 @@ class _Side:
             self._rest.append(state)
         return self._rest[count]
 
-    def _add_decimals(self, point: int, at_low: bool, at_high: bool, bounds: _Bounds) -> None:
-        def ended(state: int, _: int) -> None:
-            self._builder.empty_move(state, self._end)
-
-        self._add_fraction(point, at_low, at_high, bounds, None, ended)
-
-    def _add_fraction(
-        self,
-        point: int,
-        at_low: bool,
-        at_high: bool,
-        bounds: _Bounds,
-        most: int | None,
-        ended: Callable[[int, int], None],
+    def _add_decimals(
+        self, point: int, at_low: bool, at_high: bool, bounds: _Bounds, decimals: _Decimals
     ) -> None:
-        """Decimals after a point, at most ``most``; ``ended`` gets each state that may be last."""
+        """One decimal or more after a point."""
         states: dict[tuple[bool, bool], int] = {(at_low, at_high): point}
         at = 0
-        while states and (most is None or at < most):
+        while states and (decimals.most is None or at < decimals.most):
             following: dict[tuple[bool, bool], int] = {}
-            loops = most is None and at >= bounds.last
             for (tight_low, tight_high), state in states.items():
                 for first, last, a, b in bounds.moves(at, tight_low, tight_high):
-                    if most is None and not (a or b):
-                        self._edge(state, first, last, self._fraction)
-                        continue
-                    if (a, b) not in following:
-                        following[a, b] = self._builder.new_state()
-                    self._edge(state, first, last, following[a, b])
-                    if loops:
-                        self._edge(following[a, b], first, last, following[a, b])
+                    kind = bounds.following(at + 1, a, b)
+                    if kind is None:
+                        if (a, b) not in following:
+                            following[a, b] = self._builder.new_state()
+                        self._edge(state, first, last, following[a, b])
+                    elif kind != _NOTHING:
+                        self._edge(state, first, last, decimals.state(kind, at + 1))
             at += 1
             for (a, b), state in following.items():
                 if bounds.allows_end(at, a, b):
-                    ended(state, at)
-                if loops:
-                    for first, last, c, d in bounds.moves(at, a, b):
-                        if not (c or d):
-                            self._edge(state, first, last, self._fraction)
-            states = {} if loops else following
+                    self._builder.empty_move(state, decimals.ended)
+            states = following
 
     def _edge(self, source: int, first: int, last: int, target: int) -> None:
         self._builder.edges.append((source, _DIGIT + first, _DIGIT + last, target))
@@ -278,7 +300,7 @@ class _Side:
         zero = self._byte(_DIGIT, self._start)
         decimals = self._byte(_DIGIT, self._byte(_DOT, zero))
         builder.edges.append((decimals, _DIGIT, _DIGIT, decimals))
-        exponent = self._exponent(-999, 999)
+        exponent = self._scientific_from(-999, 999).ended
         builder.empty_move(zero, exponent)
         builder.empty_move(decimals, exponent)
 
@@ -306,27 +328,25 @@ class _Side:
     def _add_mantissas(
         self, at_low: bool, at_high: bool, bounds: _Bounds, least: int, most: int
     ) -> None:
-        exponent = self._exponent(least, most)
+        decimals = self._scientific_from(least, most)
         rest = _Bounds(bounds.low[1:], bounds.low_open, bounds.high[1:], bounds.high_open)
-
-        def ended(state: int, _: int) -> None:
-            self._builder.empty_move(state, exponent)
-
         for first, last, a, b in bounds.moves(0, at_low, at_high, least=1):
             state = self._builder.new_state()
             self._edge(self._start, first, last, state)
             if rest.allows_end(0, a, b):
-                ended(state, 0)
-            self._add_fraction(self._byte(_DOT, state), a, b, rest, MAX_DECIMALS, ended)
+                self._builder.empty_move(state, decimals.ended)
+            self._add_decimals(self._byte(_DOT, state), a, b, rest, decimals)
 
-    def _exponent(self, least: int, most: int) -> int:
+    def _scientific_from(self, least: int, most: int) -> _Decimals:
+        """The decimals of a mantissa, followed by an exponent within bounds."""
         key = least, most
-        if key not in self._exponent_states:
-            state = self._exponent_states[key] = self._builder.new_state()
-            self._builder.empty_move(
-                self._builder.dfa(exponents_between(least, most), state), self._end
-            )
-        return self._exponent_states[key]
+        known = self._scientific.get(key)
+        if known is None:
+            state = self._builder.new_state()
+            known = self._scientific[key] = _Decimals(self._builder, MAX_DECIMALS, state)
+            end = self._builder.dfa(exponents_between(least, most), state)
+            self._builder.empty_move(end, self._end)
+        return known
 
 
 def _digits_of(value: Decimal) -> tuple[str, str]:
