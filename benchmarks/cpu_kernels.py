@@ -197,7 +197,7 @@ def attention_time(
     head_dim, group_size = 64, num_heads // num_kv_heads
     num_tokens, num_pages = batch.num_tokens, int(batch.page_tables.max()) + 1
     rng = np.random.default_rng(0)
-    bits = rng.normal(size=(2, num_kv_heads, num_pages, 16 * head_dim)).astype(np.float32)
+    bits = rng.normal(size=(2, num_pages, num_kv_heads, 16 * head_dim)).astype(np.float32)
     keys, values = (bits.view(np.uint32) >> 16).astype(np.uint16)
     queries = rng.normal(size=(num_tokens, num_heads * head_dim)).astype(np.float32)
     out = np.zeros_like(queries)
@@ -221,7 +221,8 @@ def attention_time(
         attention.Q: queries.ctypes.data, attention.Q_STRIDE: queries.strides[0],
         attention.OUT: out.ctypes.data, attention.OUT_STRIDE: out.strides[0],
         attention.KEYS: keys.ctypes.data, attention.VALUES: values.ctypes.data,
-        attention.PAGE_SIZE: 16, attention.HEAD_BYTES: keys.strides[0],
+        attention.PAGE_SIZE: 16, attention.HEAD_BYTES: keys.strides[1],
+        attention.PAGE_BYTES: keys.strides[0],
         attention.NUM_KV_HEADS: num_kv_heads, attention.GROUP_SIZE: group_size,
         attention.HEAD_DIM: head_dim,
     }  # fmt: skip

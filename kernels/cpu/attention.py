@@ -49,9 +49,10 @@ _MAX_TILE_ROWS = 48
 # Operands; the results are also quantised if the operands of ``quantise`` ask for it.
 Q, Q_STRIDE = 2, 3  # float32 rows that begin with all heads' queries, scaled
 OUT, OUT_STRIDE = 4, 5  # float32 [tokens, heads * head_dim]
-KEYS, VALUES, PAGE_SIZE, HEAD_BYTES = 6, 7, 8, 9  # one layer's pages; bytes between heads
+KEYS, VALUES, PAGE_SIZE = 6, 7, 8  # one layer's pages
 NUM_KV_HEADS, GROUP_SIZE, HEAD_DIM = 10, 11, 12
 WINDOW = 13  # a token sees this many positions, itself included; 0: all
+HEAD_BYTES, PAGE_BYTES = 9, 15  # from one head, or page, to the next
 SOFT_CAP = 14  # float64 bits: scores become cap * tanh(score / cap); 0: none
 
 
@@ -105,7 +106,8 @@ def _fill_addresses(stage, step, row, head, first, count, last, keys, values):  
     index, inner = first // page_vectors, first % page_vectors
     head_at = head * load_i64(stage, HEAD_BYTES)
     keys_at, values_at = load_i64(stage, KEYS) + head_at, load_i64(stage, VALUES) + head_at
-    page = load_i32(table, index) * page_size * head_dim * 2
+    page_bytes = load_i64(stage, PAGE_BYTES)
+    page = load_i32(table, index) * page_bytes
     for v in range(count):
         store_i64(keys, v, keys_at + page + inner * 64)
         store_i64(values, v, values_at + page + inner * 32 * head_dim)
@@ -113,7 +115,7 @@ def _fill_addresses(stage, step, row, head, first, count, last, keys, values):  
             inner += 1
             if inner == page_vectors:
                 index, inner = index + 1, 0
-                page = load_i32(table, index) * page_size * head_dim * 2
+                page = load_i32(table, index) * page_bytes
 
 
 @njit
@@ -230,7 +232,7 @@ def attend_op(path: AttentionPath) -> Op:
                     r0 = (run - begin) * group_size
                     count = (stop - run) * group_size
                     run_at = scores + 4 * r0 * CHUNK
-                    run_scores(keys, values, queries + size * r0 * head_dim, run_at, count,
+                    run_scores(keys, queries + size * r0 * head_dim, run_at, count,
                                 num_vectors, page_size * 4, head_dim)  # fmt: skip
                     for r in range(r0, r0 + count):
                         row_scores = scores + 4 * r * CHUNK

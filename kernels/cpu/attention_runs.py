@@ -9,6 +9,7 @@ from numba import njit
 from ramet.kernels.cpu import attention_tiles as tiles
 from ramet.kernels.cpu.attention_tiles import CHUNK
 from ramet.kernels.cpu.features import AttentionPath, num_vector_registers
+from ramet.kernels.cpu.memory import load_i64
 
 _CHUNK_VECTORS = CHUNK // 16
 _WIDE = num_vector_registers() == 32
@@ -17,8 +18,10 @@ _WIDE = num_vector_registers() == 32
 def run_arithmetic(path: AttentionPath) -> tuple[Any, Any, Any]:
     """Compiled functions for a run of rows and one chunk of the keys and values that they share:
 
-    - ``run_scores(keys, values, queries, scores, num_rows, num_vectors, pair_stride, head_dim)``;
-      behind the addresses in ``keys`` and ``values`` stand those of what is needed next
+    - ``run_scores(keys, queries, scores, num_rows, num_vectors, pair_stride, head_dim)``; behind
+      the ``CHUNK // 16`` addresses in ``keys`` and ``values`` stand those of the chunk that is
+      needed next, which is fetched meanwhile: keys with scores and values with sums, evenly, since
+      a core keeps only so many reads in flight
     - ``run_weights(scores, parts, num_rows, num_vectors)``: masked scores to weights
     - ``run_values(values, scores, weighted, num_rows, num_vectors, head_dim)``
     """
@@ -28,24 +31,27 @@ def run_arithmetic(path: AttentionPath) -> tuple[Any, Any, Any]:
     weighted_narrow = tiles.weighted(path, 1, 1)
     softmax3, softmax1 = tiles.softmax(path, 3), tiles.softmax(path, 1)
 
-    def run_scores(keys, values, queries, scores, num_rows, num_vectors, pair_stride, head_dim):  # type: ignore[no-untyped-def]
+    def run_scores(keys, queries, scores, num_rows, num_vectors, pair_stride, head_dim):  # type: ignore[no-untyped-def]
         for v in range(0, num_vectors, 4):
             now, out = keys + 8 * v, scores + 64 * v
-            next_keys, next_values = now + 8 * _CHUNK_VECTORS, values + 8 * (v + _CHUNK_VECTORS)
+            next_keys = now + 8 * _CHUNK_VECTORS
             r = 0
             if _WIDE:
                 while r + 6 <= num_rows:
                     q, s = queries + size * r * head_dim, out + 4 * r * CHUNK
-                    scores6(q, now, next_keys, next_values, pair_stride, head_dim, s)
+                    scores6(q, now, next_keys, pair_stride, head_dim, s)
                     r += 6
                 if r + 3 <= num_rows:
                     q, s = queries + size * r * head_dim, out + 4 * r * CHUNK
-                    scores3(q, now, next_keys, next_values, pair_stride, head_dim, s)
+                    scores3(q, now, next_keys, pair_stride, head_dim, s)
                     r += 3
             while r < num_rows:
                 q, s = queries + size * r * head_dim, out + 4 * r * CHUNK
-                scores1(q, now, next_keys, next_values, pair_stride, head_dim, s)
+                scores1(q, now, next_keys, pair_stride, head_dim, s)
                 r += 1
+        for v in range((num_vectors + 3) // 4 * 4, _CHUNK_VECTORS):
+            at = load_i64(keys, v + _CHUNK_VECTORS)
+            tiles.prefetch_lines(at, head_dim // 2, pair_stride)
 
     def run_weights(scores, parts, num_rows, num_vectors):  # type: ignore[no-untyped-def]
         r = 0
@@ -57,28 +63,31 @@ def run_arithmetic(path: AttentionPath) -> tuple[Any, Any, Any]:
             r += 1
 
     def run_values(values, scores, weighted, num_rows, num_vectors, head_dim):  # type: ignore[no-untyped-def]
+        next_values = values + 8 * _CHUNK_VECTORS
         column = 0
         while column + 64 <= head_dim:
             r = 0
             if _WIDE:
                 while r + 6 <= num_rows:
                     p, out = scores + 4 * r * CHUNK, weighted + 4 * r * head_dim
-                    weighted6(p, values, column, num_vectors, head_dim, out)
+                    weighted6(p, values, next_values, column, num_vectors, head_dim, out)
                     r += 6
                 if r + 3 <= num_rows:
                     p, out = scores + 4 * r * CHUNK, weighted + 4 * r * head_dim
-                    weighted3(p, values, column, num_vectors, head_dim, out)
+                    weighted3(p, values, next_values, column, num_vectors, head_dim, out)
                     r += 3
             while r < num_rows:
                 p, out = scores + 4 * r * CHUNK, weighted + 4 * r * head_dim
-                weighted1(p, values, column, num_vectors, head_dim, out)
+                weighted1(p, values, next_values, column, num_vectors, head_dim, out)
                 r += 1
             column += 64
         while column < head_dim:
             for r in range(num_rows):
                 p, out = scores + 4 * r * CHUNK, weighted + 4 * r * head_dim
-                weighted_narrow(p, values, column, num_vectors, head_dim, out)
+                weighted_narrow(p, values, next_values, column, num_vectors, head_dim, out)
             column += 16
+        for v in range(num_vectors, _CHUNK_VECTORS):
+            tiles.prefetch_lines(load_i64(next_values, v), head_dim // 2, 64)
 
     functions = run_scores, run_weights, run_values
     for function in functions:  # compiled code is linked by name

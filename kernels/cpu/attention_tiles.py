@@ -72,21 +72,33 @@ def load_queries(path: AttentionPath) -> Any:
     return load_queries
 
 
+@intrinsic
+def prefetch_lines(typingctx, address, count, stride):  # type: ignore[no-untyped-def]
+    """Asks for ``count`` cache lines, ``stride`` bytes apart."""
+
+    def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
+        address, count, stride = args
+        with cgutils.for_range(b, count) as loop:
+            vec.prefetch(b, b.add(address, b.mul(loop.index, stride)))
+        return context.get_dummy_value()
+
+    return types.void(*([types.int64] * 3)), codegen
+
+
 def scores(path: AttentionPath, num_rows: int) -> Any:
     @intrinsic
-    def tile(typingctx, q, keys, next_keys, next_values, pair_stride, head_dim, out):  # type: ignore[no-untyped-def]
+    def tile(typingctx, q, keys, next_keys, pair_stride, head_dim, out):  # type: ignore[no-untyped-def]
         """Scores of ``num_rows`` queries and four vectors of 16 keys.
 
         ``keys``: address of four addresses; components 2i and 2i + 1 of a vector's keys are 16
-        words, ``pair_stride * i`` bytes on. ``next_keys``, ``next_values``: addresses of four
-        addresses of what is needed a chunk later, which is fetched meanwhile.
+        words, ``pair_stride * i`` bytes on. ``next_keys``: address of four addresses of the keys
+        that are needed a chunk later, which are fetched meanwhile.
         """
 
         def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
-            q, keys, next_keys, next_values, pair_stride, head_dim, out = args
-            bases, next_bases, value_bases = (
-                [vec.load(b, table, I64, 8 * v) for v in range(4)]
-                for table in (keys, next_keys, next_values)
+            q, keys, next_keys, pair_stride, head_dim, out = args
+            bases, next_bases = (
+                [vec.load(b, table, I64, 8 * v) for v in range(4)] for table in (keys, next_keys)
             )
             size = item_bytes(path)
             q_stride = b.mul(head_dim, i64(size))
@@ -98,8 +110,6 @@ def scores(path: AttentionPath, num_rows: int) -> Any:
                     at = b.mul(pair, pair_stride)
                     for base in next_bases:
                         vec.prefetch(b, b.add(base, at))
-                    for base in value_bases:
-                        vec.prefetch(b, vec.offset(b, base, pair, 64))
                     words = [vec.load(b, b.add(base, at), VI32) for base in bases]
                     pairs = [vec.offset(b, row, pair, 2 * size) for row in rows]
                     _add_pairs(b, path, words, pairs, sums)
@@ -108,21 +118,22 @@ def scores(path: AttentionPath, num_rows: int) -> Any:
                     vec.store(b, accumulator.get(), out, r * CHUNK * 4 + 64 * v)
             return context.get_dummy_value()
 
-        return types.void(*([types.int64] * 7)), codegen
+        return types.void(*([types.int64] * 6)), codegen
 
     return tile
 
 
 def weighted(path: AttentionPath, num_rows: int, width: int) -> Any:
     @intrinsic
-    def tile(typingctx, p, values, column, num_vectors, head_dim, out):  # type: ignore[no-untyped-def]
+    def tile(typingctx, p, values, next_values, column, num_vectors, head_dim, out):  # type: ignore[no-untyped-def]
         """``num_rows`` weighted sums of values, 16 * ``width`` components from ``column`` on.
 
-        ``values``: address of ``num_vectors`` addresses, each of 8 pairs of values [head_dim, 2].
+        ``values``: address of ``num_vectors`` addresses, each of 8 pairs of values [head_dim, 2];
+        ``next_values``: of as many of what is needed a chunk later, which is fetched meanwhile.
         """
 
         def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
-            p, values, column, num_vectors, head_dim, out = args
+            p, values, next_values, column, num_vectors, head_dim, out = args
             size = item_bytes(path)
             stride = b.mul(head_dim, i64(4))
             column_bytes = b.mul(column, i64(4))
@@ -130,10 +141,15 @@ def weighted(path: AttentionPath, num_rows: int, width: int) -> Any:
             with cgutils.for_range(b, num_vectors) as loop:
                 base = vec.load(b, vec.offset(b, values, loop.index, 8), I64)
                 base = b.add(base, column_bytes)
+                next_base = vec.load(b, vec.offset(b, next_values, loop.index, 8), I64)
+                next_base = b.add(next_base, column_bytes)
                 weights = vec.offset(b, p, loop.index, 16 * size)
                 with cgutils.for_range(b, i64(4)) as quarter:
                     for u in range(2):
                         pair = b.add(b.mul(quarter.index, i64(2)), i64(u))
+                        following = vec.offset(b, next_base, pair, stride)
+                        for w in range(width):
+                            vec.prefetch(b, following, 64 * w)
                         at = vec.offset(b, base, pair, stride)
                         words = [vec.load(b, at, VI32, 64 * w) for w in range(width)]
                         at = vec.offset(b, weights, pair, 2 * size)
@@ -147,7 +163,7 @@ def weighted(path: AttentionPath, num_rows: int, width: int) -> Any:
                     vec.store(b, accumulator.get(), row, 64 * w)
             return context.get_dummy_value()
 
-        return types.void(*([types.int64] * 6)), codegen
+        return types.void(*([types.int64] * 7)), codegen
 
     return tile
 

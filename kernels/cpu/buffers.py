@@ -43,31 +43,21 @@ class Arena:
 
 
 def _huge_bytes(size: int) -> npt.NDArray[np.uint8]:
-    """Memory that begins on a huge page, if there are any, and is taken when it is written."""
-    memory = _map(size + _HUGE_PAGE, "MADV_HUGEPAGE")
-    start = -memory.ctypes.data % _HUGE_PAGE
-    return memory[start : start + size]
-
-
-def _map(size: int, advice: str) -> npt.NDArray[np.uint8]:
-    """Zeros straight from the system, which is told how they will be used if it can be."""
+    """Zeros that begin on a huge page, if there are any, and take memory when they are written."""
     if hasattr(mmap, "MAP_PRIVATE"):
-        memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        memory = mmap.mmap(-1, size + _HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     else:
-        memory = mmap.mmap(-1, size)
-    if hasattr(mmap, advice):
+        memory = mmap.mmap(-1, size + _HUGE_PAGE)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
         with contextlib.suppress(OSError):  # a system without huge pages
-            memory.madvise(getattr(mmap, advice))
-    return np.frombuffer(memory, np.uint8)
+            memory.madvise(mmap.MADV_HUGEPAGE)
+    whole = np.frombuffer(memory, np.uint8)
+    start = -whole.ctypes.data % _HUGE_PAGE
+    return whole[start : start + size]
 
 
 def lazy_zeros(shape: tuple[int, ...], dtype: npt.DTypeLike = np.uint8) -> npt.NDArray[Any]:
-    """Zeros that take memory from the system only where they are written, 4 KiB at a time.
-
-    Huge pages are declined: they would take 2 MiB for the first token of each layer and head, and
-    reading many sequences' keys and values is no faster from them.
-    """
+    """Zeros that take memory from the system only where they are written, a huge page at a time if
+    there are any."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
-    if size == 0:
-        return np.zeros(shape, dtype)
-    return _map(size, "MADV_NOHUGEPAGE").view(dtype).reshape(shape)
+    return _huge_bytes(size).view(dtype).reshape(shape)

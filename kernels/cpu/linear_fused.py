@@ -57,7 +57,8 @@ HEAD_OUT, HEAD_OUT_STRIDE = 16, 17  # float32 rows of all heads; of queries
 ROPE_DIM, COSINES, SINES = 18, 19, 20  # float32[positions, rope_dim / 2]
 QUERY_SCALE = 21  # float64 bits
 HEAD_NORM, HEAD_EPSILON = 22, 23  # float32[head_dim] or 0; float64 bits
-PAGES, PAGE_SIZE, HEAD_BYTES = 24, 25, 26  # one layer's keys or values; bytes between heads
+PAGES, PAGE_SIZE = 24, 25  # one layer's keys or values
+HEAD_BYTES, PAGE_BYTES = 26, 27  # from one head, or page, to the next
 
 
 def tile_scratch_bytes(head_dim: int) -> int:
@@ -237,7 +238,7 @@ def _finish_head(stage, step, x, row, head):  # type: ignore[no-untyped-def]
     page_size = load_i64(stage, PAGE_SIZE)
     slot = load_i32(load_i64(step, SLOTS), row)
     page = load_i64(stage, PAGES) + head * load_i64(stage, HEAD_BYTES)
-    page += slot // page_size * page_size * head_dim * 2
+    page += slot // page_size * load_i64(stage, PAGE_BYTES)
     place = slot % page_size
     if kind == KEYS:
         _store_key(x, head_dim, page + place * 4, page_size * 4)

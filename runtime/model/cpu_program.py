@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,13 +24,14 @@ _TASKS_A_THREAD = 8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KvPages:
-    """Key and value storage: uint16 (bfloat16 bits), for each layer, kv head and page.
+    """Key and value storage: uint16 (bfloat16 bits), page by page.
 
-    ``keys`` [layers, kv heads, pages, head_dim / 2, page_size, 2], ``values`` [layers, kv heads,
-    pages, page_size / 2, head_dim, 2]. Both are words of two numbers that are summed in the same
-    result: two components of a key, one component of two tokens' values. A page's keys are
-    transposed, so that 16 tokens' scores are one vector; neighbouring pages of one head are
-    neighbours in memory, so that a sequence is read as a stream.
+    ``keys`` [pages, layers, kv heads, head_dim / 2, page_size, 2], ``values`` [pages, layers,
+    kv heads, page_size / 2, head_dim, 2]; a head's keys and values are neighbours. Both are words
+    of two numbers that are summed in the same result: two components of a key, one component of
+    two tokens' values. A page's keys are transposed, so that 16 tokens' scores are one vector.
+    What a token writes and a layer reads lies close together, in few huge pages, and memory grows
+    with the pages in use.
     """
 
     keys: npt.NDArray[np.uint16]
@@ -38,11 +40,21 @@ class KvPages:
     @classmethod
     def zeros(cls, config: ModelConfig, num_pages: int, page_size: int) -> KvPages:
         """Pages of zeros; memory is taken from the system when a page is first written."""
-        head = (config.num_layers, config.num_kv_heads, num_pages)
+        shape = config.num_layers, config.num_kv_heads, 2, config.head_dim * page_size
+        stored = lazy_zeros((num_pages, cls.page_bytes(config, page_size) // 2), np.uint16)
+        pages = stored[:, : math.prod(shape)].reshape(num_pages, *shape)
+        keys, values = pages[..., 0, :], pages[..., 1, :]
         return cls(
-            lazy_zeros((*head, config.head_dim // 2, page_size, 2), np.uint16),
-            lazy_zeros((*head, page_size // 2, config.head_dim, 2), np.uint16),
+            keys.reshape(*keys.shape[:3], config.head_dim // 2, page_size, 2),
+            values.reshape(*keys.shape[:3], page_size // 2, config.head_dim, 2),
         )
+
+    @staticmethod
+    def page_bytes(config: ModelConfig, page_size: int) -> int:
+        """Bytes from one page to the next. Not a multiple of 8 KiB, or one layer's part of all
+        pages would fall into the same few sets of a cache."""
+        size = 4 * config.num_layers * config.num_kv_heads * config.head_dim * page_size
+        return size if size % 8192 else size + 4096
 
     @property
     def page_size(self) -> int:
@@ -50,11 +62,11 @@ class KvPages:
 
     @property
     def num_pages(self) -> int:
-        return int(self.keys.shape[2])
+        return len(self.keys)
 
     def page(self, page: int) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint16]]:
         """One page's keys and values of all layers and heads, as views."""
-        return self.keys[:, :, page], self.values[:, :, page]
+        return self.keys[page], self.values[page]
 
     def copy_page(self, source: int, target: int) -> None:
         for stored, copied in zip(self.page(source), self.page(target), strict=True):
@@ -191,7 +203,7 @@ class _Emitter:
     def layer(self, index: int, layer: CpuLayer) -> None:
         buffers = self._buffers
         self._norm(buffers.hidden, layer.attention_norm, buffers.normed, buffers.normed_q)
-        keys, values = self._pages.keys[index], self._pages.values[index]
+        keys, values = self._pages.keys[:, index], self._pages.values[:, index]
         self._heads(linear_fused.QUERIES, layer.query, layer.query_norm)
         self._heads(linear_fused.KEYS, layer.key, layer.key_norm, keys)
         self._heads(linear_fused.VALUES, layer.value, None, values)
@@ -330,7 +342,8 @@ class _Emitter:
             operands |= {
                 linear_fused.PAGES: _address(pages),
                 linear_fused.PAGE_SIZE: self._pages.page_size,
-                linear_fused.HEAD_BYTES: _stride(pages),
+                linear_fused.HEAD_BYTES: pages.strides[1],
+                linear_fused.PAGE_BYTES: pages.strides[0],
             }
         # The three kinds write apart from each other, so only the last one waits.
         operation = linear_fused.heads_op(layer.weight.form.name, path)
@@ -369,7 +382,8 @@ class _Emitter:
             attention.KEYS: _address(keys),
             attention.VALUES: _address(values),
             attention.PAGE_SIZE: self._pages.page_size,
-            attention.HEAD_BYTES: _stride(keys),
+            attention.HEAD_BYTES: keys.strides[1],
+            attention.PAGE_BYTES: keys.strides[0],
             attention.NUM_KV_HEADS: config.num_kv_heads,
             attention.GROUP_SIZE: config.num_heads // config.num_kv_heads,
             attention.HEAD_DIM: config.head_dim,

@@ -69,7 +69,7 @@ class CpuRunner:
             )
         self.config = ModelConfig.from_gguf(file)
         if num_pages is None:
-            num_pages = max(1, kv_bytes // self._page_bytes(page_size))
+            num_pages = max(1, kv_bytes // KvPages.page_bytes(self.config, page_size))
         self._weights: CpuWeights = load_cpu_weights(
             file, self.config, exact=activations == "float32"
         )
@@ -159,10 +159,6 @@ class CpuRunner:
         self._team.close()
         self._program = self._buffers = None
         self._pages = KvPages.zeros(self.config, 0, self.page_size)
-
-    def _page_bytes(self, page_size: int) -> int:
-        config = self.config
-        return 4 * config.num_layers * config.num_kv_heads * config.head_dim * page_size
 
     def _rotary_tables(self) -> tuple[Float32Array, Float32Array]:
         """Cosines and sines, float32[positions, rope_dim / 2]."""

@@ -32,7 +32,7 @@ def attend(tree, q, k, v, *, window=0, soft_cap=0.0, path="float32", grouping=Tr
     num_tokens, num_heads, head_dim = q.shape
     num_kv_heads = k.shape[1]
     group_size = num_heads // num_kv_heads
-    k, v = (torch.nan_to_num(pages).transpose(0, 1) for pages in (k, v))
+    k, v = (torch.nan_to_num(pages) for pages in (k, v))
     pairs = k.unflatten(-1, (head_dim // 2, 2)).transpose(2, 3)  # [..., pair, token, 2]
     tokens = v.unflatten(2, (v.shape[2] // 2, 2)).transpose(3, 4)  # [..., pair, component, 2]
     keys, values = bfloat16_bits(pairs), bfloat16_bits(tokens)
@@ -78,7 +78,8 @@ def attend(tree, q, k, v, *, window=0, soft_cap=0.0, path="float32", grouping=Tr
             attention.KEYS: keys.ctypes.data,
             attention.VALUES: values.ctypes.data,
             attention.PAGE_SIZE: tree.page_size,
-            attention.HEAD_BYTES: keys.strides[0],
+            attention.HEAD_BYTES: keys.strides[1],
+            attention.PAGE_BYTES: keys.strides[0],
             attention.NUM_KV_HEADS: num_kv_heads,
             attention.GROUP_SIZE: group_size,
             attention.HEAD_DIM: head_dim,
