@@ -356,7 +356,7 @@ class Languages:
         values = listed_numbers(formula)
         if values is not None:
             return bool(values)
-        if not is_bounded_integer(formula):
+        if ("numbers", formula) in self._known or not is_bounded_integer(formula):
             return not self.numbers(formula).is_empty
         parts = conjuncts(formula)
         intervals = intervals_of(all_of(p for p in parts if is_order(p)))

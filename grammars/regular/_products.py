@@ -46,15 +46,18 @@ def product(
     num_states = 0
     current = -1
     while current < num_states:
+        own_a, own_b = -1, -1
+        if current >= 0:
+            own_a, own_b = keys[current] // num_b - 1, keys[current] % num_b - 1
         for j in range(num_classes if current >= 0 else 1):
             if current < 0:
                 a, b = start_a, start_b
             else:
-                a, b = keys[current] // num_b - 1, keys[current] % num_b - 1
-                if a >= 0:
-                    a = table_a[a, classes_a[j]]
-                if b >= 0:
-                    b = table_b[b, classes_b[j]]
+                a, b = -1, -1
+                if own_a >= 0:
+                    a = table_a[own_a, classes_a[j]]
+                if own_b >= 0:
+                    b = table_b[own_b, classes_b[j]]
                 if (a < 0 and (b < 0 or not only_b)) or (b < 0 and not only_a):
                     table[current, j] = -1
                     continue

@@ -39,6 +39,11 @@ class NfaBuilder:
         self.start = 0
         self.absorbing = -1
 
+    def new_states(self, count: int) -> int:
+        """The first of some new states."""
+        self.num_states += count
+        return self.num_states - count
+
     def new_state(self) -> int:
         self.num_states += 1
         return self.num_states - 1

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ramet.grammars.regular_limits import RegularLimits, too_complex
 
@@ -151,24 +152,33 @@ class _Decimals:
         self.most = most
         self.ended = ended
         self._builder = builder
-        self._states: dict[tuple[int, int], int] = {}
+        self._first: int | None = None
 
     def state(self, kind: int, at: int) -> int:
         """The state after ``at`` decimals, where those of a kind may follow."""
-        if self.most is None:
-            at = 0
-        known = self._states.get((kind, at))
-        if known is None:
+        length = 1 if self.most is None else self.most + 1
+        if self._first is None:
             builder = self._builder
-            known = self._states[kind, at] = builder.new_state()
-            if kind != _NONZERO:
-                builder.empty_move(known, self.ended)
-            if self.most is None or at < self.most:
-                last = _NINE if kind == _ANY else _DIGIT
-                builder.edges.append((known, _DIGIT, last, self.state(kind, at + 1)))
-                if kind == _NONZERO:
-                    builder.edges.append((known, _DIGIT + 1, _NINE, self.state(_ANY, at + 1)))
-        return known
+            first = self._first = builder.new_states(_NOTHING * length)
+            builder.edge_blocks.append(
+                _decimal_edges(self.most) + np.array([first, 0, 0, first], np.int32)
+            )
+            builder.empty_moves += [(first + i, self.ended) for i in range(_NONZERO * length)]
+        return self._first + kind * length + (0 if self.most is None else at)
+
+
+@cache
+def _decimal_edges(most: int | None) -> NDArray[np.int32]:
+    """The moves among the states of ``_Decimals``: by kind, then by how many decimals were read."""
+    length = 1 if most is None else most + 1
+    edges: list[tuple[int, int, int, int]] = []
+    for at in range(1 if most is None else most):
+        after = 0 if most is None else at + 1
+        for kind in (_ANY, _ZEROS, _NONZERO):
+            last = _NINE if kind == _ANY else _DIGIT
+            edges.append((kind * length + at, _DIGIT, last, kind * length + after))
+        edges.append((_NONZERO * length + at, _DIGIT + 1, _NINE, _ANY * length + after))
+    return np.array(edges, np.int32)
 
 
 class _Side:
