@@ -71,6 +71,7 @@ def main() -> None:
     vocab = Vocabulary.from_tokens(tokens.tokens, {tokens.eos})
     compiler = GrammarCompiler(vocab)
     row = np.zeros(vocab.num_words, np.int32)
+    compiler.warm()
     compiler.compile(JsonSchema({"properties": {"warm": {"type": "integer"}}}))
     ours, theirs = Times(), Times()
     gc.collect()

@@ -64,6 +64,7 @@ class RametAdapter(Adapter):
         self.compiler = GrammarCompiler(
             Vocabulary.from_tokens(self.vocab.tokens, {self.vocab.eos}), CompileLimits()
         )
+        self.compiler.warm()
         self.buffer = NpMask(len(self.vocab.tokens))
 
     def compile(self, kind, grammar):

@@ -6,7 +6,7 @@ import dataclasses
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Literal
+from typing import Literal, get_args
 
 from .automaton import AutomatonLexeme, Context, Whole
 from .constraint_json import check_fields, content_key
@@ -14,6 +14,7 @@ from .constraints import (
     Choice,
     Constraint,
     Ebnf,
+    Integers,
     JsonObject,
     JsonSchema,
     Regex,
@@ -23,7 +24,8 @@ from .ebnf import ebnf_automaton
 from .errors import ConstraintError, EmptyConstraintError, GrammarTooComplexError
 from .grammar import Grammar
 from .insides import Insides, new_insides
-from .json_schema.compile import CompiledSchema, install_common
+from .json_schema.common import COMMON_SCHEMA, install_common
+from .json_schema.compile import CompiledSchema
 from .json_schema.languages import Languages
 from .lexemes import DfaLexeme
 from .limits import CompileLimits
@@ -95,6 +97,15 @@ class GrammarCompiler:
         self._counted_bytes = 0
         self._grammars_lock = threading.Lock()
         self._compile_lock = threading.Lock()
+
+    def warm(self) -> None:
+        """Work out what most schemas need, before the first one comes: any JSON value, common
+        formats and bounds. Takes a tenth of a second or two."""
+        with self._compile_lock:
+            for integers in get_args(Integers):
+                likely = JsonSchema(COMMON_SCHEMA, integers=integers)
+                self._any_json_like(likely, self._shared_insides())
+                compile_schema(likely, self._languages, self.limits)
 
     def find(self, constraint: Constraint) -> Grammar | None:
         """The grammar of a constraint if it is remembered; never waits for a compilation."""
@@ -178,21 +189,27 @@ class GrammarCompiler:
         start = start_of(constraint, self._languages, self.limits, self.vocab.special_ids)
         if isinstance(constraint, Regex | Choice | Ebnf):
             return Grammar(start, new_insides(self.vocab, self.limits), self.limits)
+        shared = self._shared_insides()
+        like = (
+            self._any_json_like(constraint, shared) if isinstance(constraint, JsonSchema) else None
+        )
+        return Grammar(start, shared, self.limits, like)
+
+    def _shared_insides(self) -> Insides:
         if self._shared is None or self._shared.lexicon.num_bytes > _MAX_SHARED_BYTES:
             self._shared = new_insides(self.vocab, self.limits, is_shared=True)
             self._any_json.clear()
             install_common(self._shared.lexicon)
-        return Grammar(start, self._shared, self.limits, self._any_json_like(constraint))
+        return self._shared
 
-    def _any_json_like(self, constraint: Constraint) -> Machine | None:
+    def _any_json_like(self, constraint: JsonSchema, shared: Insides) -> Machine | None:
         """A machine with the contexts of any JSON value: most schemas have a place for one."""
-        if not isinstance(constraint, JsonSchema) or constraint.whitespace == "pretty":
+        if constraint.whitespace == "pretty":
             return None
         key = (constraint.whitespace, constraint.any_order, constraint.integers)
         known = self._any_json.get(key)
         if known is None:
-            assert self._shared is not None
-            machine = self._any_json[key] = known = Machine(self.limits, self._shared.lexicon)
+            machine = self._any_json[key] = known = Machine(self.limits, shared.lexicon)
             anything = dataclasses.replace(constraint, schema=True, documents={})
             machine.intern(compile_schema(anything, self._languages, self.limits).start(machine))
             machine.prepare(_NUM_COMMON)

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .automaton import DEAD, Lexeme, Row, ended
+from .labelled_dfa import LabelledDfa
 from .lexicon import Lexicon
-from .moves import REACH
+from .moves import END_LABEL, REACH, READY
 from .regular import Dfa
 
 _SMALL = 48
-"""Automata up to so many states are installed at once, larger ones as they are read."""
+"""Of an automaton so many states, the nearest to the start, are installed at once, and the others
+as they are read."""
 
 
 class DfaLexeme(Lexeme):
@@ -26,12 +27,14 @@ class DfaLexeme(Lexeme):
 
     def install(self, lexicon: Lexicon) -> int:
         dfa = self.dfa
-        if dfa.num_states > _SMALL:
-            return lexicon.reserve_block(self, dfa.num_states)
-        first = lexicon.new_states(dfa.num_states)
-        moves = dfa.transitions
-        lexicon.rows[first : lexicon.num_states] = np.where(moves >= 0, moves + first, DEAD)
-        lexicon.states[first : lexicon.num_states, 1] = np.where(dfa.accepting, self.label, -1)
+        size = dfa.num_states
+        is_large = size > _SMALL
+        first = lexicon.reserve_block(self, size) if is_large else lexicon.new_states(size)
+        moves = dfa.table[:_SMALL]
+        end = first + len(moves)
+        np.take(np.where(moves >= 0, moves + first, DEAD), dfa.class_of, 1, lexicon.rows[first:end])
+        lexicon.states[first:end, END_LABEL] = np.where(dfa.accepting[:_SMALL], self.label, -1)
+        lexicon.states[first:end, READY] = 1
         return first
 
     def fill(self, lexicon: Lexicon, local: int, row: Row) -> int:
@@ -40,75 +43,6 @@ class DfaLexeme(Lexeme):
             np.where(moves >= 0, moves + lexicon.install(self), DEAD), self.dfa.class_of, out=row
         )
         return self.label if self.dfa.accepting[local] else -1
-
-
-class LabelledDfa:
-    """A deterministic automaton whose accepting states carry labels.
-
-    Attributes:
-        transitions: int32[num_states, 256], -1 is dead; state 0 is the start.
-        labels: int32[num_states]: the label of a text that ends here, or -1.
-    """
-
-    def __init__(self, transitions: NDArray[np.int32], labels: NDArray[np.int32]) -> None:
-        self.transitions = transitions
-        self.labels = labels
-
-    @classmethod
-    def of(cls, parts: Sequence[tuple[int, Dfa]]) -> LabelledDfa:
-        """The union of languages that have no member in common, each with its label."""
-        if len(parts) == 1:
-            label, dfa = parts[0]
-            return cls(dfa.transitions, np.where(dfa.accepting, label, -1).astype(np.int32))
-        columns, class_of = np.unique(
-            np.stack([dfa.class_of for _, dfa in parts]), axis=1, return_inverse=True
-        )
-        class_of = class_of.reshape(-1)
-        moves = [
-            d.table[:, c].tolist() for (_, d), c in zip(parts, columns.astype(int), strict=True)
-        ]
-        start = tuple((i, 0) for i, (_, dfa) in enumerate(parts) if dfa.num_states)
-        numbers = {start: 0}
-        order = [start]
-        rows: list[list[int]] = []
-        labels: list[int] = []
-        for state in order:
-            # By column, the parts that go on, each with its state.
-            targets: list[list[tuple[int, int]]] = [[] for _ in range(columns.shape[1])]
-            for i, s in state:
-                for column, t in zip(targets, moves[i][s], strict=True):
-                    if t >= 0:
-                        column.append((i, t))
-            row = []
-            for target in map(tuple, targets):
-                if not target:
-                    row.append(-1)
-                    continue
-                number = numbers.get(target)
-                if number is None:
-                    number = numbers[target] = len(order)
-                    order.append(target)
-                row.append(number)
-            rows.append(row)
-            labels.append(next((parts[i][0] for i, s in state if parts[i][1].accepting[s]), -1))
-        table = np.array(rows, np.int32)[:, class_of]
-        return cls(np.ascontiguousarray(table), np.array(labels, np.int32))
-
-    def reachable(self) -> list[int]:
-        """By state, the set of labels that can be reached, as bits."""
-        sets = [0 if label < 0 else 1 << label for label in self.labels.tolist()]
-        targets = [sorted({t for t in row if t >= 0}) for row in self.transitions.tolist()]
-        changed = True
-        while changed:
-            changed = False
-            for state in reversed(range(len(sets))):
-                bits = sets[state]
-                for target in targets[state]:
-                    bits |= sets[target]
-                if bits != sets[state]:
-                    sets[state] = bits
-                    changed = True
-        return sets
 
 
 class LabelledDfaLexeme(Lexeme):
@@ -123,8 +57,9 @@ class LabelledDfaLexeme(Lexeme):
         first = lexicon.new_states(len(moves))
         lexicon.rows[first : lexicon.num_states] = np.where(moves >= 0, moves + first, DEAD)
         lexicon.states[first : lexicon.num_states, 1] = self.automaton.labels
-        for i, bits in enumerate(self.automaton.reachable()):
-            lexicon.states[first + i, REACH] = lexicon.bit_set(bits)
+        lexicon.states[first : lexicon.num_states, REACH] = lexicon.new_bit_sets(
+            self.automaton.reachable()
+        )
         return first
 
 

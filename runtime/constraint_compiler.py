@@ -45,4 +45,5 @@ class ConstraintCompiler:
                     max_bytes=self._config.grammar_bytes,
                     store=None if folder is None else AutomatonStore(folder),
                 )
+                self._made.warm()
             return self._made

@@ -10,12 +10,8 @@ from typing import Any
 from ramet.grammars.automaton import Context
 from ramet.grammars.constraints import Integers, Whitespace
 from ramet.grammars.errors import EmptyConstraintError, GrammarTooComplexError
-from ramet.grammars.json_text import KEY_SLICE, VALUE_SLICE
-from ramet.grammars.lexemes import DfaLexeme, LiteralLexeme
-from ramet.grammars.lexicon import Lexicon
 from ramet.grammars.limits import CompileLimits
 from ramet.grammars.machine import Machine
-from ramet.grammars.regular.numbers import any_number, integers, plain_integers
 
 from .atoms import Contains, Items, Properties
 from .contexts import ValueContext
@@ -23,11 +19,9 @@ from .formula import Formula, atom, atoms
 from .frames import Frame, Top
 from .languages import Languages
 from .layout import Layout
-from .lexemes import FIRST_SCALAR, AfterLexeme
 from .number_sets import is_bounded_integer
 from .schema import Documents, Leaf
 from .solver import Solver
-from .text_lexemes import QUOTE, AnyText, Closing, KeyClosing
 from .typed import Typer
 from .values_plan import Values
 
@@ -79,28 +73,6 @@ class CompiledSchema:
         ``prefixes`` are the white-space texts that may come before it.
         """
         return ValueContext(self._values.plan((self._root,), frame.accepts), frame, prefixes)
-
-
-def install_common(lexicon: Lexicon) -> None:
-    """Install the lexemes that most schemas need."""
-    for whitespace in ("compact", "none"):
-        layout = Layout(whitespace)
-        key = KeyClosing(layout)
-        names = lexicon.target(lexicon.install(AnyText(key, 1, KEY_SLICE)), QUOTE)
-        lexicon.target(names, 0)
-        for bracket in (0x7D, 0x5D):
-            lexicon.install(AfterLexeme(bracket, layout.before_comma(), layout.close()))
-        for number in (any_number(), integers(), plain_integers()):
-            start = lexicon.install(DfaLexeme(number, FIRST_SCALAR))
-            for byte in b"-0123456789":
-                digit = lexicon.target(start, byte)
-                lexicon.target(digit, 0)
-                for after in b"0.eE":
-                    if lexicon.target(digit, after) >= 0:
-                        lexicon.target(lexicon.target(digit, after), 0)
-        for text in (b"rue", b"alse", b"ull"):
-            lexicon.install(LiteralLexeme(text, FIRST_SCALAR))
-        lexicon.install(AnyText(Closing(), FIRST_SCALAR, VALUE_SLICE))
 
 
 def _first_keyword(schema: Any) -> str:

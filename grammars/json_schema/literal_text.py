@@ -8,10 +8,10 @@ bytes that go on in the tree, and for the closing quote where a given text is co
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from ramet.grammars.automaton import DEAD, LAZY, Row
@@ -20,80 +20,14 @@ from ramet.grammars.lexicon import UNBOUNDED_ROOM, Lexicon
 from ramet.grammars.moves import REACH, ROOM
 from ramet.grammars.trie import build_trie, pack
 
-from .text_lexemes import BACKSLASH, QUOTE, AnyText, Closing, TextLexeme
+from .text_lexemes import BACKSLASH, QUOTE, Closing, TextLexeme
+from .tree_overlay import lay_over
 
 _Installed = tuple[NDArray[np.int32], int, NDArray[np.int32]]
 """The tree of the texts, its first state in a lexicon, and each state's state of the base."""
 
 EXCLUDED = -1
 """In place of a label: this string is not allowed."""
-
-
-@njit(
-    "int64(int32[:,::1], int32[::1], int32[:,::1], int64, int64, int64, int32[::1], uint64[:,::1],"
-    " uint64[::1], int32[::1])",
-    cache=True,
-    nogil=True,
-)
-def _lay_over(trie, labels, rows, first, base, base_dead, closers, reach, base_reach, bases):  # type: ignore[no-untyped-def]
-    """Write the rows of a tree's nodes over a base that returns to its start at each border.
-
-    Args:
-        trie: of the decoded texts; its tokens index ``labels``.
-        rows: the lexicon's; node i has row ``first + 1 + i``, the root has row ``first``.
-        base: the base's start state; ``base_dead`` is 1 if there is no base.
-        closers: by label, the entry for the closing quote.
-        reach: uint64[num_nodes + 1, num_words], written: the labels reachable from each state.
-        base_reach: the labels that the base reaches.
-        bases: int32[num_nodes + 1], written: each state's state of the base, or -1.
-
-    Returns:
-        0.
-    """
-    num_nodes = trie.shape[0]
-    path = np.zeros(num_nodes + 2, np.int64)
-    parents = np.zeros(num_nodes + 1, np.int64)
-    bases[0] = -1 if base_dead else base
-    byte = 0
-    raw = True
-    above = first
-    for state in range(num_nodes + 1):
-        if state > 0:
-            byte = trie[state - 1, 0]
-            depth = trie[state - 1, 3]
-            path[depth + 1] = state
-            parents[state] = path[depth]
-            above = first + path[depth]
-            below = bases[path[depth]]
-            raw = byte >= 0x20 and byte != 0x22 and byte != 0x5C
-            if below < 0:
-                bases[state] = -1
-            elif raw:
-                bases[state] = rows[below, byte]
-            else:
-                bases[state] = base
-        own = bases[state]
-        for b in range(256):
-            rows[first + state, b] = -1 if own < 0 else rows[own, b]
-        for word in range(reach.shape[1]):
-            reach[state, word] = np.uint64(0) if own < 0 else base_reach[word]
-        if state > 0:
-            if raw:
-                rows[above, byte] = first + state
-            if not raw or byte >= 0xC0 or byte == 0x2F:
-                rows[above, 0x5C] = LAZY
-            token = trie[state - 1, 2]
-            if token >= 0:
-                label = labels[token]
-                if label < 0:
-                    rows[first + state, 0x22] = -1
-                else:
-                    rows[first + state, 0x22] = closers[label]
-                    reach[state, label >> 6] |= np.uint64(1) << np.uint64(label & 63)
-    for state in range(num_nodes, 0, -1):
-        for word in range(reach.shape[1]):
-            reach[parents[state], word] |= reach[state, word]
-    return 0
 
 
 class LiteralText(TextLexeme):
@@ -121,51 +55,56 @@ class LiteralText(TextLexeme):
             self.texts = {t: label for t, label in texts.items() if label != EXCLUDED}
         encoded = sorted((t.encode(), t) for t in self.texts)
         self._labels = np.array([self.texts[t] for _, t in encoded], np.int32)
-        self._root_label: int | None = None
-        if encoded and not encoded[0][0]:
-            self._root_label = int(self._labels[0])
+        self._has_empty = bool(encoded) and not encoded[0][0]
         self._encoded = [e for e, _ in encoded]
         self._installed: WeakKeyDictionary[Lexicon, _Installed] = WeakKeyDictionary()
 
     def install(self, lexicon: Lexicon) -> int:
         ids = np.arange(len(self._encoded), dtype=np.int32)
-        skip = 0 if self._root_label is None else 1
+        skip = int(self._has_empty)
         data, starts = pack(self._encoded[skip:])
         trie = build_trie(data, starts[:-1], starts[1:], ids[skip:])
         num_states = len(trie) + 1
+        is_exact = False
         base = -1 if self.base is None else lexicon.install(self.base)
         num_labels = int(self._labels.max(initial=0)) + 1
         closers = self.closing.targets(lexicon, num_labels)
         base_bits = self._base_bits(lexicon, base)
         num_words = max(1, (max(num_labels, base_bits.bit_length()) + 63) // 64)
-        base_reach = _words(base_bits, num_words)
         reach = np.zeros((num_states, num_words), np.uint64)
         bases = np.empty(num_states, np.int32)
         first = lexicon.new_states(num_states)
-        if self.base is None or isinstance(self.base, AnyText):
-            _lay_over(
-                trie, self._labels, lexicon.rows, first, base, int(base < 0), closers, reach,
-                base_reach, bases,
+        if self.base is None or self.base.is_written:
+            has_room = base >= 0 and bool(lexicon.states[base, ROOM] == UNBOUNDED_ROOM)
+            is_exact = self.closing.filtered and base >= 0 and not has_room
+            num_escapes = lay_over(
+                trie, skip - 1, self._labels, lexicon.rows, lexicon.states, lexicon.words, first,
+                base, closers, reach, bases, _escapes(), is_exact, has_room,
             )  # fmt: skip
         else:
             self._lay_over_any(lexicon, trie, first, base, closers, reach, bases)
-        if self._root_label is not None:
-            label = self._root_label
-            lexicon.rows[first, QUOTE] = DEAD if label < 0 else closers[label]
-            if label >= 0:
-                reach[0] |= _words(1 << label, num_words)
-        states = lexicon.states[first : first + num_states]
+            num_escapes = num_states
         if self.closing.filtered:
-            states[:, REACH] = lexicon.new_bit_sets(reach)
-        if base >= 0 and lexicon.states[base, ROOM] == UNBOUNDED_ROOM:
-            # The base has strings of any kind, so a tree over it stops none on its way.
-            based = bases >= 0
-            states[based, ROOM:] = lexicon.states[bases[based], ROOM:]
-        lazy = lexicon.rows[first : first + num_states, BACKSLASH] == LAZY
-        for i in np.flatnonzero(lazy).tolist():
-            lexicon.has_edges(first + i, self, i)
+            lexicon.states[first : first + num_states, REACH] = lexicon.new_bit_sets(reach)
         self._installed[lexicon] = trie, first, bases
+        if num_escapes:
+            parents = _parents(trie) if is_exact else []
+            lazy = lexicon.rows[first : first + num_states, BACKSLASH] == LAZY
+            for i in reversed(np.flatnonzero(lazy).tolist()):
+                lexicon.has_edges(first + i, self, i)
+                if is_exact:
+                    self._spell_out(lexicon, first + i, first, parents)
         return first
+
+    def _spell_out(self, lexicon: Lexicon, state: int, first: int, parents: list[int]) -> None:
+        """Spell a state's escapes at once, and note what is reachable by them, here and above."""
+        bits = self._base_bits(lexicon, lexicon.target(state, BACKSLASH))
+        while True:
+            known = self._base_bits(lexicon, state)
+            lexicon.states[state, REACH] = lexicon.bit_set(known | bits)
+            if state == first:
+                return
+            state = first + parents[state - first]
 
     def _base_bits(self, lexicon: Lexicon, base: int) -> int:
         if base < 0:
@@ -183,7 +122,7 @@ class LiteralText(TextLexeme):
         reach: NDArray[np.uint64],
         bases: NDArray[np.int32],
     ) -> None:
-        """``_lay_over`` for a base whose states are read one by one."""
+        """``lay_over`` for a base whose states are read one by one."""
         parents = _parents(trie)
         bases[:] = -1
         bases[0] = base
@@ -206,6 +145,12 @@ class LiteralText(TextLexeme):
                 row[:] = lexicon.rows[own]
                 reach[state] = _words(self._base_bits(lexicon, own), reach.shape[1])
             lexicon.rows[first + state] = row
+            token = int(trie[state - 1, 2]) if state > 0 else int(self._has_empty) - 1
+            if token >= 0:
+                label = int(self._labels[token])
+                lexicon.rows[first + state, QUOTE] = DEAD if label < 0 else closers[label]
+                if label >= 0:
+                    reach[state] |= _words(1 << label, reach.shape[1])
             if state > 0:
                 above = first + parents[state]
                 raw = byte >= 0x20 and byte not in (QUOTE, BACKSLASH)
@@ -213,17 +158,12 @@ class LiteralText(TextLexeme):
                     lexicon.rows[above, byte] = first + state
                 if not raw or byte >= 0xC0 or byte == 0x2F:
                     lexicon.rows[above, BACKSLASH] = LAZY
-                token = int(trie[state - 1, 2])
-                if token >= 0:
-                    label = int(self._labels[token])
-                    lexicon.rows[first + state, QUOTE] = DEAD if label < 0 else closers[label]
-                    if label >= 0:
-                        reach[state] |= _words(1 << label, reach.shape[1])
         if not self.closing.filtered:
             return
+        spelled_bits = [0] * (len(trie) + 1)
         for state in range(len(trie), -1, -1):
             row = lexicon.rows[first + state]
-            bits = 0
+            bits = spelled_bits[state]
             for target in np.unique(row[row >= 0]).tolist():
                 below = target - first
                 if 0 <= below < len(reach):
@@ -233,6 +173,7 @@ class LiteralText(TextLexeme):
             if row.min() == LAZY and bases[state] >= 0:
                 bits |= self._base_bits(lexicon, int(bases[state]))
             reach[state] = _words(bits, reach.shape[1])
+            spelled_bits[parents[state]] |= bits
 
     # -- escapes ----------------------------------------------------------------------------
 
@@ -246,33 +187,43 @@ class LiteralText(TextLexeme):
             for spelling in spellings(character):
                 if spelling[0] == BACKSLASH:
                     _spell(tree, spelling[1:], first + node)
-        state, _ = self._escape_state(lexicon, tree, below)
-        lexicon.rows[first + local, byte] = state
+        lexicon.rows[first + local, byte] = self._escape_state(lexicon, tree, below)
 
-    def _escape_state(
-        self, lexicon: Lexicon, tree: dict[int, object], base: int
-    ) -> tuple[int, int]:
-        """The state for an escape's rest over a base state; the labels that it reaches."""
+    def _escape_state(self, lexicon: Lexicon, tree: dict[int, object], base: int) -> int:
+        """The state for an escape's rest over a base state."""
+        if not tree:
+            return base
         row = np.full(256, DEAD, np.int32)
-        bits = 0
         if base >= 0:
             lexicon.target(base, 0)
             row[:] = lexicon.rows[base]
-            bits = self._base_bits(lexicon, base)
         for byte, rest in tree.items():
             if isinstance(rest, dict):
                 below = DEAD if base < 0 else lexicon.target(base, byte)
-                row[byte], more = self._escape_state(lexicon, rest, below)
-                bits |= more
+                row[byte] = self._escape_state(lexicon, rest, below)
             else:
                 assert isinstance(rest, int)
                 row[byte] = rest
-                bits |= self._base_bits(lexicon, rest)
         state = lexicon.new_states(1)
         lexicon.rows[state] = row
         if self.closing.filtered:
+            bits = 0
+            for target in {t for t in row.tolist() if t >= 0}:
+                bits |= self._base_bits(lexicon, target)
             lexicon.states[state, REACH] = lexicon.bit_set(bits)
-        return state, bits
+        return state
+
+
+@cache
+def _escapes() -> NDArray[np.uint8]:
+    """uint8[128, 8]: by ASCII character that isn't written as it is, its first spelling: how many
+    bytes, and those."""
+    table = np.zeros((128, 8), np.uint8)
+    for code in (*range(0x20), QUOTE, BACKSLASH):
+        spelling = spellings(chr(code))[0]
+        table[code, 0] = len(spelling)
+        table[code, 1 : 1 + len(spelling)] = list(spelling)
+    return table
 
 
 def _spell(tree: dict[int, object], escape: bytes, target: int) -> None:

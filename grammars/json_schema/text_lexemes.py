@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from functools import cache
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ramet.grammars.automaton import DEAD, LAZY, Lexeme, Row, ended
 from ramet.grammars.json_text import KEY_SLICE, slice_tables
-from ramet.grammars.lexemes import Branch, LabelledDfa, install_head
+from ramet.grammars.labelled_dfa import LabelledDfa
+from ramet.grammars.lexemes import Branch, install_head
 from ramet.grammars.lexicon import UNBOUNDED_ROOM, Lexicon
 from ramet.grammars.moves import NAME_LABEL, REACH, ROOM, ROOM_LABEL, SLICE
 
@@ -83,10 +85,14 @@ class KeyClosing(Closing):
 
 
 class TextLexeme(Lexeme):
-    """A string's body, the closing quote included. ``slice`` is the spelling that it allows."""
+    """A string's body, the closing quote included. ``slice`` is the spelling that it allows.
+
+    ``is_written`` says whether all its rows are written when it is installed.
+    """
 
     closing: Closing
     slice: int
+    is_written: ClassVar[bool] = False
     _keyed: dict[object, KeyLexeme] | None = None
 
     def keyed(
@@ -128,6 +134,8 @@ class KeyLexeme(Lexeme):
 class AnyText(TextLexeme):
     """Every string."""
 
+    is_written = True
+
     def __init__(self, closing: Closing, label: int, slice_: int) -> None:
         self.closing = closing
         self.label = label
@@ -161,6 +169,10 @@ def _templates(slice_: int) -> tuple[NDArray[np.bool_], NDArray[np.int32]]:
 
 _RUN = 16
 """So many borders of a bounded string are written at once."""
+
+_INNER = 2
+"""The states inside a bounded string's first characters are written with the borders, since tokens
+from before the string get there."""
 
 
 class BoundedText(TextLexeme):
@@ -204,11 +216,13 @@ class BoundedText(TextLexeme):
         ends, otherwise = _templates(self.slice)
         rows, states = lexicon.rows[first : first + size], lexicon.states[first : first + size]
         rows[:] = otherwise[0]
-        rows[:, ends[0]] = np.arange(first + 1, first + size + 1)[:, None]
-        # After the last of them another run begins, or no character may come.
-        rows[-1, ends[0]] = LAZY
-        if self.high is not None and start + size > self.high:
+        after = np.arange(first + 1, first + size + 1, dtype=np.int32)
+        after[-1] = LAZY if start + size < num_borders else unbounded
+        rows[:, ends[0]] = after[:, None]
+        num_inner = min(_INNER, size) if start == 0 else 0
+        if start + size == num_borders and self.high is not None:
             rows[-1] = DEAD
+            num_inner = min(num_inner, size - 1)
         rows[max(0, self.low - start) :, QUOTE] = target
         counts = np.arange(start, start + size)
         states[:, ROOM] = UNBOUNDED_ROOM if self.high is None else self.high - counts
@@ -216,11 +230,29 @@ class BoundedText(TextLexeme):
         if self.closing.filtered:
             states[:, ROOM_LABEL] = self.label
             states[:, REACH] = lexicon.bit_set(1 << self.label)
+        self._write_inner(lexicon, first, after[:num_inner])
         for state, count in enumerate(range(start, start + size), first):
             lexicon.has_edges(state, self, count * num_modes)
             if count >= self.low:
                 lexicon.closes_as[state] = unbounded
         return np.arange(first, first + size, dtype=np.int32)
+
+    def _write_inner(self, lexicon: Lexicon, borders: int, after: NDArray[np.int32]) -> None:
+        """The states inside the characters that begin at some borders, and the ways there.
+
+        ``after`` are the borders after those characters.
+        """
+        body = self.body
+        size = len(body) - 1
+        block = lexicon.new_states(len(after) * size)
+        reach = lexicon.states[borders, REACH]
+        lexicon.states[block : block + len(after) * size, REACH] = reach
+        inner = body[0] > 0
+        for border, next_border in enumerate(after.tolist(), borders):
+            targets = np.where(body > 0, body + (block - 1), np.where(body < 0, DEAD, next_border))
+            lexicon.rows[block : block + size] = targets[1:]
+            lexicon.rows[border, inner] = targets[0, inner]
+            block += size
 
     def _unbounded(self) -> AnyText:
         return AnyText(self.closing, self.label, self.slice)
@@ -249,6 +281,7 @@ class DfaText(TextLexeme):
     """The strings of labelled bodies (see ``json_string_body``)."""
 
     slice = KEY_SLICE
+    is_written = True
 
     def __init__(self, closing: Closing, bodies: LabelledDfa, key: Hashable) -> None:
         self.closing = closing
@@ -262,8 +295,8 @@ class DfaText(TextLexeme):
         np.add(moves, first, out=rows)
         rows[moves < 0] = DEAD
         if self.closing.filtered:
-            for i, bits in enumerate(self.bodies.reachable()):
-                lexicon.states[first + i, REACH] = lexicon.bit_set(bits)
+            reach = lexicon.new_bit_sets(self.bodies.reachable())
+            lexicon.states[first : first + len(moves), REACH] = reach
         for label in sorted({label for label in labels.tolist() if label >= 0}):
             target = self.closing.target(lexicon, label)
             lexicon.rows[first : first + len(moves)][labels == label, QUOTE] = target

@@ -10,7 +10,8 @@ from ramet.grammars.automaton import Lexeme
 from ramet.grammars.constraints import Integers
 from ramet.grammars.errors import GrammarTooComplexError
 from ramet.grammars.json_text import KEY_SLICE, VALUE_SLICE
-from ramet.grammars.lexemes import DfaLexeme, LabelledDfa, LabelledDfaLexeme
+from ramet.grammars.labelled_dfa import LabelledDfa
+from ramet.grammars.lexemes import DfaLexeme, LabelledDfaLexeme
 from ramet.grammars.limits import CompileLimits
 from ramet.grammars.regular import Dfa
 from ramet.grammars.regular.numbers import any_number, short_number
@@ -361,7 +362,9 @@ def text_lexeme(
         return CountedText(closing, label, automaton, body.digest, texts.low, texts.high)
     bodies = [(label, languages.body(texts)) for label, texts in parts]
     key = tuple((label, body.digest) for label, body in bodies)
-    labelled = languages.remember(("labelled", key), lambda: LabelledDfa.of(bodies))
+    labelled = languages.remember(
+        ("labelled", key), lambda: LabelledDfa.of(bodies, languages.limits.regular)
+    )
     return DfaText(closing, labelled, key)
 
 
