@@ -31,6 +31,7 @@ from ramet.kernels.sampling import (
 )
 
 _BLOCK = 64
+_WIDE_BLOCK = 2048
 _LOWEST = np.float32(-np.inf)
 _NEAR = np.float32(1 / 1024)  # candidates are at first at least this likely, times the likeliest
 
@@ -63,6 +64,23 @@ def _exp_row(typingctx, x, shift, temperature, out, count):  # type: ignore[no-u
 
     kinds = (types.int64, types.float32, types.float32, types.int64, types.int64)
     return types.float64(*kinds), codegen
+
+
+@intrinsic
+def _largest(typingctx, x, count):  # type: ignore[no-untyped-def]
+    """The largest of ``count`` values at ``x``, a multiple of 64; -inf if all are that or NaN."""
+
+    def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
+        x, count = args
+        tops = [Variable(b, vec.vf32(-math.inf)) for _ in range(4)]
+        with cgutils.for_range(b, b.udiv(count, i64(64))) as loop:
+            first = vec.offset(b, x, loop.index, 256)
+            for lane, top in enumerate(tops):
+                top.set(vec.maximum(b, vec.load(b, first, VF32, 64 * lane), top.get()))
+        left, right = (vec.maximum(b, tops[i].get(), tops[i + 1].get()) for i in (0, 2))
+        return vec.fold(b, vec.maximum(b, left, right), vec.maximum)
+
+    return types.float32(types.int64, types.int64), codegen
 
 
 @njit
@@ -100,16 +118,20 @@ def _first_equal(x, first, end, value):  # type: ignore[no-untyped-def]
 def _argmax(x, size):  # type: ignore[no-untyped-def]
     """The first index of the largest of ``x[:size]``; -1 if all are -inf or NaN."""
     best, at = _LOWEST, -1
-    for first in range(0, size, _BLOCK):
-        end = min(first + _BLOCK, size)
-        largest = _LOWEST
-        for i in range(first, end):
-            largest = x[i] if x[i] > largest else largest
+    address = x.ctypes.data
+    whole = size // 64 * 64
+    for first in range(0, whole, _WIDE_BLOCK):
+        largest = _largest(address + 4 * first, min(whole - first, _WIDE_BLOCK))
         if largest > best:
             best, at = largest, first
+    largest = _LOWEST
+    for i in range(whole, size):
+        largest = x[i] if x[i] > largest else largest
+    if largest > best:
+        best, at = largest, whole
     if at < 0:
         return -1
-    return _first_equal(x, at, min(at + _BLOCK, size), best)
+    return _first_equal(x, at, min(at + _WIDE_BLOCK, size), best)
 
 
 @njit

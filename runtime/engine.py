@@ -241,7 +241,8 @@ class Engine:
         return self._grammars.compile(constraint)
 
     def add_step_listener(self, listener: Callable[[], None]) -> None:
-        """Has the step's thread call ``listener`` after each step's events; it must be quick."""
+        """Has the step's thread call ``listener`` for the events that there have been; it must be
+        quick."""
         self._step_listeners.append(listener)
 
     def abort(self, request_id: str) -> None:
@@ -381,12 +382,18 @@ class Engine:
     # -- on the step thread --------------------------------------------------------------------
 
     def _step(self) -> bool:
-        worked = self._stepper.step()
+        """A step. What it has for the callers they get while the next one is computed, or at once
+        if there is none."""
+        worked = self._stepper.step(self._tell)
         self._requests.expire()
         self._requests.forget_ended()
+        if not worked or self._scheduler.idle:
+            self._tell()
+        return worked
+
+    def _tell(self) -> None:
         for listener in self._step_listeners:
             listener()
-        return worked
 
     def _pause_s(self) -> float | None:
         if not self._scheduler.idle:
@@ -416,8 +423,7 @@ class Engine:
         self._requests.end_all(reason)
         if self._trace is not None:
             self._trace.close()
-        for listener in self._step_listeners:
-            listener()
+        self._tell()
 
 
 def _guarded(push: Callable[[Event], None]) -> Callable[[Event], None]:

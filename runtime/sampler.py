@@ -11,14 +11,16 @@ from ramet.runtime.batch import Float32Array, SamplingRows, StepResult
 
 _FIELDS = tuple(field.name for field in dataclasses.fields(SamplingRows))
 _MIN_SHARED_ROWS = 8
+_GREEDY_COST = 1 / 8  # of a row that is drawn from
 
 
 class Sampler:
     """Chooses a token for each row of logits, as ``kernels.sampling`` defines.
 
-    Keeps scratch between steps, so one sampler serves one engine's steps, one at a time. Greedy
-    rows are done on the calling thread; where many rows are drawn from, or want log-probabilities,
-    other threads help if they are awake in time. That changes no result.
+    Keeps scratch between steps, so one sampler serves one engine's steps, one at a time. A few
+    rows are done on the calling thread; where there are many, and the more so where they are drawn
+    from or want log-probabilities, other threads help if they are awake in time. That changes no
+    result.
 
     Args:
         num_threads: threads of a step, the caller included; None: one a usable core.
@@ -35,7 +37,8 @@ class Sampler:
             raise ValueError(f"{len(logits)} rows of logits and {rows.num_rows} of parameters")
         task = SampleTask(logits, **{name: getattr(rows, name) for name in _FIELDS})
         costly = int(((rows.temperature > 0) | (rows.num_logprobs >= 0)).sum())
-        num_helpers = self._num_helpers if costly >= _MIN_SHARED_ROWS else 0
+        cost = costly + _GREEDY_COST * (rows.num_rows - costly)
+        num_helpers = self._num_helpers if cost >= _MIN_SHARED_ROWS else 0
         work = self._work_spaces(1 + num_helpers, logits.shape[1])
         if num_helpers and self._helpers is None:
             self._helpers = ThreadPoolExecutor(self._num_helpers, "ramet-sampler")

@@ -8,6 +8,7 @@ from typing import Protocol
 from ramet.runtime.batch import (
     EmbeddingRunner,
     Float32Array,
+    Meanwhile,
     ModelRunner,
     SamplingRows,
     SamplingRunner,
@@ -38,8 +39,9 @@ class Stepper:
         self._runner = runner
         self._sampler = sampler
 
-    def step(self) -> bool:
-        """One step; False if there was nothing to do.
+    def step(self, meanwhile: Meanwhile = lambda: None) -> bool:
+        """One step; False if there was nothing to do. ``meanwhile`` is done while the model reads
+        the step's tokens, unless that fails.
 
         EngineDeadError, and faults of the scheduler itself, are the caller's; others end no more
         than the requests that they happen to.
@@ -48,7 +50,7 @@ class Stepper:
         if step is None:
             return False
         try:
-            result = self._compute(step)
+            result = self._compute(step, meanwhile)
         except EngineDeadError:
             raise
         except Exception as error:
@@ -57,13 +59,21 @@ class Stepper:
             self._scheduler.commit(step, result)
         return True
 
-    def _compute(self, step: Step) -> StepResult:
+    def _compute(self, step: Step, meanwhile: Meanwhile = lambda: None) -> StepResult:
         batch = step.batch
+
+        def besides() -> None:
+            step.write_masks()
+            try:
+                meanwhile()
+            except Exception as error:  # no fault of the step's
+                raise EngineDeadError("what a step has given can't be handed on") from error
+
         if self._sampler is None:
             assert isinstance(self._runner, SamplingRunner)
-            result = self._runner.run_and_sample(batch, step.write_masks)
+            result = self._runner.run_and_sample(batch, besides)
         else:
-            logits = self._runner.run(batch, step.write_masks)
+            logits = self._runner.run(batch, besides)
             result = self._sampler.sample(logits, batch.sampling)
         if len(batch.hidden_tokens):
             assert isinstance(self._runner, EmbeddingRunner)

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
+from ramet.kernels.batch_cpu import FAULTS, first_fault
 from ramet.kernels.cpu import attention, linear_fused
 from ramet.kernels.cpu import step as words
 from ramet.kernels.cpu.features import (
@@ -257,29 +258,24 @@ class CpuRunner:
 
     def _check(self, batch: Batch) -> None:
         """Refuses what would read or write outside of the arrays: compiled code doesn't look."""
-        if batch.num_tokens == 0:
-            raise ValueError("a batch needs at least one token")
-        starts, lens = batch.row_starts.astype(np.int64), batch.context_lens.astype(np.int64)
-        counts = np.diff(starts)
-        if starts[0] != 0 or starts[-1] != batch.num_tokens or counts.min() < 1:
-            raise ValueError("row_starts must cut the tokens into rows of at least one")
-        expected = np.arange(batch.num_tokens) + np.repeat(lens - starts[1:], counts)
-        if not np.array_equal(batch.positions, expected) or expected.min() < 0:
-            raise ValueError("positions must be the last ones of each row's context")
-        ids = batch.token_ids
-        if ids.min() < 0 or ids.max() >= self.vocab_size:
-            raise ValueError(f"token ids must be in [0, {self.vocab_size})")
-        for wanted in (batch.logit_tokens, batch.hidden_tokens):
-            if len(wanted) and (wanted.min() < 0 or wanted.max() >= batch.num_tokens):
-                raise ValueError("logit_tokens and hidden_tokens must be indices of tokens")
-        if lens.max() > self.max_context_len:
-            raise ValueError(f"a context may have at most {self.max_context_len} tokens")
-        pages = -(-lens // self.page_size)
-        tables = batch.page_tables
-        if tables.shape[1] < pages.max():
-            raise ValueError("page_tables are narrower than the longest context")
-        used = np.arange(tables.shape[1]) < pages[:, None]
-        bad = used & ((tables < 0) | (tables >= self.num_pages))
-        copies = batch.page_copies[:, :2]
-        if bad.any() or (len(copies) and not 0 <= copies.min() <= copies.max() < self.num_pages):
-            raise ValueError(f"page ids must be in [0, {self.num_pages})")
+        fault = first_fault(
+            *(
+                np.ascontiguousarray(array, np.int32)
+                for array in (
+                    batch.token_ids,
+                    batch.positions,
+                    batch.row_starts,
+                    batch.context_lens,
+                    batch.page_tables,
+                    batch.page_copies,
+                    batch.logit_tokens,
+                    batch.hidden_tokens,
+                )
+            ),
+            self.vocab_size,
+            self.max_context_len,
+            self.page_size,
+            self.num_pages,
+        )
+        if fault:
+            raise ValueError(FAULTS[fault])

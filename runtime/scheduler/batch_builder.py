@@ -47,11 +47,11 @@ class Row:
         self.draft = self.draft[:length]
 
 
-def _hidden_tokens(rows: Seq[Row], row_starts: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+def _hidden_tokens(rows: Seq[Row], row_starts: Seq[int]) -> npt.NDArray[np.int32]:
     """The tokens whose hidden states are wanted: the last of each row that wants some."""
     wanted = [
         np.arange(end - row.num_hidden, end, dtype=np.int32)
-        for row, end in zip(rows, row_starts[1:].tolist(), strict=True)
+        for row, end in zip(rows, row_starts[1:], strict=True)
         if row.num_hidden
     ]
     return np.concatenate(wanted) if wanted else _NO_TOKENS
@@ -70,91 +70,74 @@ class BatchBuilder:
         ``first_masks[i]`` is the index in ``masks`` of the mask of ``rows[i]``'s first draw, those
         of its other draws following; or -1.
         """
-        num_rows = len(rows)
-        sequences = [row.sequence for row in rows]
-        counts = np.fromiter([row.num_new for row in rows], np.int32, num_rows)
-        computed = np.fromiter([s.num_computed for s in sequences], np.int32, num_rows)
-        slots = np.fromiter([s.slot for s in sequences], np.intp, num_rows)
-        row_starts = np.zeros(num_rows + 1, np.int32)
-        np.cumsum(counts, out=row_starts[1:])
-        num_tokens = int(row_starts[-1])
-
-        token_ids = np.empty(num_tokens, np.int32)
-        start = 0
-        for row, sequence in zip(rows, sequences, strict=True):
-            first = sequence.num_computed
-            if row.num_new == 1:
-                token_ids[start] = sequence.token_ids[first]
-            else:
-                end = first + row.num_new
-                token_ids[start : start + row.num_new] = sequence.token_ids[first:end]
-            start += row.num_new
-        positions = np.repeat(computed - row_starts[:-1], counts)
-        positions += np.arange(num_tokens, dtype=np.int32)
-
-        max_pages = max(sequence.num_pages for sequence in sequences)
-        copies = [
-            (
-                s.copy_from[0],
-                int(self._slots.page_tables[s.slot, s.tree_len // self._page_size]),
-                s.copy_from[1],
-            )
-            for s in sequences
-            if s.copy_from is not None
-        ]
-        logit_tokens, logit_rows, draws_at, targets = self._logits(rows, row_starts)
-        mask_rows = np.full(len(logit_tokens), -1, np.int32)
+        tokens = _Tokens()
+        draws_at = [tokens.add(row) for row in rows]
+        mask_rows = [-1] * len(tokens.logit_tokens)
         for row, first, at in zip(rows, first_masks, draws_at, strict=True):
             if first >= 0:
                 mask_rows[at : at + row.num_draws] = range(first, first + row.num_draws)
+        sequences = [row.sequence for row in rows]
+        max_pages = max(sequence.num_pages for sequence in sequences)
+        page_tables, size = self._slots.page_tables, self._page_size
+        copies = [
+            (s.copy_from[0], int(page_tables[s.slot, s.tree_len // size]), s.copy_from[1])
+            for s in sequences
+            if s.copy_from is not None
+        ]
         return Batch(
-            token_ids=token_ids,
-            positions=positions,
-            row_starts=row_starts,
-            context_lens=computed + counts,
-            page_tables=self._slots.page_tables[slots, :max_pages],
-            page_copies=np.array(copies, np.int32) if copies else _NO_COPIES,
-            logit_tokens=logit_tokens,
-            sampling=self._slots.gather(
-                slots[logit_rows],
-                positions[logit_tokens].astype(np.int64) + 1,
-                targets,
-                mask_rows,
-                masks,
+            token_ids=np.array(tokens.ids, np.int32),
+            positions=np.array(tokens.positions, np.int32),
+            row_starts=np.array(tokens.row_starts, np.int32),
+            context_lens=np.array(
+                [row.sequence.num_computed + row.num_new for row in rows], np.int32
             ),
-            hidden_tokens=_hidden_tokens(rows, row_starts),
+            page_tables=page_tables[np.array([s.slot for s in sequences], np.intp), :max_pages],
+            page_copies=np.array(copies, np.int32) if copies else _NO_COPIES,
+            logit_tokens=np.array(tokens.logit_tokens, np.int32),
+            sampling=self._slots.gather(
+                np.array(tokens.logit_slots, np.intp),
+                np.array([tokens.positions[at] + 1 for at in tokens.logit_tokens], np.int64),
+                np.array(tokens.targets, np.int32),
+                np.array(mask_rows, np.int32),
+                masks,
+                any_scored=any(row.num_scores for row in rows),
+            ),
+            hidden_tokens=_hidden_tokens(rows, tokens.row_starts),
         )
 
-    @staticmethod
-    def _logits(
-        rows: Seq[Row], row_starts: npt.NDArray[np.int32]
-    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.intp], list[int], npt.NDArray[np.int32]]:
-        """(token of each logit, row of each, where each row's draws begin, targets or -1)."""
-        ends = row_starts[1:].tolist()
-        tokens: list[int] = []
-        owners: list[int] = []
-        targets: list[int] = []
-        draws_at: list[int] = []
-        for i, row in enumerate(rows):
-            if row.num_scores:
-                sequence = row.sequence
-                first = ends[i] - row.num_new - sequence.num_computed + sequence.num_scored - 1
-                tokens.extend(range(first, first + row.num_scores))
-                owners.extend([i] * row.num_scores)
-                scored = slice(sequence.num_scored, sequence.num_scored + row.num_scores)
-                targets.extend(sequence.token_ids[scored].tolist())
-            draws_at.append(len(tokens))
-            if row.draft:
-                tokens.extend(range(ends[i] - row.num_draws, ends[i]))
-                owners.extend([i] * row.num_draws)
-                targets.extend([-1] * row.num_draws)
-            elif row.draws:
-                tokens.append(ends[i] - 1)
-                owners.append(i)
-                targets.append(-1)
-        return (
-            np.array(tokens, np.int32),
-            np.array(owners, np.intp),
-            draws_at,
-            np.array(targets, np.int32),
-        )
+
+class _Tokens:
+    """The tokens of a batch's rows, and its logits, one after the other.
+
+    Lists, made into arrays once: with some rows, and between two steps, when nothing of numpy is
+    left in the CPU's caches, a dozen small operations on arrays take longer.
+    """
+
+    def __init__(self) -> None:
+        self.ids: list[int] = []
+        self.positions: list[int] = []
+        self.row_starts = [0]
+        self.logit_tokens: list[int] = []
+        self.logit_slots: list[int] = []
+        self.targets: list[int] = []  # -1: none
+
+    def add(self, row: Row) -> int:
+        """Adds a row; returns the index of the first logits that it draws from."""
+        sequence = row.sequence
+        first, until = sequence.num_computed, sequence.num_computed + row.num_new
+        start = len(self.ids)
+        self.ids += sequence.token_ids[first:until].tolist()
+        self.positions += range(first, until)
+        end = len(self.ids)
+        self.row_starts.append(end)
+        if row.num_scores:
+            scored = start - first + sequence.num_scored - 1
+            self.logit_tokens += range(scored, scored + row.num_scores)
+            wanted = slice(sequence.num_scored, sequence.num_scored + row.num_scores)
+            self.targets += sequence.token_ids[wanted].tolist()
+        draws_at = len(self.logit_tokens)
+        num_draws = row.num_draws
+        self.logit_tokens += range(end - num_draws, end)
+        self.targets += [-1] * num_draws
+        self.logit_slots += [sequence.slot] * (row.num_scores + num_draws)
+        return draws_at

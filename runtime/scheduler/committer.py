@@ -38,7 +38,7 @@ class Committer:
 
         All rows' pages are shared before any sequence is released.
         """
-        num_logprobs = step.batch.sampling.num_logprobs.tolist()
+        drawn = _Drawn(result, step.batch.sampling.num_logprobs.tolist(), self._output)
         for row in step.rows:
             row.sequence.num_computed += row.num_new - len(row.draft)
             self._pages.publish(row.sequence)
@@ -51,7 +51,7 @@ class Committer:
             if index in step.faults:
                 end = request_error(step.faults[index])
             else:
-                end = self._take(row, result, first, num_logprobs)
+                end = self._take(row, drawn, first)
             if end is not None:
                 yield row.sequence, end
             first += row.num_logits
@@ -62,17 +62,15 @@ class Committer:
         if row.sequence.pooler is not None and result.hidden_states is not None:
             row.sequence.pooler.take(result.hidden_states[first : first + row.num_hidden])
 
-    def _take(
-        self, row: Row, result: StepResult, first: int, num_logprobs: list[int]
-    ) -> End | RametError | None:
-        """Takes the row's tokens, ``result``'s from ``first`` on; returns the sequence's end."""
+    def _take(self, row: Row, drawn: _Drawn, first: int) -> End | RametError | None:
+        """Takes the row's tokens, ``drawn`` from ``first`` on; returns the sequence's end."""
         sequence = row.sequence
         try:
             for index in range(first, first + row.num_scores):
-                self._take_score(sequence, self._token(result, index, num_logprobs))
+                self._take_score(sequence, drawn.token(index))
             end = None
             if row.draws:
-                end = self._take_draws(row, result, first + row.num_scores, num_logprobs)
+                end = self._take_draws(row, drawn, first + row.num_scores)
             self._slots.note_tokens(sequence)
         except Exception as error:  # a fault of this request's own matcher or stream
             return request_error(error)
@@ -98,18 +96,15 @@ class Committer:
         if not sequence.scoring:
             self._output.send_prompt_logprobs(sequence)
 
-    def _take_draws(
-        self, row: Row, result: StepResult, first: int, num_logprobs: list[int]
-    ) -> End | None:
+    def _take_draws(self, row: Row, drawn: _Drawn, first: int) -> End | None:
         """Takes draws as long as the tokens before them are those that were guessed."""
         sequence, draft = row.sequence, row.draft
         if not draft:
-            return self._output.advance(sequence, self._token(result, first, num_logprobs))
+            return self._output.advance(sequence, drawn.token(first))
         start = sequence.num_tokens
         offset = 0
         while True:
-            token = self._token(result, first + offset, num_logprobs)
-            end = self._output.advance(sequence, token)
+            end = self._output.advance(sequence, drawn.token(first + offset))
             limit = min(sequence.num_tokens, start + len(draft))
             while (
                 sequence.num_computed < limit
@@ -127,11 +122,21 @@ class Committer:
             self._pages.publish(sequence)
         return end
 
-    def _token(self, result: StepResult, index: int, num_logprobs: list[int]) -> TokenInfo:
-        wanted = num_logprobs[index]
-        token_id = int(result.token_ids[index])
+
+class _Drawn:
+    """A step's tokens, with the log-probabilities that their requests want."""
+
+    def __init__(self, result: StepResult, num_logprobs: list[int], output: OutputWriter) -> None:
+        self._result = result
+        self._token_ids: list[int] = result.token_ids.tolist()
+        self._num_logprobs = num_logprobs
+        self._output = output
+
+    def token(self, index: int) -> TokenInfo:
+        wanted, token_id = self._num_logprobs[index], self._token_ids[index]
         if wanted < 0:
             return self._output.token_info(token_id)
+        result = self._result
         ids = result.top_token_ids[index, :wanted].tolist()
         values = result.top_logprobs[index, :wanted].tolist()
         top = tuple((i, value) for i, value in zip(ids, values, strict=True) if i >= 0)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as Seq
-
-import numpy as np
+from math import log, log1p
 
 
 def draft_lens(
@@ -26,21 +25,23 @@ def draft_lens(
         token_cost: what a guessed token adds.
         limit: most guessed tokens in all.
     """
-    lens = [len(chances) for chances in odds]
-    gains: list[float] = []
-    for chances in odds:
-        rates = np.cumsum([1.0, *chances])
-        gains.extend(np.log(rates[1:] / rates[:-1]).tolist())
+    gains: list[tuple[float, int]] = []
+    for owner, chances in enumerate(odds):
+        rate = 1.0
+        for chance in chances:
+            gains.append((-log1p(chance / rate), owner))
+            rate += chance
     # A draft's tokens help less and less, so the best come in order within it.
-    best_first = np.argsort(-np.array(gains), kind="stable")[:limit]
-    if not len(best_first):
-        return [0] * len(lens)
-    counts = np.arange(1, len(best_first) + 1)
-    slower = num_rows * np.log1p(counts * (token_cost / step_cost))
-    total = np.cumsum(np.array(gains)[best_first]) - slower
-    best = int(total.argmax())
-    if total[best] <= 0:
-        return [0] * len(lens)
-    owners = np.repeat(np.arange(len(lens)), lens)[best_first[: best + 1]]
-    chosen: list[int] = np.bincount(owners, minlength=len(lens)).tolist()
-    return chosen
+    gains.sort()
+    share = token_cost / step_cost
+    gain = best = 0.0
+    best_count = 0
+    for count, (loss, _) in enumerate(gains[:limit], 1):
+        gain -= loss
+        total = gain - num_rows * log(1.0 + count * share)
+        if total > best:
+            best, best_count = total, count
+    lens = [0] * len(odds)
+    for _, owner in gains[:best_count]:
+        lens[owner] += 1
+    return lens

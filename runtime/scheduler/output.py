@@ -33,6 +33,7 @@ class OutputWriter:
         self._not_eos = ~pack(tokenizer.eos_ids, vocab_size)
         self._mask = np.empty_like(self._not_eos)
         self._texts = [self._token_text(token_id) for token_id in range(vocab_size)]
+        self._plain: dict[int, TokenInfo] = {}  # each is made once
         self._forced = ForcedTokens(tokenizer, self._texts) if forced_tokens else None
 
     def token_info(
@@ -42,6 +43,11 @@ class OutputWriter:
         top: tuple[tuple[int, float], ...] = (),
     ) -> TokenInfo:
         """A token with its bytes; ``top`` are the likeliest tokens with their log-probabilities."""
+        if logprob is None and not top:
+            plain = self._plain.get(token_id)
+            if plain is None:
+                plain = self._plain[token_id] = TokenInfo(token_id, self._texts[token_id])
+            return plain
         return TokenInfo(
             token_id,
             self._texts[token_id],

@@ -28,16 +28,11 @@ class Slots:
     def __init__(self, num_slots: int, max_pages: int) -> None:
         self.page_tables = np.full((num_slots, max_pages), -1, np.int32)
         self._free = list(range(num_slots - 1, -1, -1))
-        self._temperature = np.zeros(num_slots, np.float32)
-        self._top_p = np.ones(num_slots, np.float32)
-        self._top_k = np.zeros(num_slots, np.int32)
-        self._min_p = np.zeros(num_slots, np.float32)
-        self._presence_penalty = np.zeros(num_slots, np.float32)
-        self._frequency_penalty = np.zeros(num_slots, np.float32)
-        self._repetition_penalty = np.ones(num_slots, np.float32)
+        # temperature, top_p, min_p, presence, frequency and repetition penalty
+        self._floats = np.zeros((6, num_slots), np.float32)
+        # top_k, num_logprobs, num_prompt_logprobs
+        self._integers = np.zeros((3, num_slots), np.int32)
         self._seeds = np.zeros(num_slots, np.uint64)
-        self._num_logprobs = np.full(num_slots, -1, np.int32)
-        self._num_prompt_logprobs = np.full(num_slots, -1, np.int32)
         self._biases: dict[int, tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]] = {}
         self._seen: dict[int, SeenTokens] = {}
 
@@ -48,17 +43,20 @@ class Slots:
     def assign(self, sequence: Sequence) -> None:
         """Gives a sequence a slot and writes its parameters there; changes nothing if it can't."""
         slot, params = self._free[-1], sequence.params
-        self._temperature[slot] = params.temperature
-        self._top_p[slot] = params.top_p
-        self._top_k[slot] = min(max(params.top_k, 0), _MAX_TOP_K)
-        self._min_p[slot] = params.min_p
-        self._presence_penalty[slot] = params.presence_penalty
-        self._frequency_penalty[slot] = params.frequency_penalty
-        self._repetition_penalty[slot] = params.repetition_penalty
+        self._floats[:, slot] = (
+            params.temperature,
+            params.top_p,
+            params.min_p,
+            params.presence_penalty,
+            params.frequency_penalty,
+            params.repetition_penalty,
+        )
+        self._integers[:, slot] = (
+            min(max(params.top_k, 0), _MAX_TOP_K),
+            -1 if params.logprobs is None else params.logprobs,
+            -1 if params.prompt_logprobs is None else params.prompt_logprobs,
+        )
         self._seeds[slot] = sequence.seed
-        self._num_logprobs[slot] = -1 if params.logprobs is None else params.logprobs
-        wanted = params.prompt_logprobs
-        self._num_prompt_logprobs[slot] = -1 if wanted is None else wanted
         self._biases.pop(slot, None)
         self._seen.pop(slot, None)
         if params.logit_bias:
@@ -92,41 +90,45 @@ class Slots:
         targets: npt.NDArray[np.int32],
         mask_rows: npt.NDArray[np.int32],
         masks: npt.NDArray[np.int32],
+        *,
+        any_scored: bool,
     ) -> SamplingRows:
-        """The sampling rows of a step, one a wanted logit."""
-        scored = targets >= 0
+        """The sampling rows of a step, one a wanted logit; ``any_scored``: some has a target."""
+        temperature, top_p, min_p, presence, frequency, repetition = self._floats[:, slots]
+        top_k, num_logprobs, num_prompt_logprobs = self._integers[:, slots]
+        bias_starts, seen_starts = np.zeros((2, len(slots) + 1), np.int32)
         rows = SamplingRows(
-            temperature=self._temperature[slots],
-            top_p=self._top_p[slots],
-            top_k=self._top_k[slots],
-            min_p=self._min_p[slots],
-            presence_penalty=self._presence_penalty[slots],
-            frequency_penalty=self._frequency_penalty[slots],
-            repetition_penalty=self._repetition_penalty[slots],
+            temperature=temperature,
+            top_p=top_p,
+            top_k=top_k,
+            min_p=min_p,
+            presence_penalty=presence,
+            frequency_penalty=frequency,
+            repetition_penalty=repetition,
             seeds=self._seeds[slots],
             positions=positions,
             targets=targets,
             mask_rows=mask_rows,
             masks=masks,
-            num_logprobs=np.where(
-                scored, self._num_prompt_logprobs[slots], self._num_logprobs[slots]
-            ),
-            bias_starts=np.zeros(len(slots) + 1, np.int32),
+            num_logprobs=num_logprobs,
+            bias_starts=bias_starts,
             bias_token_ids=_EMPTY_I32,
             bias_values=_EMPTY_F32,
-            seen_starts=np.zeros(len(slots) + 1, np.int32),
+            seen_starts=seen_starts,
             seen_token_ids=_EMPTY_I32,
             seen_output_counts=_EMPTY_I32,
         )
-        if not len(slots):
+        if not (any_scored or self._biases or self._seen):
             return rows
-        if scored.any():
+        scored = targets >= 0
+        if any_scored:
             # A prompt's log-probabilities are the model's own.
-            rows.presence_penalty[scored] = rows.frequency_penalty[scored] = 0
-            rows.repetition_penalty[scored] = 1
-        if self._biases:
+            num_logprobs[scored] = num_prompt_logprobs[scored]
+            presence[scored] = frequency[scored] = 0
+            repetition[scored] = 1
+        if self._biases and len(slots):
             self._gather_biases(slots, scored, rows)
-        if self._seen:
+        if self._seen and len(slots):
             self._gather_seen(slots, scored, rows)
         return rows
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-_USUAL = np.array([7.0, 1.0, 0.3])
+_USUAL: tuple[float, ...] = (7.0, 1.0, 0.3)
 """A step's fixed cost, a token's, and a row's, in tokens: a small model on a CPU."""
 _LEAST = 0.1
 """No cost is taken for less than this share of its usual one."""
@@ -22,12 +21,13 @@ class StepCost:
     Least squares over past steps, older ones counting less, drawn to usual proportions: where all
     steps are alike nothing else tells a token's cost from the step's own. Until the first
     observation the unit is one token's cost, which is all that comparing needs.
+
+    Plain floats: between two steps nothing of numpy is left in the CPU's caches.
     """
 
     def __init__(self) -> None:
-        self._costs = _USUAL.copy()
-        self._products = np.zeros((3, 3))
-        self._sums = np.zeros(3)
+        self._costs = _USUAL
+        self._sums = [0.0] * 9
         self._num_seen = 0
 
     def observe(self, num_tokens: int, num_rows: int, seconds: float) -> None:
@@ -37,25 +37,35 @@ class StepCost:
         """
         if seconds <= 0:
             return
-        step = np.array([1.0, num_tokens, num_rows])
         if self._num_seen >= _SOLVE_EVERY:
-            seconds = min(seconds, _OUTLIER * float(step @ self._costs))
-        self._products = _DECAY * self._products + np.outer(step, step)
-        self._sums = _DECAY * self._sums + seconds * step
+            seconds = min(seconds, _OUTLIER * self.expected(num_tokens, num_rows)[0])
+        new = (
+            1.0,
+            num_tokens,
+            num_rows,
+            num_tokens * num_tokens,
+            num_tokens * num_rows,
+            num_rows * num_rows,
+            seconds,
+            seconds * num_tokens,
+            seconds * num_rows,
+        )
+        self._sums = [_DECAY * before + now for before, now in zip(self._sums, new, strict=True)]
         self._num_seen += 1
         if self._num_seen % _SOLVE_EVERY == 0 or self._num_seen == 1:
             self._costs = self._solve()
 
     def expected(self, num_tokens: int, num_rows: int) -> tuple[float, float]:
         """(a step's time, what one token more adds to it), in one unit."""
-        fixed, a_token, a_row = self._costs.tolist()
+        fixed, a_token, a_row = self._costs
         return fixed + a_token * num_tokens + a_row * num_rows, a_token
 
-    def _solve(self) -> npt.NDArray[np.float64]:
+    def _solve(self) -> tuple[float, ...]:
+        steps, tokens, rows, tokens2, both, rows2, *times = self._sums
+        products = np.array([[steps, tokens, rows], [tokens, tokens2, both], [rows, both, rows2]])
         # The usual costs, in seconds, by what the steps so far took in all.
-        usual = _USUAL * (self._sums[0] / (self._products[0] @ _USUAL))
-        share = _USUAL_WEIGHT / self._products[0, 0]
-        pull = np.diag(share * np.diag(self._products))
-        costs = np.linalg.solve(self._products + pull, self._sums + pull @ usual)
-        bounded: npt.NDArray[np.float64] = np.maximum(costs, _LEAST * usual)
-        return bounded
+        usual = np.array(_USUAL)
+        usual *= times[0] / (products[0] @ usual)
+        pull = np.diag(_USUAL_WEIGHT / steps * np.diag(products))
+        costs = np.linalg.solve(products + pull, np.array(times) + pull @ usual)
+        return tuple(np.maximum(costs, _LEAST * usual).tolist())
