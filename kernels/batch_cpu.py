@@ -18,8 +18,20 @@ FAULTS = (
 
 
 @jit()
-def first_fault(token_ids, positions, row_starts, context_lens, page_tables, page_copies,  # type: ignore[no-untyped-def]
-                logit_tokens, hidden_tokens, vocab_size, max_len, page_size, num_pages):  # fmt: skip
+def first_fault(  # type: ignore[no-untyped-def]
+    token_ids,
+    positions,
+    row_starts,
+    context_lens,
+    page_tables,
+    page_copies,
+    logit_tokens,
+    hidden_tokens,
+    vocab_size,
+    max_len,
+    page_size,
+    num_pages,
+):
     """The number of the first fault of a batch, whose int32 arrays are as ``Batch`` has them."""
     num_rows, num_tokens = len(context_lens), len(token_ids)
     if num_tokens == 0 or len(row_starts) != num_rows + 1 or len(page_tables) != num_rows:
