@@ -80,9 +80,14 @@ def best_dot_path() -> DotPath:
     )
 
 
+def multiplies_bf16() -> bool:
+    """Whether one instruction multiplies and adds 32 pairs of bfloat16."""
+    return {"avx512f", "avx512bf16"} <= host_features()
+
+
 def best_attention_path() -> AttentionPath:
     """The faster path of this machine."""
-    return "bf16" if {"avx512f", "avx512bf16"} <= host_features() else "float32"
+    return "bf16" if multiplies_bf16() else "float32"
 
 
 def usable_cores() -> int:

@@ -104,6 +104,12 @@ def prefetch(b: Builder, address: Value, offset: int = 0) -> None:
     call(b, "llvm.prefetch.p0", ir.VoidType(), arguments)
 
 
+def fence(b: Builder) -> None:
+    """Keeps the compiler from moving loads from behind it to before it. Where a register tile just
+    fits, it would load so far ahead that registers have to be saved on the stack."""
+    b.asm(ir.FunctionType(ir.VoidType(), []), "", "~{memory}", [], True)
+
+
 def offset(b: Builder, base: Value, index: Value, stride: int | Value) -> Value:
     """``base + index * stride``, in bytes."""
     if isinstance(stride, int):

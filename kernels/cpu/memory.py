@@ -66,6 +66,17 @@ def load_f16(typingctx, address, index):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
+def load_bf16(typingctx, address, index):  # type: ignore[no-untyped-def]
+    """A bfloat16 as float32."""
+
+    def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
+        bits = b.zext(vec.load(b, vec.offset(b, args[0], args[1], 2), I16), I32)
+        return b.bitcast(b.shl(bits, vec.i32(16)), F32)
+
+    return types.float32(types.int64, types.int64), codegen
+
+
+@intrinsic
 def bits_to_f32(typingctx, bits):  # type: ignore[no-untyped-def]
     """float64 bits, as an operand carries them, to float32."""
 

@@ -15,6 +15,7 @@ from ramet.kernels.cpu.compiled import op
 from ramet.kernels.cpu.ir import F32, VF32, Variable, i64
 from ramet.kernels.cpu.memory import (
     bits_to_f32,
+    load_bf16,
     load_f16,
     load_f32,
     load_i8,
@@ -34,7 +35,8 @@ ROWS = 7  # the word of the step's record that holds the number of rows
 INDEX = 8  # the word that holds the address of int32 input row numbers, or 0: row m is row m
 WEIGHT, EPSILON = 9, 10  # of a norm; epsilon as float64 bits
 TABLE, TABLE_BLOCK_BYTES, TABLE_GROUP_STRIDE, TABLE_BITS = 9, 10, 11, 12  # of an embedding
-TABLE_ZERO_POINT, TABLE_HAS_MINIMUM = 13, 14
+TABLE_ZERO_POINT, TABLE_LEAST = 13, 14
+NO_LEAST, MINIMUM, MIDDLE = 0, 1, 2  # what a group has besides its scale
 EMBED_SCALE = 15  # float64 bits
 
 
@@ -110,7 +112,7 @@ def embed_rows(stage: int, step: int, counter: int, thread: int) -> None:
     size = _rows_per_task(num_rows, load_i64(step, NUM_THREADS))
     bits = load_i64(stage, TABLE_BITS)
     zero_point = load_i64(stage, TABLE_ZERO_POINT)
-    has_minimum = load_i64(stage, TABLE_HAS_MINIMUM)
+    least = load_i64(stage, TABLE_LEAST)
     scale = bits_to_f32(load_i64(stage, EMBED_SCALE))
     groups = load_i64(stage, WIDTH) // 32
     group_bytes = 64 * bits
@@ -132,8 +134,10 @@ def embed_rows(stage: int, step: int, counter: int, thread: int) -> None:
                 else:
                     d = load_f16(words + group_bytes, lane)
                     low = d * 0
-                    if has_minimum != 0:
+                    if least == MINIMUM:
                         low = load_f16(words + group_bytes + 32, lane)
+                    elif least == MIDDLE:
+                        low = load_bf16(words + group_bytes + 32, lane)
                     for k in range(32):
                         if bits == 8:
                             q = load_i8(words, (k // 4 * 16 + lane) * 4 + k % 4) & 255

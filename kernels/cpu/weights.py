@@ -1,10 +1,12 @@
 """Weights of linear layers, laid out for ``linear``.
 
-A block holds 16 rows, group of 32 columns by group: the group's quantised values, its 16 scales,
-and, where the format has them, its 16 minimums, so that a block is read as one stream. Word t of
-row r (four columns) lies at word ``16 * t + r`` of its group. 4-bit words hold columns 4t to 4t+3
-in their low and 16+4t to 16+4t+3 in their high nibbles, as GGML's blocks do, so packing moves whole
-words and changes no value.
+A block holds 16 rows, group of 32 columns by group: the group's quantised values, its 16 scales
+(float16), and, where the format has them, its 16 minimums (float16), so that a block is read as
+one stream. Instead of minimums, formats for CPUs that multiply bfloat16 hold middles, the values
+of the zero point: they are small, so rounding them to bfloat16 is lost in the rounding of
+activations. Word t of row r (four columns) lies at word ``16 * t + r`` of its group. 4-bit words
+hold columns 4t to 4t+3 in their low and 16+4t to 16+4t+3 in their high nibbles, as GGML's blocks
+do, so packing moves whole words and changes no value.
 """
 
 from __future__ import annotations
@@ -29,12 +31,14 @@ BLOCK_ROWS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class WeightFormat:
-    """A stored value q of a group stands for ``scale * (q - zero_point) + minimum``."""
+    """A stored value q of a group stands for ``scale * (q - zero_point)`` plus, if it has one, the
+    group's minimum or middle."""
 
     name: str
     bits: int
+    zero_point: int = 0  # 0, or a power of two from 8 on
     has_minimum: bool = False
-    zero_point: int = 0
+    has_middle: bool = False
 
     @property
     def group_bytes(self) -> int:
@@ -44,7 +48,7 @@ class WeightFormat:
     @property
     def stride(self) -> int:
         """Bytes from one group of a block to the next."""
-        num_sides = 0 if self.bits == 32 else 1 + self.has_minimum
+        num_sides = 0 if self.bits == 32 else 1 + (self.has_minimum or self.has_middle)
         return self.group_bytes + 2 * BLOCK_ROWS * num_sides
 
     def block_bytes(self, num_groups: int) -> int:
@@ -55,8 +59,10 @@ FORMATS: Final = {
     form.name: form
     for form in (
         WeightFormat("u4_min", 4, has_minimum=True),
+        WeightFormat("u4_mid", 4, zero_point=8, has_middle=True),
         WeightFormat("u4", 4, zero_point=8),
         WeightFormat("u8_min", 8, has_minimum=True),
+        WeightFormat("u8_mid", 8, zero_point=16, has_middle=True),
         WeightFormat("u8", 8, zero_point=128),
         WeightFormat("f32", 32),
     )
@@ -88,6 +94,7 @@ def pack(
     shape: tuple[int, int],
     *,
     exact: bool = False,
+    middles: bool = False,
     allocate: Allocate = aligned_empty,
 ) -> PackedWeight:
     """Lays a GGUF tensor's bytes [rows, bytes a row] out for the kernels.
@@ -95,8 +102,8 @@ def pack(
     Q4_0, Q4_1, Q5_0, Q5_1 and Q8_0 keep their values and scales as stored; Q4_K and Q5_K keep
     their values, and each group's scale and minimum, a product of two numbers there, is rounded to
     float16. 5-bit values take 8 bits. F32, F16 and BF16 become 8-bit values with a scale a
-    group, as Q8_0, or float32 if ``exact``. ``KeyError`` for any other type: give its float32
-    values to ``pack_float``.
+    group, as Q8_0, or float32 if ``exact``. With ``middles``, formats with minimums have those
+    instead. ``KeyError`` for any other type: give its float32 values to ``pack_float``.
     """
     num_rows, num_columns = shape
     if kind in _FLOATS:
@@ -104,6 +111,10 @@ def pack(
     form_name, unpack = _UNPACK[kind]
     block_len = _BLOCK_LENS.get(kind, GROUP)
     words, scales, minimums = unpack(data.reshape(num_rows, num_columns // block_len, -1))
+    if middles and minimums is not None:
+        form = FORMATS[form_name.replace("_min", "_mid")]
+        middle = minimums.astype(np.float32) + form.zero_point * scales.astype(np.float32)
+        return _lay_out(form, num_columns, words, scales, _bf16(middle), allocate)
     return _lay_out(FORMATS[form_name], num_columns, words, scales, minimums, allocate)
 
 
@@ -134,10 +145,11 @@ def _lay_out(
     num_columns: int,
     words: npt.NDArray[np.uint32],
     scales: npt.NDArray[np.float16] | None,
-    minimums: npt.NDArray[np.float16] | None,
+    minimums: npt.NDArray[np.float16] | npt.NDArray[np.uint16] | None,
     allocate: Allocate,
 ) -> PackedWeight:
-    """``words`` [rows, groups, words a row and group]; ``scales``, ``minimums`` [rows, groups]."""
+    """``words`` [rows, groups, words a row and group]; ``scales``, ``minimums`` (or middles)
+    [rows, groups]."""
     num_rows, num_groups, _ = words.shape
     num_blocks = -(-num_rows // BLOCK_ROWS)
     data: UInt8Array = allocate((num_blocks, form.block_bytes(num_groups)))
@@ -159,6 +171,13 @@ def _lay_out(
         if len(rest):
             target[full, ..., : len(rest)] = rest.transpose(1, 2, 0)
     return PackedWeight(form, num_rows, num_columns, data)
+
+
+def _bf16(values: Float32Array) -> npt.NDArray[np.uint16]:
+    """The bits of bfloat16, to nearest, halves to even."""
+    bits = values.view(np.uint32)
+    rounded = (bits + np.uint32(0x7FFF) + (bits >> 16 & 1)) >> 16
+    return rounded.astype(np.uint16)
 
 
 _Unpacked = tuple[npt.NDArray[np.uint32], npt.NDArray[np.float16], npt.NDArray[np.float16] | None]

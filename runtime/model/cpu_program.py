@@ -76,12 +76,13 @@ class KvPages:
 class Activations:
     """Rows that a linear layer reads: float32 rows elsewhere, or their int8 form, held here."""
 
-    def __init__(self, width: int, num_rows: int) -> None:
+    def __init__(self, width: int, num_rows: int, *, bf16_sums: bool) -> None:
         self.width = width
+        self._bf16_sums = bf16_sums
         shape = (num_rows, width // GROUP)
         self.quants = aligned_empty((num_rows, width), np.int8)
         self.scales = aligned_empty(shape, np.float32)
-        self.scaled_sums = aligned_empty(shape, np.float32)
+        self.scaled_sums = aligned_empty(shape, np.float32)  # or bfloat16, in half of the memory
         self.sums = aligned_empty(shape, np.int32)
 
     def as_output(self) -> dict[int, int]:
@@ -93,6 +94,7 @@ class Activations:
             quantise.SCALED_SUMS: _address(self.scaled_sums),
             quantise.SUMS: _address(self.sums),
             quantise.SCALE_STRIDE: self.width // GROUP * 4,
+            quantise.BF16_SUMS: self._bf16_sums,
         }
 
     def as_input(self) -> dict[int, int]:
@@ -121,6 +123,7 @@ class Buffers:
         max_tokens: int,
         max_logits: int,
         quantised: bool,
+        bf16_sums: bool,
     ) -> None:
         self.max_tokens = max_tokens
         self.max_logits = max_logits
@@ -136,10 +139,14 @@ class Buffers:
         self.gated = None if quantised else floats(max_tokens, config.ffn_size)
         self.logit_normed = floats(max_logits, config.hidden_size)
         self.logits = floats(max_logits, head_rows)
-        self.normed_q = Activations(config.hidden_size, max_tokens)
-        self.attended_q = Activations(attention_size, max_tokens)
-        self.gated_q = Activations(config.ffn_size, max_tokens)
-        self.logit_q = Activations(config.hidden_size, max_logits)
+
+        def activations(width: int, num_rows: int = max_tokens) -> Activations:
+            return Activations(width, num_rows, bf16_sums=bf16_sums)
+
+        self.normed_q = activations(config.hidden_size)
+        self.attended_q = activations(attention_size)
+        self.gated_q = activations(config.ffn_size)
+        self.logit_q = activations(config.hidden_size, max_logits)
 
 
 def llama_program(
@@ -194,7 +201,7 @@ class _Emitter:
                 rows.TABLE_BLOCK_BYTES: table.data.shape[1],
                 rows.TABLE_BITS: form.bits,
                 rows.TABLE_ZERO_POINT: form.zero_point,
-                rows.TABLE_HAS_MINIMUM: form.has_minimum,
+                rows.TABLE_LEAST: rows.MINIMUM * form.has_minimum + rows.MIDDLE * form.has_middle,
                 rows.TABLE_GROUP_STRIDE: form.stride,
                 rows.EMBED_SCALE: float_operand(1.0),
             },

@@ -15,6 +15,7 @@ from ramet.kernels.cpu.features import (
     AttentionPath,
     best_attention_path,
     best_dot_path,
+    multiplies_bf16,
     usable_cores,
 )
 from ramet.kernels.cpu.program import Program, Team
@@ -71,14 +72,15 @@ class CpuRunner:
         self.config = ModelConfig.from_gguf(file)
         if num_pages is None:
             num_pages = max(1, kv_bytes // KvPages.page_bytes(self.config, page_size))
-        self._weights: CpuWeights = load_cpu_weights(
-            file, self.config, exact=activations == "float32"
-        )
-        file.drop_cached()  # the weights are packed: the file is not read any more
-        self._pages = KvPages.zeros(self.config, num_pages, page_size)
         reduced = activations == "int8"
         self._dot_path = best_dot_path() if reduced else None
         self._attention_path: AttentionPath = best_attention_path() if reduced else "float32"
+        self._middles = self._dot_path == "avx512-vnni" and multiplies_bf16()
+        self._weights: CpuWeights = load_cpu_weights(
+            file, self.config, exact=not reduced, middles=self._middles
+        )
+        file.drop_cached()  # the weights are packed: the file is not read any more
+        self._pages = KvPages.zeros(self.config, num_pages, page_size)
         self._num_threads = num_threads or usable_cores()
         self._group_pages = group_pages
         self._rotary = self._rotary_tables()
@@ -186,6 +188,7 @@ class CpuRunner:
             max_tokens=max_tokens,
             max_logits=max_logits,
             quantised=self._dot_path is not None,
+            bf16_sums=self._middles,
         )
         program = llama_program(
             self.config,

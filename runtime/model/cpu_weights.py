@@ -52,15 +52,17 @@ class CpuWeights:
     frequencies: npt.NDArray[np.float64]  # [rope_dim / 2], radians a position
 
 
-def load_cpu_weights(file: ModelFile, config: ModelConfig, *, exact: bool) -> CpuWeights:
-    """Packs a file's tensors.
+def load_cpu_weights(
+    file: ModelFile, config: ModelConfig, *, exact: bool, middles: bool
+) -> CpuWeights:
+    """Packs a file's tensors, with ``middles`` in place of minimums.
 
     With ``exact``, tensors stored as floats stay float32; otherwise they become 8-bit values with
     a scale a group of 32. Types that the kernels don't have (Q6_K) are packed alike from their
     float32 values. Raises ``UnsupportedModelError`` for sizes that the kernels don't take.
     """
     _check_sizes(file, config)
-    loader = _Loader(file, config, exact)
+    loader = _Loader(file, config, exact, middles)
     layers = tuple(loader.layer(index) for index in range(config.num_layers))
     embedding = loader.packed("token_embd.weight")
     head = embedding if config.tied_embeddings else loader.packed("output.weight")
@@ -89,10 +91,11 @@ def _check_sizes(file: ModelFile, config: ModelConfig) -> None:
 
 
 class _Loader:
-    def __init__(self, file: ModelFile, config: ModelConfig, exact: bool) -> None:
+    def __init__(self, file: ModelFile, config: ModelConfig, exact: bool, middles: bool) -> None:
         self._file = file
         self._config = config
         self._exact = exact
+        self._middles = middles
         self._arena = Arena()  # weights are streamed from memory step by step
 
     def vector(self, name: str) -> Float32Array:
@@ -108,8 +111,14 @@ class _Loader:
         data = tensor.data.reshape(rows, -1)
         if order is not None:
             data = data[order]
-        shape = rows, columns
-        return pack(tensor.type, data, shape, exact=self._exact, allocate=self._arena.empty)
+        return pack(
+            tensor.type,
+            data,
+            (rows, columns),
+            exact=self._exact,
+            middles=self._middles,
+            allocate=self._arena.empty,
+        )
 
     def linear(
         self, prefix: str, order: npt.NDArray[np.intp] | None = None, *, bias: bool = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from gguf import GGMLQuantizationType
 from gguf.quants import dequantize, quantize
 from hypothesis import given, settings
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from ramet.kernels.cpu import linear, linear_fused, quantise, rows
 from ramet.kernels.cpu import step as words
-from ramet.kernels.cpu.features import supported_dot_paths
+from ramet.kernels.cpu.features import multiplies_bf16, supported_dot_paths
 from ramet.kernels.cpu.program import Program, Stage, Team
 from ramet.kernels.cpu.weights import pack, packs
 
@@ -38,8 +39,9 @@ def run(stages, num_rows, num_threads=1):
 class Quantised:
     """float32 rows in the kernels' int8 form, made by the kernel."""
 
-    def __init__(self, x):
+    def __init__(self, x, *, bf16_sums=False):
         num_rows, width = x.shape
+        self.bf16_sums = bf16_sums
         self.quants = np.zeros((num_rows, width), np.int8)
         self.scales, self.scaled = np.zeros((2, num_rows, width // 32), np.float32)
         self.sums = np.zeros((num_rows, width // 32), np.int32)
@@ -55,6 +57,7 @@ class Quantised:
             quantise.SCALED_SUMS: self.scaled.ctypes.data,
             quantise.SUMS: self.sums.ctypes.data,
             quantise.SCALE_STRIDE: 4 * self.scales.shape[1],
+            quantise.BF16_SUMS: self.bf16_sums,
         }
 
     def as_input(self):
@@ -109,10 +112,12 @@ def test_quantised_rows_stand_for_their_values(num_rows, groups, size, seed):
     largest = np.abs(x).reshape(num_rows, groups, 32).max(-1)
     error = np.abs(quantised.values() - x).reshape(num_rows, groups, 32).max(-1)
     assert (error <= largest / 254 * 1.001).all()
-    np.testing.assert_array_equal(
-        quantised.sums, quantised.quants.reshape(num_rows, groups, 32).astype(np.int32).sum(-1)
-    )
-    np.testing.assert_allclose(quantised.scaled, quantised.scales * quantised.sums, rtol=1e-6)
+    sums = quantised.quants.reshape(num_rows, groups, 32).astype(np.int32).sum(-1)
+    np.testing.assert_array_equal(quantised.sums, -8 * sums)
+    np.testing.assert_allclose(quantised.scaled, quantised.scales * sums, rtol=1e-6)
+    rounded = Quantised(x, bf16_sums=True)
+    np.testing.assert_array_equal(rounded.quants, quantised.quants)
+    np.testing.assert_array_equal(bf16_sums(rounded), bf16(quantised.scaled))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -128,6 +133,41 @@ def test_products_with_int8_rows_equal_exact_arithmetic(kind):
     for path in supported_dot_paths():
         y = product(weight, x, path)
         np.testing.assert_allclose(y, expected, rtol=0, atol=3e-6 * np.abs(expected).max())
+
+
+def bf16(values):
+    """To the nearest bfloat16."""
+    return torch.from_numpy(values).to(torch.bfloat16).float().numpy()
+
+
+def bf16_sums(quantised):
+    """The sums that rows of bfloat16 hold in their first halves."""
+    num_rows, groups = quantised.scaled.shape
+    bits = quantised.scaled.view(np.uint16).reshape(num_rows, -1)[:, :groups]
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+@pytest.mark.skipif(not multiplies_bf16(), reason="the CPU doesn't multiply bfloat16")
+@pytest.mark.parametrize(("kind", "zero_point"), [("Q4_1", 8), ("Q5_1", 16)])
+@pytest.mark.parametrize("groups", [1, 4, 5])
+def test_middles_are_rounded_once_and_multiplied_exactly(kind, zero_point, groups):
+    rng = np.random.default_rng(5)
+    values = rng.normal(size=(40, 32 * groups)).astype(np.float32)
+    data, exact = stored(kind, values)
+    sides = data.reshape(40, groups, -1)[..., :4].copy().view(np.float16).astype(np.float32)
+    middles = sides[..., 1] + zero_point * sides[..., 0]
+    weight = pack(kind, data, values.shape, middles=True)
+    x = Quantised(rng.normal(size=(23, 32 * groups)).astype(np.float32), bf16_sums=True)
+    around = exact - np.repeat(middles.astype(np.float64), 32, axis=1)
+    rounded = bf16_sums(x).astype(np.float64) @ bf16(middles).astype(np.float64).T
+    expected = x.values() @ around.T + rounded
+    y = product(weight, x, "avx512-vnni")
+    np.testing.assert_allclose(y, expected, rtol=0, atol=3e-6 * np.abs(expected).max())
+    # Two roundings to eight bits, and nothing else, keep this from the exact product.
+    sums = x.values().reshape(23, groups, 32).sum(-1)
+    bound = 2**-7 * 1.01 * np.abs(sums) @ np.abs(middles.astype(np.float64)).T
+    slack = 3e-6 * np.abs(expected).max()
+    assert (np.abs(y - x.values() @ exact.T) <= bound + slack).all()
 
 
 def pack_error_bound(exact, weight):
@@ -165,20 +205,29 @@ def test_extreme_values_do_not_overflow(path):
             np.testing.assert_allclose(y, expected, rtol=0, atol=1e-6 * scale.max())
 
 
-@given(st.integers(1, 40), st.sampled_from(["Q4_1", "Q8_0"]), st.booleans(), st.integers(0, 99))
-@settings(max_examples=25, deadline=None)
-def test_a_row_does_not_depend_on_the_others(num_rows, kind, floats, seed):
+@given(
+    st.integers(1, 40),
+    st.sampled_from(["Q4_0", "Q4_1", "Q8_0"]),
+    st.sampled_from(["float32", "int8", "middles"]),
+    st.integers(0, 99),
+)
+@settings(max_examples=40, deadline=None)
+def test_a_row_does_not_depend_on_the_others(num_rows, kind, activations, seed):
     rng = np.random.default_rng(seed)
-    values = rng.normal(size=(48, 128)).astype(np.float32)
-    weight = pack(kind, stored(kind, values)[0], values.shape)
-    x = rng.normal(size=(num_rows, 128)).astype(np.float32)
+    values = rng.normal(size=(48, 96)).astype(np.float32)
+    middles = activations == "middles" and multiplies_bf16()
+    weight = pack(kind, stored(kind, values)[0], values.shape, middles=middles)
+    x = rng.normal(size=(num_rows, 96)).astype(np.float32)
+    floats = activations == "float32"
     path = None if floats else supported_dot_paths()[0]
 
-    together = product(weight, x if floats else Quantised(x), path, num_threads=2)
+    def multiply(rows, num_threads):
+        source = rows if floats else Quantised(rows, bf16_sums=middles)
+        return product(weight, source, path, num_threads=num_threads)
+
+    together = multiply(x, 2)
     for row in range(num_rows):
-        part = x[row : row + 1]
-        alone = product(weight, part if floats else Quantised(part), path)
-        np.testing.assert_array_equal(alone[0], together[row])
+        np.testing.assert_array_equal(multiply(x[row : row + 1], 1)[0], together[row])
 
 
 def test_results_are_added_and_biased():
