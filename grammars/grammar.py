@@ -17,6 +17,9 @@ _NUM_PREPARED = 200
 """Transitions that are worked out when compiling, and not while a mask is waited for."""
 
 
+_NUM_MASKS = 64
+"""Lexeme states of which the masks' parts are found when compiling."""
+
 _SHARE_OF_LIMITS = 4
 
 
@@ -65,6 +68,8 @@ class Grammar:
             self._start = self._machine.first_position(context)
             self._machine.prepare(_NUM_PREPARED)
         self.masks = Masks(self._machine, insides)
+        with insides.lexicon.lock:
+            insides.prepare(_NUM_MASKS)
         # The first mask is asked for in any case: its parts are found now.
         self.masks.write(self.trail(), self.vocab.empty_mask())
 

@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from .cover import DEPTHS, GROUPS, MAX_EXCEPTIONS, PLAIN, PRINTABLE, cover
 from .lexicon import UNBOUNDED_ROOM, Lexicon
 from .limits import CompileLimits
-from .moves import DONE, NEED_EDGE, NEED_ROW, ROOM, ROOM_LABEL, SLICE
+from .moves import DONE, NEED_EDGE, NEED_ROW, REACH, ROOM, ROOM_LABEL, SLICE
 from .pointers import inside_table
 from .records import NO_FILTER
 from .vocabulary import Mask, Vocabulary
 from .walk import num_bytes, survey
 
 _NUM_FOUND = 4096
-_WIDE = 40
+_WIDE = 24
 """States that allow so many bytes are worth a search for a group of tokens."""
 
 _CAPACITY, _SHARED_CAPACITY = 1024, 32_768
@@ -107,37 +107,52 @@ class Insides:
         answer = self._answers.get(state)
         if answer is None:
             answer = self._answers[state] = self._answer(state)
-        inside, label, is_lasting = answer
-        if inside is not None and inside.own is not None:
-            is_live = label < 0 or self.lexicon.is_live(live, label, frames)
-            return inside if is_live else self._nothing
+        inside, labels, is_lasting = answer
+        lexicon = self.lexicon
+        if inside is not None and not lexicon.are_live(live, labels, frames):
+            if labels >= 0:
+                return self._nothing
+            inside = None
         if inside is None:
-            key: tuple[int, int | bytes] = state, live
-            if live < NO_FILTER:
-                first = -2 - live
-                key = state, frames[first + 1 : first + 1 + frames[first]].tobytes()
-            known = self.known.get(key)
-            return known or self._keep(key, self._by_group(state, live, frames))
-        if label >= 0 and not self.lexicon.is_live(live, label, frames):
-            return self._nothing
-        if live < NO_FILTER:
-            if inside is self._nothing:
-                return inside
+            key: tuple[int, int | bytes] = state, NO_FILTER
+            reach = int(lexicon.states[state, REACH])
+            if live != NO_FILTER and reach >= 0:
+                # Labels that aren't reachable from here make no difference.
+                bits = lexicon.bits_at(reach)
+                live_here = bits & lexicon.live_bits(live, frames)
+                if live_here != bits:
+                    key = state, live_here.to_bytes(8 * int(lexicon.words[reach]), "little")
+            if key[1] == NO_FILTER:
+                live = NO_FILTER
+            return self.known.get(key) or self._keep(key, self._by_group(state, live, frames))
+        if inside.own is not None or (inside is self._nothing and live < NO_FILTER):
+            return inside
+        key = state, live
+        if labels != -1:
             # In a name of any kind the labels make no difference but to where it ends.
-            known = self.known.get((state, _NAME))
-            if known is not None:
-                return known
             key, live = (state, _NAME), NO_FILTER
-        else:
-            key = state, live
+        known = self.known.get(key)
+        if known is not None:
+            return known
         visits = self._visits[state] = self._visits.get(state, 0) + 1
         if is_lasting or visits > _MANY_VISITS:
             return self._keep(key, self._ends(inside, state, live, frames))
         return inside
 
+    def prepare(self, count: int) -> None:
+        """Work out what is likely to be asked for of new states, up to ``count`` of them."""
+        fresh = self.lexicon.fresh
+        for state in fresh[:count]:
+            inside = self.at(state, NO_FILTER, self._no_frames)
+            if inside is self._answers[state][0] and inside is not self._nothing:
+                self._visits[state] = _MANY_VISITS
+                self.at(state, NO_FILTER, self._no_frames)
+        fresh.clear()
+
     def _answer(self, state: int) -> tuple[Inside | None, int, bool]:
-        """What can be walked from a state at once, if a label is live (-1: always), and whether
-        the state is one to which texts return; None where a walk at once would take too long."""
+        """What can be walked from a state at once, if some labels are live (as ``ROOM_LABEL`` has
+        it), and whether the state is one to which texts return; None where a walk at once would
+        take too long."""
         lexicon = self.lexicon
         closes_as = lexicon.closes_as.get(state)
         if closes_as is not None:

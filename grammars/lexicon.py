@@ -48,7 +48,8 @@ class Lexicon:
             the lexeme may end here, or -1), REACH (offset into ``words`` of the labels reachable
             from here, or -1: no filter), ROOM (if not -1: the state is at a border inside a
             string, of which exactly so many more characters are allowed), ROOM_LABEL (provided
-            that this label is live; -1: always), SLICE (by the vocabulary's slice of this index),
+            that this label is live; -1: always; less than that: provided that all labels at
+            ``words[-2 - ROOM_LABEL]`` are), SLICE (by the vocabulary's slice of this index),
             NAME_LABEL (a property's name with this label is complete here; or -1).
         words: uint64[...]: bit sets; each is its number of words, then the words. The sets of the
             labels 0 and 1 are at twice their value.
@@ -57,6 +58,7 @@ class Lexicon:
         masked_as: states in which exactly the same tokens are allowed as in another state.
         closes_as: states inside strings in which as many characters are allowed as their ``ROOM``
             says, and which close as another state does.
+        fresh: new states whose masks are likely to be asked for.
         tables: states that are looked up by number, by what each table is of.
         longest_token: the length in bytes of the longest token that will be asked about.
         lock: held while anything is added; to be held while the arrays are read.
@@ -74,6 +76,7 @@ class Lexicon:
         self.longest_token = longest_token
         self.masked_as: dict[int, int] = {}
         self.closes_as: dict[int, int] = {}
+        self.fresh: list[int] = []
         # What lexemes know the lexicon by; they must not keep it alive.
         self._token = object()
         self.lock = threading.RLock()
@@ -221,6 +224,21 @@ class Lexicon:
         while self.rows[state, byte] == LAZY:  # Again if the arrays were replaced on the way.
             self.edge(state, byte)
         return int(self.rows[state, byte])
+
+    def are_live(self, live: int, labels: int, frames: NDArray[np.int64]) -> bool:
+        """Whether the labels that a state's ``ROOM_LABEL`` names are all live."""
+        if live == NO_FILTER or labels == -1:
+            return True
+        if labels >= 0:
+            return self.is_live(live, labels, frames)
+        return self.bits_at(-2 - labels) & ~self.live_bits(live, frames) == 0
+
+    def live_bits(self, live: int, frames: NDArray[np.int64]) -> int:
+        """A position's live labels, which are not all of them, as bits."""
+        if live >= 0:
+            return self.bits_at(live)
+        first = -2 - live
+        return int.from_bytes(frames[first + 1 : first + 1 + frames[first]].tobytes(), "little")
 
     def is_live(self, live: int, label: int, frames: NDArray[np.int64]) -> bool:
         """Whether a label is among a position's live ones (see ``records.NO_FILTER``)."""

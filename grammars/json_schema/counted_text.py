@@ -13,7 +13,8 @@ from ramet.grammars.lexicon import Lexicon
 from ramet.grammars.moves import REACH
 
 from .character_dfa import CharacterDfa
-from .text_lexemes import QUOTE, Closing, TextLexeme
+from .open_states import open_states
+from .text_lexemes import MOST_PREPARED, QUOTE, Closing, TextLexeme, mark_open
 
 
 class _UncountedText(TextLexeme):
@@ -38,6 +39,8 @@ class _UncountedText(TextLexeme):
             lexicon.states[first : first + len(moves), REACH] = lexicon.bit_set(1 << self.label)
         target = self.closing.target(lexicon, self.label)
         lexicon.rows[first : first + len(moves)][automaton.accepting, QUOTE] = target
+        mark_open(lexicon, first, open_states(automaton.table, automaton.class_of))
+        lexicon.fresh.extend(range(first, first + min(len(moves), MOST_PREPARED)))
         return first
 
 

@@ -21,6 +21,7 @@ from ramet.grammars.lexicon import UNBOUNDED_ROOM, Lexicon
 from ramet.grammars.moves import NAME_LABEL, REACH, ROOM, ROOM_LABEL, SLICE
 
 from .layout import Layout
+from .open_states import open_states
 
 QUOTE, BACKSLASH, COLON = 0x22, 0x5C, 0x3A
 
@@ -124,6 +125,7 @@ class KeyLexeme(Lexeme):
 
     def install(self, lexicon: Lexicon) -> int:
         start = lexicon.install(self.text)
+        lexicon.fresh.append(start)
         bits = lexicon.bits_at(int(lexicon.states[start, REACH]))
         branches: list[Branch] = [(self.prefixes, {QUOTE: start}, bits)]
         if self.close_prefixes is not None:
@@ -277,6 +279,19 @@ class BoundedText(TextLexeme):
         row[(self.body[mode] == target) & (row == LAZY)] = state
 
 
+MOST_PREPARED = 32
+"""Of so many states of an automaton, the nearest to the start, the masks are prepared."""
+
+
+def mark_open(lexicon: Lexicon, first: int, is_open: NDArray[np.bool_]) -> None:
+    """Note in which states from ``first`` on no text stops inside the string."""
+    states = lexicon.states[first : first + len(is_open)]
+    states[is_open, ROOM] = UNBOUNDED_ROOM
+    states[is_open, SLICE] = KEY_SLICE
+    reach = states[is_open, REACH]
+    states[is_open, ROOM_LABEL] = np.where(reach < 0, -1, -2 - reach)
+
+
 class DfaText(TextLexeme):
     """The strings of labelled bodies (see ``json_string_body``)."""
 
@@ -300,4 +315,6 @@ class DfaText(TextLexeme):
         for label in sorted({label for label in labels.tolist() if label >= 0}):
             target = self.closing.target(lexicon, label)
             lexicon.rows[first : first + len(moves)][labels == label, QUOTE] = target
+        mark_open(lexicon, first, open_states(self.bodies.table, self.bodies.class_of))
+        lexicon.fresh.extend(range(first, first + min(len(moves), MOST_PREPARED)))
         return first
