@@ -94,8 +94,10 @@ class Slots:
         any_scored: bool,
     ) -> SamplingRows:
         """The sampling rows of a step, one a wanted logit; ``any_scored``: some has a target."""
-        temperature, top_p, min_p, presence, frequency, repetition = self._floats[:, slots]
-        top_k, num_logprobs, num_prompt_logprobs = self._integers[:, slots]
+        temperature, top_p, min_p, presence, frequency, repetition = np.take(
+            self._floats, slots, axis=1
+        )
+        top_k, num_logprobs, num_prompt_logprobs = np.take(self._integers, slots, axis=1)
         bias_starts, seen_starts = np.zeros((2, len(slots) + 1), np.int32)
         rows = SamplingRows(
             temperature=temperature,

@@ -33,12 +33,18 @@ class StepCost:
     def observe(self, num_tokens: int, num_rows: int, seconds: float) -> None:
         """Learns from a step; one of no duration teaches nothing.
 
-        A step that took several times as long as expected was held up by something else.
+        A step that took several times as long as expected was held up by something else. Nothing
+        makes a step several times faster than it is: if one was, then others before it were held
+        up, and what has been learned from them is forgotten.
         """
         if seconds <= 0:
             return
-        if self._num_seen >= _SOLVE_EVERY:
-            seconds = min(seconds, _OUTLIER * self.expected(num_tokens, num_rows)[0])
+        if self._num_seen:
+            expected, _ = self.expected(num_tokens, num_rows)
+            seconds = min(seconds, _OUTLIER * expected)
+            if seconds < expected / _OUTLIER:
+                self._sums = [0.0] * len(self._sums)
+                self._num_seen = 0
         new = (
             1.0,
             num_tokens,
