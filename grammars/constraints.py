@@ -85,9 +85,17 @@ class FixedText:
 
 @dataclass(frozen=True)
 class FreeText:
-    """Any text in which none of the ``excluded`` texts occurs."""
+    """Any text in which none of the ``excluded`` texts occurs.
+
+    At least ``min_tokens`` and at most ``max_tokens`` of the sequence's tokens begin in it (0: it
+    is empty). After the last one what follows the text is due, once a character that has begun is
+    complete. Where what came before can be read in several ways, tokens count from the first
+    reading that is in the text. Text that is matched without tokens has any number of them.
+    """
 
     excluded: tuple[str, ...] = ()
+    min_tokens: int = 0
+    max_tokens: int | None = None
     kind: Literal["free_text"] = "free_text"
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +52,31 @@ _BYTES, _CONTEXT_BYTES = 40_000, 1_000
 """About what a machine takes with its schema's formulas, and each context's objects."""
 
 
+class TokenBounds(Protocol):
+    """Bounds on how many tokens begin in some part of a text, which bytes alone don't show."""
+
+    def count(
+        self,
+        machine: Machine,
+        position: NDArray[np.int64],
+        counts: tuple[tuple[int, int], ...],
+        *,
+        by_bytes: bool,
+    ) -> tuple[tuple[int, int], ...]:
+        """Change a position, at which a token has ended, to what it is at the next one's beginning.
+
+        Args:
+            machine: the position's; locked.
+            position: int64[NUM_COLUMNS].
+            counts: how many tokens had begun, by part, before that token; () at the beginning.
+            by_bytes: it was no token, but bytes of any number of them.
+
+        Returns:
+            The counts now.
+        """
+        ...
+
+
 class Machine:
     """The contexts of one grammar.
 
@@ -67,6 +93,7 @@ class Machine:
             ``records.py``.
         context_list: the contexts.
         has_special: whether any context offers special tokens.
+        token_bounds: what keeps sequences within bounds on tokens, if there are any.
         lock: to be held while a matcher reads or moves. The lexicon's lock is taken within it, and
             only while its arrays are read or added to: making contexts may take long.
     """
@@ -89,6 +116,7 @@ class Machine:
         self._context_ids: dict[Hashable, Context] = {}
         self.context_list: list[Context] = []
         self.has_special = False
+        self.token_bounds: TokenBounds | None = None
         self._version = 0
         self._table: NDArray[np.int64] = np.zeros(0, np.int64)
         self._table_of = -1

@@ -23,16 +23,28 @@ _MAX_FORCED = 4096
 class Matcher:
     """Follows one sequence's tokens. Not to be used from two threads at once."""
 
-    __slots__ = ("_grammar", "_machine", "_trail", "is_finished")
+    __slots__ = ("_counts", "_grammar", "_machine", "_trail", "is_finished")
 
     is_finished: bool
     """Whether an end token was accepted; nothing may follow."""
 
-    def __init__(self, grammar: Grammar, machine: Machine, trail: Trail) -> None:
+    def __init__(
+        self,
+        grammar: Grammar,
+        machine: Machine,
+        trail: Trail,
+        counts: list[tuple[tuple[int, int], ...]] | None = None,
+    ) -> None:
+        """``counts`` are the trail's, by position, where tokens are counted; None: it is new."""
         self._grammar = grammar
         self._machine = machine
         self._trail = trail
         self.is_finished = False
+        # By position, the tokens that have begun in what has bounds on them.
+        self._counts = counts or []
+        if machine.token_bounds is not None and counts is None:
+            with machine.lock:
+                self._count(by_bytes=False)
 
     def fill_mask(self, row: Mask) -> None:
         """Write the allowed next tokens.
@@ -59,8 +71,20 @@ class Matcher:
                 return self._accept_special(token_id)
             if not self._machine.advance(self._trail, vocab.data, vocab.spans, token_id):
                 return False
-        self._trail.step()
+            self._step()
         return True
+
+    def _step(self, *, by_bytes: bool = False) -> None:
+        self._trail.step()
+        if self._machine.token_bounds is not None:
+            self._count(by_bytes=by_bytes)
+
+    def _count(self, *, by_bytes: bool) -> None:
+        bounds, trail = self._machine.token_bounds, self._trail
+        assert bounds is not None
+        del self._counts[trail.at :]
+        before = self._counts[-1] if self._counts else ()
+        self._counts.append(bounds.count(self._machine, trail.position, before, by_bytes=by_bytes))
 
     def accept_bytes(self, data: bytes) -> bool:
         """Go on by some text, as if it were a token. False, and unchanged, if it doesn't match."""
@@ -72,7 +96,7 @@ class Matcher:
             span = np.array([[0, len(data)]], np.int64)
             if not self._machine.advance(self._trail, text, span, 0):
                 return False
-        self._trail.step()
+            self._step(by_bytes=True)
         return True
 
     def rollback(self, num_tokens: int) -> None:
@@ -121,7 +145,8 @@ class Matcher:
 
     def fork(self) -> Matcher:
         """An independent matcher at the same position."""
-        other = Matcher(self._grammar, self._machine, self._trail.copy())
+        counts = self._counts.copy()
+        other = Matcher(self._grammar, self._machine, self._trail.copy(), counts)
         other.is_finished = self.is_finished
         return other
 
@@ -174,7 +199,7 @@ class Matcher:
             trail = self._trail
             trail.positions[trail.at + 1] = border
             self._machine.place(trail.positions[trail.at + 1], self._machine.intern(after))
-            trail.step()
+            self._step()
             return True
         if token_id not in self._grammar.vocab.eos_ids or not self.is_accepting:
             return False

@@ -13,7 +13,7 @@ from ramet.grammars.limits import CompileLimits
 from ramet.grammars.machine import Machine
 
 from .automaton import TagAutomaton
-from .contexts import context_of
+from .contexts import TokenBounds, context_of
 from .expressions import SpecialToken, TagCompiler
 
 __all__ = ["structural_tag_start"]
@@ -49,6 +49,8 @@ def structural_tag_start(
         # A grammar has one machine, and both keep what they have worked out.
         automaton = TagAutomaton(network, compiler.foreign, limits)
         machine.has_special |= has_special
+        if automaton.counts_tokens:
+            machine.token_bounds = TokenBounds(automaton)
         return context_of(machine, automaton, automaton.configurations(automaton.start))
 
     return start

@@ -23,9 +23,14 @@ from ramet.grammars.limits import CompileLimits
 from ramet.grammars.machine import Machine
 from ramet.grammars.trail import BYTE_SPANS, BYTES, Frozen, Trail
 
-from .expressions import Foreign, JsonValue, SpecialToken
+from .bounded_text import FREE, LEAVING, TextPosition, first_phase, may_end, moves_of, phase_of
+from .expressions import BoundedText, Foreign, JsonValue, SpecialToken
 
 _NUMBER_BYTES = sum(1 << byte for byte in b"+-.0123456789Ee")
+
+
+Counts = tuple[tuple[int, int], ...]
+"""By text with bounds on its tokens, how many have begun in it."""
 
 
 @dataclass(frozen=True)
@@ -57,16 +62,21 @@ class TagAutomaton(GrammarAutomaton):
     Attributes:
         foreign: what the network's foreign nodes stand for.
         exits: by label, how a lexeme of this automaton ends.
+        counts_tokens: whether anything in it has bounds on its tokens.
+        states_by_number: this automaton's states by the lexicon's number.
     """
 
     def __init__(self, network: Network, foreign: list[Foreign], limits: CompileLimits) -> None:
         self.foreign = foreign
         self.exits: list[ValueExit | BorderExit] = []
+        self.counts_tokens = any(isinstance(thing, BoundedText) for thing in foreign)
         self._limits = limits
         self._labels: dict[ValueExit | BorderExit, int] = {}
         self._machines: dict[int, Machine] = {}
-        self._positions: list[_Position] = []
-        self._position_nodes: dict[_Position, int] = {}
+        self._positions: list[_Position | TextPosition] = []
+        self._position_nodes: dict[_Position | TextPosition, int] = {}
+        self.states_by_number: dict[int, int] = {}
+        self._recounted: dict[tuple[int, tuple[tuple[int, int], ...]], int] = {}
         self._position_moves: dict[int, list[tuple[int, int]]] = {}
         super().__init__(network)
 
@@ -155,6 +165,64 @@ class TagAutomaton(GrammarAutomaton):
         """The number of a state."""
         return self._intern(configurations)
 
+    # -- bounds on tokens -------------------------------------------------------------------
+
+    def recounted(self, state: int, counts: Counts, *, by_bytes: bool) -> tuple[int, Counts]:
+        """A state at a token's beginning, and how many tokens have begun in each open text.
+
+        Args:
+            state: as the bytes of the last token have left it.
+            counts: of the texts that were open before that token.
+            by_bytes: the last token wasn't one, but bytes of any number of tokens.
+        """
+        open_texts = sorted({p.index for p in map(self._text_at, self._states[state]) if p})
+        if not open_texts:
+            return state, ()
+        before = dict(counts)
+        after = tuple(
+            (index, before[index] + (not by_bytes) if index in before else 0)
+            for index in open_texts
+        )
+        phases = tuple(
+            (index, FREE if by_bytes else phase_of(self._text(index), n)) for index, n in after
+        )
+        known = self._recounted.get((state, phases))
+        if known is None:
+            known = self._recounted[state, phases] = self._in_phases(state, dict(phases))
+        return known, after
+
+    def _in_phases(self, state: int, phases: dict[int, int]) -> int:
+        found: set[Configuration] = set()
+        for configuration in self._states[state]:
+            place = self._text_at(configuration)
+            if place is None:
+                found.add(configuration)
+            else:
+                phase = phases[place.index]
+                has_begun = foreign_node(configuration[0]) >= len(self.foreign)
+                if phase == FREE and not has_begun and self._text(place.index).min_tokens:
+                    phase = LEAVING  # However many tokens there were, none was in this text.
+                node = self._position_node(TextPosition(place.index, place.state, phase))
+                found |= self._closure((node, configuration[1]))
+        return self._intern(frozenset(found))
+
+    def _text(self, index: int) -> BoundedText:
+        text = self.foreign[index]
+        assert isinstance(text, BoundedText)
+        return text
+
+    def _text_at(self, configuration: Configuration) -> TextPosition | None:
+        """The place in a text with bounds that a configuration is at, if it is in one."""
+        index = foreign_node(configuration[0])
+        if 0 <= index < len(self.foreign):
+            text = self.foreign[index]
+            if isinstance(text, BoundedText):
+                return TextPosition(index, text.dfa.start, first_phase(text))
+        elif index >= len(self.foreign):
+            place = self._positions[index - len(self.foreign)]
+            return place if isinstance(place, TextPosition) else None
+        return None
+
     def _label(self, exit_: ValueExit | BorderExit) -> int:
         label = self._labels.get(exit_)
         if label is None:
@@ -178,7 +246,13 @@ class TagAutomaton(GrammarAutomaton):
             return []
         known = self._position_moves.get(node)
         if known is None:
-            known = self._position_moves[node] = self._value_moves(node)
+            place = self._text_at((node, 0))
+            if place is None:
+                known = self._value_moves(node)
+            else:
+                moves = moves_of(self._text(place.index).dfa, place)
+                known = [(found, self._position_node(target)) for found, target in moves]
+            self._position_moves[node] = known
         return known
 
     def _value_moves(self, node: int) -> list[tuple[int, int]]:
@@ -188,7 +262,9 @@ class TagAutomaton(GrammarAutomaton):
                 return []
             position = self._first_position(index)
         else:
-            position = self._positions[index - len(self.foreign)]
+            place = self._positions[index - len(self.foreign)]
+            assert isinstance(place, _Position)
+            position = place
         machine = self._machine(position.index)
         moves: dict[int, int] = {}
         before = Trail.thaw(position.frozen, 1)
@@ -205,10 +281,12 @@ class TagAutomaton(GrammarAutomaton):
         if index < 0:
             return False
         place = self._positions[index]
+        if isinstance(place, TextPosition):
+            return may_end(self._text(place.index).dfa, place)
         machine = self._machine(place.index)
         return machine.is_accepting(Trail.thaw(place.frozen, 1))
 
-    def _position_node(self, position: _Position) -> int:
+    def _position_node(self, position: _Position | TextPosition) -> int:
         node = self._position_nodes.get(position)
         if node is None:
             node = foreign_node(len(self.foreign) + len(self._positions))

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ramet.grammars.automaton import NOTHING, After, Context, Lexeme, Row
 from ramet.grammars.ebnf.automaton import Configuration
 from ramet.grammars.json_schema.frames import Frame
 from ramet.grammars.lexicon import Lexicon
 from ramet.grammars.machine import Machine
+from ramet.grammars.moves import STATE
 
-from .automaton import BorderExit, TagAutomaton, ValueExit
+from .automaton import BorderExit, Counts, TagAutomaton, ValueExit
 from .expressions import JsonValue
 
 
@@ -40,14 +44,20 @@ class _Stretch(Lexeme):
         self.key = ("stretch", automaton.key)
 
     def install(self, lexicon: Lexicon) -> int:
-        return lexicon.reserve(self, self.automaton.start)
+        return self.state(lexicon, self.automaton.start)
+
+    def state(self, lexicon: Lexicon, local: int) -> int:
+        """The lexicon's number of a state."""
+        number = lexicon.reserve(self, local)
+        self.automaton.states_by_number[number] = local
+        return number
 
     def fill(self, lexicon: Lexicon, local: int, row: Row) -> int:
         targets = self.automaton.row_with_exits(local)
         row[:] = targets
         for target in set(targets.tolist()):
             if target >= 0:
-                row[targets == target] = lexicon.reserve(self, target)
+                row[targets == target] = self.state(lexicon, target)
         return self.automaton.border_label(local)
 
 
@@ -60,7 +70,28 @@ class _StretchFrom(Lexeme):
         self.key = ("stretch", automaton.key, state)
 
     def install(self, lexicon: Lexicon) -> int:
-        return lexicon.reserve(self.stretch, self.state)
+        return self.stretch.state(lexicon, self.state)
+
+
+class TokenBounds:
+    """Keeps a sequence's position within the bounds on tokens; see ``machine.TokenBounds``."""
+
+    def __init__(self, automaton: TagAutomaton) -> None:
+        self._automaton = automaton
+        self._stretch = _Stretch(automaton)
+
+    def count(
+        self, machine: Machine, position: NDArray[np.int64], counts: Counts, *, by_bytes: bool
+    ) -> Counts:
+        """Change a position to what it is at a token's beginning; the new counts."""
+        local = self._automaton.states_by_number.get(int(position[STATE]))
+        if local is None:
+            return ()
+        after, counts = self._automaton.recounted(local, counts, by_bytes=by_bytes)
+        if after != local:
+            with machine.lexicon.lock:
+                position[STATE] = self._stretch.state(machine.lexicon, after)
+        return counts
 
 
 class StretchContext(Context):

@@ -56,7 +56,16 @@ class JsonValue:
     layout: Layout
 
 
-Foreign = SpecialToken | JsonValue
+@dataclass(frozen=True, eq=False)
+class BoundedText:
+    """Free text, not the empty one, of so many tokens."""
+
+    dfa: Dfa
+    min_tokens: int
+    max_tokens: int | None
+
+
+Foreign = SpecialToken | JsonValue | BoundedText
 
 
 class TagCompiler:
@@ -106,8 +115,8 @@ class TagCompiler:
         match part:
             case FixedText(text):
                 return self.fixed(text)
-            case FreeText(excluded):
-                return ast.Terminal(self.free(excluded))
+            case FreeText():
+                return self.free_text(part)
             case Regex(pattern, dialect):
                 dfa = regex_dfa(pattern, dialect=dialect, limits=self.limits.regular)
                 return self.terminal(dfa, "regex")
@@ -167,6 +176,16 @@ class TagCompiler:
         if at < len(text) or not parts:
             parts.append(ast.Terminal(literal(text[at:])))
         return ast.sequence(parts)
+
+    def free_text(self, part: FreeText) -> ast.Expression:
+        dfa, least, most = self.free(part.excluded), part.min_tokens, part.max_tokens
+        _check_bounds(least, most, "max_tokens")
+        if most == 0:
+            return ast.Terminal(EPSILON)
+        if (least, most) == (0, None):
+            return ast.Terminal(dfa)
+        some = self.leaf(BoundedText(dfa, least, most))
+        return some if least else ast.Alternatives((ast.Terminal(EPSILON), some))
 
     def free(self, excluded: tuple[str, ...]) -> Dfa:
         if "" in excluded:
@@ -234,6 +253,6 @@ class TagCompiler:
         return ends.difference(early, self.limits.regular)
 
 
-def _check_bounds(minimum: int, maximum: int | None) -> None:
+def _check_bounds(minimum: int, maximum: int | None, keyword: str = "maximum") -> None:
     if minimum < 0 or (maximum is not None and maximum < minimum):
-        raise ConstraintError("", "maximum", "the bounds are out of order")
+        raise ConstraintError("", keyword, "the bounds are out of order")

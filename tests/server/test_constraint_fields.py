@@ -166,6 +166,23 @@ def test_vllms_structural_tags_mean_the_same(ok_server, form, good, bad):
         assert answer["match"]["accepted"] is accepted
 
 
+@pytest.mark.parametrize("num_tokens", [1, 4])
+def test_free_text_ends_after_its_tokens(serve, num_tokens):
+    server = serve(["hm " * 30])
+    thought = {"type": "any_text", "max_tokens": num_tokens}
+    tag = {"type": "tag", "begin": "<n>", "content": thought, "end": "</n>"}
+    answer = server.complete(
+        prompt="x", max_tokens=60,
+        structured_outputs={"structural_tag": {"type": "structural_tag", "format": tag}},
+    ).json()  # fmt: skip
+    begin, end = len("<n>"), len("</n>")
+    text = answer["choices"][0]["text"]
+    assert text.startswith("<n>")
+    assert text.endswith("</n>")
+    assert answer["choices"][0]["finish_reason"] == "stop"
+    assert 0 < len(server.engine.tokenizer.encode(text[begin:-end])) <= num_tokens
+
+
 @pytest.mark.parametrize(
     ("tag", "param"),
     [
@@ -175,7 +192,7 @@ def test_vllms_structural_tags_mean_the_same(ok_server, form, good, bad):
         ({"kind": "regex", "pattern": "a"}, "structural_tag.kind"),
         ({"kind": "structural_tag", "rot": {}}, "structural_tag.rot"),
         ({"format": {"type": "token", "token": 3}}, "structural_tag.format.type"),
-        ({"format": {"type": "any_text", "max_tokens": 3}}, "structural_tag.format.max_tokens"),
+        ({"format": {"type": "any_text", "max_chars": 3}}, "structural_tag.format.max_chars"),
         ({"format": {**CALL, "colour": 1}}, "structural_tag.format.colour"),
         ({"format": {"type": "or", "elements": [{"type": "regex"}]}},
          "structural_tag.format.elements[0].pattern"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from ramet.grammars.constraint_json import constraint_from_json
@@ -117,8 +118,11 @@ class _Reader:
         return FixedText(_text(value, field, "value"))
 
     def _free(self, value: Any, field: str) -> Part:
-        _check_keys(value, field, ("type", "excludes"), off={"max_tokens": None, "max_chars": None})
-        return FreeText(_texts(value, field, "excludes", needed=False))
+        _check_keys(value, field, ("type", "excludes", "max_tokens"), off={"max_chars": None})
+        excluded = _texts(value, field, "excludes", needed=False)
+        if value.get("max_tokens") is None:
+            return FreeText(excluded)
+        return FreeText(excluded, max_tokens=_get(value, field, "max_tokens", int))
 
     def _json(self, value: Any, field: str) -> Part:
         off: dict[str, Any] = {"style": "json", "max_whitespace_cnt": None, "excludes": []}
@@ -165,7 +169,7 @@ class _Reader:
             raise _wrong(f"{field}.end", "a tag has an end")
         content = self.part(value.get("content"), f"{field}.content")
         if isinstance(content, FreeText):
-            content = FreeText((*content.excluded, *filter(None, found)))
+            content = replace(content, excluded=(*content.excluded, *filter(None, found)))
         return [Tag(begin, content, end) for end in found]
 
     def _all_tags(self, value: Any, field: str) -> tuple[Tag, ...]:
