@@ -233,8 +233,8 @@ def compile_schema(
         constraint = JsonSchema({"type": "object"}, constraint.whitespace)
     return CompiledSchema(
         constraint.schema, constraint.documents, any_order=constraint.any_order,
-        whitespace=constraint.whitespace, integers=constraint.integers, languages=languages,
-        limits=limits,
+        whitespace=constraint.whitespace, integers=constraint.integers,
+        formats=constraint.formats, languages=languages, limits=limits,
     )  # fmt: skip
 
 

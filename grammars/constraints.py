@@ -19,6 +19,10 @@ Integers = Literal["any", "plain"]
 """How a number that must be an integer is written: in any way that has an integer's value (``7``,
 ``7.0``, ``7e2``), as JSON Schema has it; or by its digits alone, as readers of integers expect."""
 
+Formats = Literal["enforced", "annotation"]
+"""Whether ``format`` constrains strings, as most who write it mean, or says nothing of them, as the
+specification's default is."""
+
 
 @dataclass(frozen=True, eq=False)
 class JsonSchema:
@@ -33,6 +37,7 @@ class JsonSchema:
     any_order: bool = True
     documents: dict[str, JsonValue] = field(default_factory=dict)
     integers: Integers = "any"
+    formats: Formats = "enforced"
     kind: Literal["json_schema"] = "json_schema"
 
 

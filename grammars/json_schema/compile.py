@@ -8,7 +8,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 from ramet.grammars.automaton import Context
-from ramet.grammars.constraints import Integers, Whitespace
+from ramet.grammars.constraints import Formats, Integers, Whitespace
 from ramet.grammars.errors import EmptyConstraintError, GrammarTooComplexError
 from ramet.grammars.limits import CompileLimits
 from ramet.grammars.machine import Machine
@@ -42,11 +42,15 @@ class CompiledSchema:
         any_order: bool,
         whitespace: Whitespace,
         integers: Integers,
+        formats: Formats,
         languages: Languages,
         limits: CompileLimits,
     ) -> None:
         self._layout = Layout(whitespace)
-        documents_ = Documents(schema, documents, limits, languages.leaves)
+        documents_ = Documents(
+            schema, documents, limits, languages.leaves,
+            annotations=("format",) if formats == "annotation" else (),
+        )  # fmt: skip
         typer = Typer(documents_, languages, keep_names=not any_order)
         solver = Solver(typer, languages, limits)
         self._values = Values(solver, any_order=any_order, integers=integers)

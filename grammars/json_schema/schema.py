@@ -6,7 +6,7 @@ say: by ``$id``, ``$anchor``, ``$dynamicAnchor``, JSON pointer. Nothing is ever 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urldefrag, urljoin
 
@@ -102,9 +102,15 @@ class Documents:
         documents: Mapping[str, Any],
         limits: CompileLimits,
         shared: Mapping[Hashable, Leaf] | None = None,
+        annotations: Collection[str] = (),
     ) -> None:
-        """``shared`` has leaves of other schemas, by content."""
+        """``shared`` has leaves of other schemas, by content; ``annotations`` are keywords that say
+        nothing here."""
         self._limits = limits
+        self._annotations = annotations
+        self._roles = (
+            {k: role for k, role in ROLES.items() if k not in annotations} if annotations else ROLES
+        )
         self._shared = {} if shared is None else shared
         self._resources: dict[str, _Resource] = {}
         self._num_nodes = 0
@@ -234,7 +240,9 @@ class Documents:
         if isinstance(schema, dict):
             check_keywords(schema, path)
             if not is_local:
-                schema = {k: v for k, v in schema.items() if ROLES.get(k) == ASSERTION}
+                schema = {k: v for k, v in schema.items() if self._roles.get(k) == ASSERTION}
+            elif not schema.keys().isdisjoint(self._annotations):
+                schema = {k: v for k, v in schema.items() if k not in self._annotations}
         leaf = Leaf(schema, resource, path, scope, None if is_local else content)
         self._leaves[(content, resource, scope) if is_local else content] = leaf
         return leaf
@@ -248,8 +256,9 @@ class Documents:
         if content is None:
             items: list[Hashable] = []
             is_plain = True
+            roles = self._roles
             for keyword, value in schema.items():
-                role = ROLES.get(keyword)
+                role = roles.get(keyword)
                 if role is None or keyword == "contentSchema":
                     continue
                 is_plain = is_plain and role == ASSERTION

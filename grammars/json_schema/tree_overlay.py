@@ -37,22 +37,10 @@ def _add_row(rows, states, words, first, state, reach):  # type: ignore[no-untyp
     cache=True,
     nogil=True,
 )
-def lay_over(
-    trie,
-    root,
-    labels,
-    rows,
-    states,
-    words,
-    first,
-    base,
-    closers,
-    reach,
-    bases,
-    escapes,
-    is_exact,
+def lay_over(  # type: ignore[no-untyped-def]
+    trie, root, labels, rows, states, words, first, base, closers, reach, bases, escapes, is_exact,
     has_room,
-):  # type: ignore[no-untyped-def]
+):  # fmt: skip
     """Write the rows of a tree's nodes over those of a base, all of which are written.
 
     Args:

@@ -14,6 +14,7 @@ from jsonschema_specifications import REGISTRY
 from ramet.grammars import (
     ConstraintError,
     EmptyConstraintError,
+    GrammarCompiler,
     JsonSchema,
     Vocabulary,
     compile_constraint,
@@ -81,6 +82,31 @@ def test_suite(shared_bench: Path, vocab: Vocabulary, draft: str, least: float) 
     assert not found["accepts invalid"], wrong
     assert not found["refuses valid"], wrong
     assert found["handled"] >= least * found.total(), wrong
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("draft", ["draft2020-12", "draft7"])
+def test_formats_as_annotations(shared_bench: Path, vocab: Vocabulary, draft: str) -> None:
+    path = shared_bench / "JSON-Schema-Test-Suite" / "tests" / draft / "format.json"
+    compiler = GrammarCompiler(vocab)
+    for group in json.loads(path.read_text()):
+        grammar = compiler.compile(JsonSchema(group["schema"], formats="annotation"))
+        for test in group["tests"]:
+            text = json.dumps(test["data"], ensure_ascii=False)
+            assert grammar.match(text).accepted == test["valid"], (group["description"], text)
+
+
+def test_formats_bind_only_where_they_are_enforced(vocab: Vocabulary) -> None:
+    schema = {"properties": {"a": {"type": "string", "format": "date"}}, "format": "date"}
+    compiler = GrammarCompiler(vocab)
+    for _ in range(2):
+        loose = compiler.compile(JsonSchema(schema, formats="annotation"))
+        assert loose.match('{"a": "x"}')
+        assert loose.match('"x"')
+        strict = compiler.compile(JsonSchema(schema))
+        assert not strict.match('{"a": "x"}')
+        assert not strict.match('"x"')
+        assert strict.match('{"a": "2024-02-29"}')
 
 
 @pytest.mark.shared
