@@ -25,7 +25,8 @@ from .formula import (
     truth_of,
 )
 from .frames import UNKNOWN
-from .solver import Case, Solver
+from .solver import Solver
+from .tableau import Case
 from .values_of import values_of
 
 State = tuple[tuple[Formula, ...], int, tuple[int, ...], tuple[Hashable, ...]]

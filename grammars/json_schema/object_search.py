@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from .atoms import Has, Properties, Size
 from .formula import Formula, all_of, negate
-from .solver import Case
+from .tableau import Case
 
 if TYPE_CHECKING:
     from .objects import ObjectPlan

@@ -1,13 +1,11 @@
 """Whether a value exists: the question behind "no dead ends" and "impossible schemas are refused".
 
-A formula over atoms is searched case by case, as a tableau (Smullyan, 1968): cases that contradict
-themselves are dropped on the way, and the search ends at the first case that can be met. Whether a
-case of objects or arrays can be met is asked of its plan (``objects.py``, ``arrays.py``).
+A formula over atoms is searched case by case (``tableau.py``), up to the first that can be met.
+Whether a case of objects or arrays can be met is asked of its plan (``objects.py``, ``arrays.py``).
 """
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
@@ -16,11 +14,12 @@ from typing import TYPE_CHECKING
 from ramet.grammars.errors import ConstraintError, GrammarTooComplexError
 from ramet.grammars.limits import CompileLimits
 
-from .atoms import Const, Has, Length, Size
+from .atoms import Const
 from .formula import Formula, all_of, any_of, atom, negate
 from .languages import Languages
 from .number_sets import allows, listed_numbers
 from .schema import Leaf
+from .tableau import Case, expand
 from .typed import Typer
 from .values import canonical
 
@@ -32,9 +31,6 @@ _MAX_VERDICTS = 1024
 _MAX_LISTED = 64
 _SILENT = frozenset({"title", "description", "default", "examples", "deprecated", "$comment"})
 """Keywords that say nothing of a value."""
-
-Case = dict[Hashable, bool]
-"""A truth for some atoms, which makes a formula true whatever the others are."""
 
 
 @dataclass(slots=True)
@@ -308,53 +304,7 @@ class Solver:
 
         What it refuses it must refuse in every larger case.
         """
-        yield from self._expand(list(reversed(goals)), {}, can_meet)
-
-    def _expand(
-        self,
-        goals: list[tuple[Formula, bool]],
-        case: Case,
-        can_meet: Callable[[Case], bool],
-    ) -> Iterator[Case]:
-        """The cases that extend ``case`` and meet the goals. Choices are put off to the last."""
-        choices: list[tuple[Formula, bool]] = []
-        while goals:
-            while goals:
-                formula, truth = goals.pop()
-                op = formula.op
-                if op in ("true", "false"):
-                    if (op == "true") != truth:
-                        return
-                elif op == "atom":
-                    if case.setdefault(formula.parts[0], truth) != truth:
-                        return
-                elif op == "not":
-                    goals.append((formula.operands[0], not truth))
-                elif op != "one" and (op == "all") == truth:
-                    goals.extend((p, truth) for p in reversed(formula.operands))
-                else:
-                    choices.append((formula, truth))
-            open_choices = []
-            for formula, truth in choices:
-                so_far = _value(formula, case)
-                if so_far is None:
-                    open_parts = [p for p in formula.operands if _value(p, case) is None]
-                    if formula.op != "one" and len(open_parts) == 1:
-                        goals.append((open_parts[0], truth))
-                    else:
-                        open_choices.append((formula, truth))
-                elif so_far != truth:
-                    return
-            choices = open_choices
-        self.count_branch()
-        if not can_meet(case):
-            return
-        if not choices:
-            yield case
-            return
-        formula, truth = choices[0]
-        for alternative in _alternatives(formula, truth, case):
-            yield from self._expand([*reversed(choices[1:]), *alternative], dict(case), can_meet)
+        return expand(list(reversed(goals)), {}, can_meet, self.count_branch)
 
     def count_branch(self) -> None:
         """Count one case against the limits."""
@@ -367,65 +317,6 @@ class Solver:
             raise GrammarTooComplexError(
                 "", "oneOf", f"deciding it takes more than {self.limits.max_branches} cases"
             )
-
-
-def _value(formula: Formula, case: Case) -> bool | None:
-    """A formula's value as far as a case decides it."""
-    op = formula.op
-    if op == "atom":
-        return case.get(formula.parts[0])
-    if op in ("true", "false"):
-        return op == "true"
-    if op == "not":
-        inner = _value(formula.operands[0], case)
-        return None if inner is None else not inner
-    values = [_value(p, case) for p in formula.operands]
-    if op == "all":
-        return False if False in values else None if None in values else True
-    if op == "any":
-        return True if True in values else None if None in values else False
-    num_true = values.count(True)
-    if num_true > 1:
-        return False
-    return None if None in values else num_true == 1
-
-
-def _alternatives(
-    formula: Formula, truth: bool, case: Case
-) -> Iterator[list[tuple[Formula, bool]]]:
-    """The ways to give a disjunction, or an exactly-one, its truth; the simplest first."""
-    parts = [p for p in formula.operands if _value(p, case) is None]
-    num_true = sum(_value(p, case) is True for p in formula.operands)
-    if formula.op != "one":
-        yield from ([(p, truth)] for p in sorted(parts, key=lambda p: _effort(p, truth)))
-        return
-    if truth:
-        if num_true:
-            yield [(p, False) for p in parts]
-        else:
-            for i, part in enumerate(parts):
-                yield [*((p, False) for j, p in enumerate(parts) if j != i), (part, True)]
-        return
-    if not num_true:
-        yield [(p, False) for p in parts]
-        for first, second in itertools.combinations(parts, 2):
-            yield [(first, True), (second, True)]
-    else:
-        yield from ([(p, True)] for p in parts)
-
-
-def _effort(formula: Formula, truth: bool) -> int:
-    """How hard a formula's truth may be to bring about: names are easy, wrong values hard."""
-    op = formula.op
-    if op == "atom":
-        value = formula.parts[0]
-        if isinstance(value, Has | Size | Length):
-            return 0
-        return 1 if truth else 4
-    if op == "not":
-        return _effort(formula.operands[0], not truth)
-    efforts = [_effort(p, truth) for p in formula.operands]
-    return min(efforts) if (op == "any") == truth else sum(efforts)
 
 
 def signed(node: Formula, truth: bool) -> Formula:
