@@ -336,6 +336,8 @@ def _sample(logits, temperature, top_p, top_k, min_p, presence_penalty, frequenc
         row = next_task(counter.ctypes.data)
         if row >= len(logits):
             break
+        token_ids[row], logprobs[row] = -1, np.nan
+        top_token_ids[row], top_logprobs[row] = -1, _LOWEST
         bias_first, bias_end = bias_starts[row], bias_starts[row + 1]
         seen_first, seen_end = seen_starts[row], seen_starts[row + 1]
         target = targets[row]
@@ -431,10 +433,10 @@ class SampleTask:
         if targets is None:
             targets = np.full(num_rows, -1, np.int32)
         self.result = SampleResult(
-            np.full(num_rows, -1, np.int32),
-            np.full(num_rows, np.nan, np.float32),
-            np.full((num_rows, num_top), -1, np.int32),
-            np.full((num_rows, num_top), -np.inf, np.float32),
+            np.empty(num_rows, np.int32),
+            np.empty(num_rows, np.float32),
+            np.empty((num_rows, num_top), np.int32),
+            np.empty((num_rows, num_top), np.float32),
         )
         self._arguments = (logits, temperature, top_p, top_k, min_p, presence_penalty,
                            frequency_penalty, repetition_penalty, seeds, positions, mask_rows,

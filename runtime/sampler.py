@@ -36,9 +36,7 @@ class Sampler:
         if rows.num_rows != len(logits):
             raise ValueError(f"{len(logits)} rows of logits and {rows.num_rows} of parameters")
         task = SampleTask(logits, **{name: getattr(rows, name) for name in _FIELDS})
-        costly = int(((rows.temperature > 0) | (rows.num_logprobs >= 0)).sum())
-        cost = costly + _GREEDY_COST * (rows.num_rows - costly)
-        num_helpers = self._num_helpers if cost >= _MIN_SHARED_ROWS else 0
+        num_helpers = self._num_helpers if self._is_costly(rows) else 0
         work = self._work_spaces(1 + num_helpers, logits.shape[1])
         if num_helpers and self._helpers is None:
             self._helpers = ThreadPoolExecutor(self._num_helpers, "ramet-sampler")
@@ -56,6 +54,13 @@ class Sampler:
         if self._helpers is not None:
             self._helpers.shutdown()
             self._helpers = None
+
+    def _is_costly(self, rows: SamplingRows) -> bool:
+        """Whether there is enough to do for several threads."""
+        if rows.num_rows < _MIN_SHARED_ROWS:
+            return False
+        costly = int(((rows.temperature > 0) | (rows.num_logprobs >= 0)).sum())
+        return costly + _GREEDY_COST * (rows.num_rows - costly) >= _MIN_SHARED_ROWS
 
     def _work_spaces(self, count: int, vocab_size: int) -> list[Float32Array]:
         if self._work and self._work[0].shape[1] < vocab_size:

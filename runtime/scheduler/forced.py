@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from ramet.kernels.mask_cpu import agrees_on_first_byte
 from ramet.runtime.errors import InvalidParameterError
 from ramet.runtime.scheduler.restrictions import Row
 from ramet.runtime.scheduler.sequence import Matcher
@@ -35,19 +36,13 @@ class ForcedTokens:
         self._tokenizer = tokenizer
         self._cache: OrderedDict[tuple[bytes, bytes], tuple[list[int], int]] = OrderedDict()
         self._others = _others_by_first_byte(texts)
-        self._first_bytes = np.fromiter(
-            (text[0] if text else 0 for text in texts), np.uint8, len(texts)
-        )
+        self._first_bytes = np.zeros(32 * self._others.shape[1], np.uint8)
+        self._first_bytes[: len(texts)] = [text[0] if text else 0 for text in texts]
 
     def text(self, matcher: Matcher, mask: Row) -> bytes:
         """What must follow. ``mask`` is the matcher's present one: usually a look at it is enough
         to see that the next byte is open."""
-        words = np.flatnonzero(mask)
-        if not len(words):
-            return b""
-        word = int(mask[words[0]])
-        token_id = int(words[0]) * 32 + (word & -word).bit_length() - 1
-        if (mask & self._others[self._first_bytes[token_id]]).any():
+        if not agrees_on_first_byte(mask, self._first_bytes, self._others):
             return b""
         return matcher.forced_bytes()
 

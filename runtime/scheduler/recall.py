@@ -22,16 +22,23 @@ class Text:
     """A sequence's tokens, at most the last 8,192 of its prompt, as they grow.
 
     Two runs of tokens with one key are told apart when they are compared, so keys may collide.
+
+    Attributes:
+        ids: the tokens.
+        written: what has been appended, and the few tokens before it: what others may follow, and
+            keep when the rest is gone.
+        four: the key of the last four tokens.
     """
 
     def __init__(self, prompt: npt.NDArray[np.int32]) -> None:
         tail = prompt[-_MAX_INDEXED:]
         self.ids: list[int] = tail.tolist()
+        self.written = self.ids[-MATCH_LEN:]
         self._pairs: dict[int, int] = {}
         self._fours: dict[int, int] = {}
-        self.pair = self.four = self._pair_before = -1
+        self.four = self._pair = -1
         if len(tail) < 4:
-            ids, self.ids = self.ids, []
+            ids, self.ids, self.written = self.ids, [], []
             for token_id in ids:
                 self.append(token_id)
             return
@@ -41,7 +48,7 @@ class Text:
         keys: list[int] = pairs.tolist()
         self._pairs = dict(zip(keys[:-1], range(2, len(tail)), strict=True))
         self._fours = dict(zip(fours[:-1].tolist(), range(4, len(tail)), strict=True))
-        self.pair, self._pair_before, self.four = keys[-1], keys[-2], int(fours[-1])
+        self._pair, self.four = keys[-1], int(fours[-1])
 
     def append(self, token_id: int) -> None:
         """Adds a token; it is from now on what follows the runs that end before it."""
@@ -50,50 +57,42 @@ class Text:
         if size >= 4:
             self._fours[self.four] = size
         if size >= 2:
-            self._pairs[self.pair] = size
+            self._pairs[self._pair] = size
         ids.append(token_id)
+        self.written.append(token_id)
         if not size:
             return
         pair = ids[-2] << _SHIFT | token_id
         if size >= 3:
             before = ids[-4] << _SHIFT | ids[-3]
             self.four = (before * _MIX + pair) & _MASK
-        self.pair = pair
+        self._pair = pair
 
     def find(self) -> Place | None:
         """The last earlier place that ends as the text does now."""
-        found = self._fours.get(self.four) or self._pairs.get(self.pair)
+        found = self._fours.get(self.four) or self._pairs.get(self._pair)
         return None if found is None else (self.ids, found)
 
 
 class SharedTexts:
-    """Outputs of a namespace's sequences, the recent ones, for each other."""
+    """What a namespace's sequences have written lately, for each other, by fours of tokens."""
 
     def __init__(self) -> None:
-        self._new: tuple[dict[int, Place], dict[int, Place]] = ({}, {})
-        self._old: tuple[dict[int, Place], dict[int, Place]] = ({}, {})
+        self._new: dict[int, Place] = {}
+        self._old: dict[int, Place] = {}
 
     def append(self, text: Text) -> None:
         """Is told of each token that a text is about to get: what ends there will be found."""
-        size = len(text.ids)
+        size = len(text.written)
         if size < 4:
             return
-        pairs, fours = self._new
-        place = text.ids, size
-        pairs[text.pair] = place
-        fours[text.four] = place
-        if len(fours) >= _GENERATION:
-            self._old, self._new = self._new, ({}, {})
+        self._new[text.four] = text.written, size
+        if len(self._new) >= _GENERATION:
+            self._old, self._new = self._new, {}
 
     def find(self, text: Text) -> Place | None:
-        """Where a text ended as this one does now."""
-        new, old = self._new, self._old
-        return (
-            new[1].get(text.four)
-            or old[1].get(text.four)
-            or new[0].get(text.pair)
-            or old[0].get(text.pair)
-        )
+        """Where a text last ended as this one does now."""
+        return self._new.get(text.four) or self._old.get(text.four)
 
 
 def match_len(ids: list[int], place: Place) -> int:

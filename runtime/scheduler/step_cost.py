@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
+from operator import mul
 
 _USUAL: tuple[float, ...] = (7.0, 1.0, 0.3)
 """A step's fixed cost, a token's, and a row's, in tokens: a small model on a CPU."""
@@ -68,10 +68,27 @@ class StepCost:
 
     def _solve(self) -> tuple[float, ...]:
         steps, tokens, rows, tokens2, both, rows2, *times = self._sums
-        products = np.array([[steps, tokens, rows], [tokens, tokens2, both], [rows, both, rows2]])
+        products = [[steps, tokens, rows], [tokens, tokens2, both], [rows, both, rows2]]
         # The usual costs, in seconds, by what the steps so far took in all.
-        usual = np.array(_USUAL)
-        usual *= times[0] / (products[0] @ usual)
-        pull = np.diag(_USUAL_WEIGHT / steps * np.diag(products))
-        costs = np.linalg.solve(products + pull, np.array(times) + pull @ usual)
-        return tuple(np.maximum(costs, _LEAST * usual).tolist())
+        unit = times[0] / sum(map(mul, products[0], _USUAL))
+        usual = [unit * cost for cost in _USUAL]
+        for at in range(3):
+            pull = _USUAL_WEIGHT / steps * products[at][at]
+            products[at][at] += pull
+            times[at] += pull * usual[at]
+        costs = _solved(products, times)
+        return tuple(max(cost, _LEAST * least) for cost, least in zip(costs, usual, strict=True))
+
+
+def _solved(matrix: list[list[float]], values: list[float]) -> list[float]:
+    """The solution of three equations whose matrix is symmetric and positive definite."""
+    for at in range(3):
+        for below in range(at + 1, 3):
+            factor = matrix[below][at] / matrix[at][at]
+            values[below] -= factor * values[at]
+            for column in range(at, 3):
+                matrix[below][column] -= factor * matrix[at][column]
+    for at in (2, 1, 0):
+        known = sum(matrix[at][column] * values[column] for column in range(at + 1, 3))
+        values[at] = (values[at] - known) / matrix[at][at]
+    return values
