@@ -109,7 +109,7 @@ def some_part(rng: random.Random, depth: int = 0) -> Part:
             Regex(mutated(rng.choice(REGEXES), REGEXES, rng)),
             Ebnf(mutated(rng.choice(GRAMMARS), GRAMMARS, rng)),
             JsonSchema(mutated_schema(rng.choice(SCHEMAS), rng)),
-            FreeText(),
+            FreeText((), rng.randrange(3), rng.choice([None, 0, 2, 5])),
         ][kind]
     inner = tuple(some_part(rng, depth + 1) for _ in range(rng.randrange(3)))
     tag = Tag(word, some_part(rng, depth + 1), "</>")

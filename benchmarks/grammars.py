@@ -1,11 +1,13 @@
 """CPU time of masks, advances and compilation, beside llguidance's, one schema after the other.
 
     python benchmarks/grammars.py --bench DIR [--every N] [--vocab smol|o200k]
+    python benchmarks/grammars.py --bench DIR --ebnf
 
 DIR is the folder of the grammar bench (``bench_grammars.py`` and its data). Times are CPU time of
 the thread, so that neighbours on the machine matter less than for a clock on the wall; both engines
 see the same tokens in the same process. Only schemas that both compile count. The bench says where
-the larger vocabulary is found.
+the larger vocabulary is found. ``--ebnf`` measures the grammars of ``ebnf_grammars.py`` instead:
+each one's text as the first that its masks are for, and once more.
 """
 
 from __future__ import annotations
@@ -15,14 +17,16 @@ import gc
 import gzip
 import importlib.util
 import json
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from ebnf_grammars import GRAMMARS
 
-from ramet.grammars import GrammarCompiler, JsonSchema, Vocabulary
+from ramet.grammars import Ebnf, GrammarCompiler, JsonSchema, Vocabulary
 
 clock = time.thread_time
 
@@ -37,15 +41,18 @@ class Times:
 
     def follow(
         self, ids: list[int], mask: Callable[[], object], advance: Callable[[int], object]
-    ) -> None:
-        """Time a text's tokens."""
+    ) -> bool:
+        """Time a text's tokens, up to one that is refused, if any."""
         for token_id in ids:
             begin = clock()
             mask()
             middle = clock()
-            advance(token_id)
+            is_allowed = advance(token_id)
             self.advance.append(clock() - middle)
             self.mask.append(middle - begin)
+            if not is_allowed:
+                return False
+        return True
 
 
 def load(folder: Path, every: int) -> list[dict[str, Any]]:
@@ -55,11 +62,39 @@ def load(folder: Path, every: int) -> list[dict[str, Any]]:
     return [row for row in rows if row["id"] in wanted]
 
 
+def measure_ebnf(tokens: Any, other: Any, compiler: GrammarCompiler) -> None:
+    """Print a row for each grammar: Ramet's time over llguidance's."""
+    row = np.zeros(compiler.vocab.num_words, np.int32)
+    compiler.compile(Ebnf('root ::= "a" root | "b"'))
+    for name, (grammar, text) in GRAMMARS.items():
+        gc.collect()
+        begin = clock()
+        compiled = compiler.compile(Ebnf(grammar))
+        mine = clock() - begin
+        begin = clock()
+        # The converter to its dialect takes one rule a line.
+        theirs_compiled = other.compile("ebnf", re.sub("\n +", " ", grammar))
+        theirs = clock() - begin
+        shown = [f"compile {mine / theirs:.2f}"]
+        ids = tokens.encode(text)
+        for what in ("first", "again"):
+            ours, others = Times(), Times()
+            matcher, their_matcher = compiled.matcher(), other.matcher(theirs_compiled)
+            assert ours.follow(ids, lambda m=matcher: m.fill_mask(row), matcher.accept)
+            if not others.follow(ids, their_matcher.mask, their_matcher.advance):
+                shown.append("llguidance refuses the text")
+                break
+            for key, of in (("mean", np.mean), ("p99", lambda times: np.percentile(times, 99))):
+                shown.append(f"{what} {key} {of(ours.mask) / of(others.mask):.2f}")
+        print(f"{name:10}", ", ".join(shown))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bench", type=Path, required=True)
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--vocab", default="smol")
+    parser.add_argument("--ebnf", action="store_true")
     args = parser.parse_args()
     spec = importlib.util.spec_from_file_location("bench", args.bench / "bench_grammars.py")
     assert spec is not None
@@ -73,6 +108,9 @@ def main() -> None:
     row = np.zeros(vocab.num_words, np.int32)
     compiler.warm()
     compiler.compile(JsonSchema({"properties": {"warm": {"type": "integer"}}}))
+    if args.ebnf:
+        measure_ebnf(tokens, other, compiler)
+        return
     ours, theirs = Times(), Times()
     gc.collect()
     gc.freeze()

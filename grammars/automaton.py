@@ -215,13 +215,13 @@ class AutomatonLexeme(Lexeme):
         self.key = ("automaton", automaton.key)
 
     def install(self, lexicon: Lexicon) -> int:
-        return lexicon.reserve(self, self.automaton.start)
+        return int(lexicon.reserve_all(self, np.array([self.automaton.start], np.int32))[0])
 
     def fill(self, lexicon: Lexicon, local: int, row: Row) -> int:
         targets = self.automaton.row(local)
         row[:] = DEAD
-        for target in np.unique(targets[targets >= 0]).tolist():
-            row[targets == target] = lexicon.reserve(self, target)
+        goes_on = targets >= 0
+        row[goes_on] = lexicon.reserve_all(self, targets[goes_on])
         return 0 if self.automaton.is_accepting(local) else -1
 
 

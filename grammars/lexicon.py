@@ -142,6 +142,26 @@ class Lexicon:
             self._lazy[state] = (lexeme, local)
         return state
 
+    def reserve_all(self, lexeme: Lexeme, locals_: NDArray[np.int32]) -> NDArray[np.int32]:
+        """``reserve`` for many, of a lexeme that numbers its states from 0 on."""
+        key = ("reserved", lexeme.key)
+        table = self.tables.get(key)
+        most = int(locals_.max(initial=0))
+        if table is None or most >= len(table):
+            longer = np.full(2 * most + 64, -1, np.int32)
+            if table is not None:
+                longer[: len(table)] = table
+            table = self.tables[key] = longer
+        numbers = table[locals_]
+        if (numbers < 0).any():
+            new = np.unique(locals_[numbers < 0])
+            first = self.new_states(len(new), ready=False)
+            table[new] = np.arange(first, first + len(new), dtype=np.int32)
+            for number, local in enumerate(new.tolist(), first):
+                self._lazy[number] = (lexeme, local)
+            numbers = table[locals_]
+        return numbers
+
     def reserve_block(self, lexeme: Lexeme, count: int) -> int:
         """The first of ``count`` states, the i-th of which ``lexeme.fill`` writes as local i."""
         first = self.new_states(count, ready=False)

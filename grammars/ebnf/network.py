@@ -14,14 +14,17 @@ Three things are arranged so that a walk of the network terminates and never run
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ramet.grammars.errors import ConstraintError, EmptyConstraintError, GrammarTooComplexError
 from ramet.grammars.regular import EPSILON, Dfa, RegularLimits
+from ramet.grammars.regular._canonical import equal_columns
 from ramet.grammars.regular.nfa import NfaBuilder
 
 from .ast import (
@@ -48,19 +51,43 @@ class Network:
     """All rules' automata side by side.
 
     Attributes:
-        byte_moves: for each node (a set of bytes as 256 bits, the next node) pairs.
+        class_of: uint8[256], each byte's class.
+        table: int32[num_nodes, num_classes]: the next node, or -1.
         call_moves: for each node (the called rule's first node, the node after it) pairs; the
             n-th foreign thing is called as ``foreign_node(n)``.
-        is_final: whether a rule may end in a node.
+        is_final: bool[num_nodes]: whether a rule may end in a node.
         start: the first node of the rule that the grammar starts with.
         is_nullable: whether the grammar derives the empty text.
     """
 
-    byte_moves: list[list[tuple[int, int]]]
+    class_of: NDArray[np.uint8]
+    table: NDArray[np.int32]
     call_moves: list[list[tuple[int, int]]]
-    is_final: list[bool]
+    is_final: NDArray[np.bool_]
     start: int
     is_nullable: bool
+
+    @property
+    def num_nodes(self) -> int:
+        return len(self.is_final)
+
+    @cached_property
+    def key(self) -> bytes:
+        """A hash of all that it is."""
+        digest = hashlib.blake2b(digest_size=16)
+        for array in (self.class_of, self.table, self.is_final):
+            digest.update(array.tobytes())
+        digest.update(repr((self.call_moves, self.start, self.is_nullable)).encode())
+        return digest.digest()
+
+    def byte_moves(self, node: int) -> list[tuple[int, int]]:
+        """(A set of bytes as 256 bits, the next node) pairs of a node."""
+        row = self.table[node][self.class_of]
+        found = []
+        for target in np.unique(row[row >= 0]).tolist():
+            bits = np.packbits(row == target, bitorder="little").tobytes()
+            found.append((int.from_bytes(bits, "little"), target))
+        return found
 
 
 def foreign_node(index: int) -> int:
@@ -127,7 +154,8 @@ class _Builder:
         if self.start not in self.productive:
             raise EmptyConstraintError("", self.start, "the grammar derives no text")
         if self.start not in self.not_only_nullable:
-            return Network([], [], [], 0, True)
+            nothing = np.empty((0, 1), np.int32)
+            return Network(np.zeros(256, np.uint8), nothing, [], np.empty(0, np.bool_), 0, True)
         self.find_regular_rules()
         automata: list[_RuleAutomaton] = []
         self.number(self.start)
@@ -314,23 +342,22 @@ class _Builder:
             offset if isinstance(name, str) else foreign_node(name.index)
             for name, offset in zip(self.names, offsets, strict=False)
         ]
-        network = Network([], [], [], offsets[0], self.start in self.nullable)
-        for (symbol_class, table, accepting), offset in zip(tables, offsets, strict=False):
-            bytes_of_class: dict[int, int] = {}
-            for byte, c in enumerate(symbol_class[:256].tolist()):
-                bytes_of_class[c] = bytes_of_class.get(c, 0) | 1 << byte
-            byte_moves: list[dict[int, int]] = [{} for _ in range(len(table))]
-            for state, c, target in _entries(table):
-                if c in bytes_of_class:
-                    moves = byte_moves[state]
-                    moves[target + offset] = moves.get(target + offset, 0) | bytes_of_class[c]
-            network.byte_moves.extend([(m, t) for t, m in moves.items()] for moves in byte_moves)
-            call_moves: list[list[tuple[int, int]]] = [[] for _ in range(len(table))]
+        rows = np.full((offsets[-1], 256), -1, np.int32)
+        call_moves: list[list[tuple[int, int]]] = [[] for _ in range(offsets[-1])]
+        for (symbol_class, table, _), offset in zip(tables, offsets, strict=False):
+            own = table[:, symbol_class[:256]]
+            rows[offset : offset + len(table)] = np.where(own >= 0, own + offset, -1)
             for state, called, target in _entries(table[:, symbol_class[256:]]):
-                call_moves[state].append((entries[called], target + offset))
-            network.call_moves.extend(call_moves)
-            network.is_final.extend(accepting.tolist())
-        return network
+                call_moves[state + offset].append((entries[called], target + offset))
+        class_of, firsts = equal_columns(rows.astype(np.int64))
+        return Network(
+            class_of.astype(np.uint8),
+            np.ascontiguousarray(rows[:, firsts]),
+            call_moves,
+            np.concatenate([accepting for _, _, accepting in tables]),
+            offsets[0],
+            self.start in self.nullable,
+        )
 
 
 def _entries(table: NDArray[np.int32]) -> Iterator[tuple[int, int, int]]:

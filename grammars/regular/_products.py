@@ -8,6 +8,12 @@ from numba import njit
 from ._arrays import BOOLS, INT, INT64S, OK, TABLE, TOO_MANY_STATES, Array, grown_1d, grown_2d
 
 
+@njit("int64(int64)", cache=True, nogil=True)
+def _hash(key: int) -> int:
+    # Unsigned, since compiled code takes for granted that signed products don't overflow.
+    return np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(17))
+
+
 @njit(
     (TABLE, BOOLS, INT, TABLE, BOOLS, INT, INT64S, INT64S, INT, INT),
     cache=True,
@@ -63,7 +69,7 @@ def product(
                     continue
             key = np.int64(a + 1) * num_b + b + 1
             mask = slots.shape[0] - 1
-            slot = (key * 0x9E3779B97F4A7C1 >> 17) & mask
+            slot = _hash(key) & mask
             while slots[slot] >= 0 and keys[slots[slot]] != key:
                 slot = (slot + 1) & mask
             found = slots[slot]
@@ -85,7 +91,7 @@ def product(
                     slots = np.full(slots.shape[0] * 4, -1, np.int32)
                     mask = slots.shape[0] - 1
                     for s in range(num_states):
-                        place = (keys[s] * 0x9E3779B97F4A7C1 >> 17) & mask
+                        place = _hash(keys[s]) & mask
                         while slots[place] >= 0:
                             place = (place + 1) & mask
                         slots[place] = s

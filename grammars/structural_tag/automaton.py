@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ramet.grammars.automaton import ended
-from ramet.grammars.ebnf.automaton import ACCEPT, Configuration, GrammarAutomaton, byte_mask
+from ramet.grammars.ebnf.automaton import ACCEPT, Configuration, GrammarAutomaton
 from ramet.grammars.ebnf.network import Network, foreign_node
 from ramet.grammars.json_schema.frames import Top
 from ramet.grammars.lexicon import Lexicon
@@ -78,7 +78,7 @@ class TagAutomaton(GrammarAutomaton):
         self.states_by_number: dict[int, int] = {}
         self._recounted: dict[tuple[int, tuple[tuple[int, int], ...]], int] = {}
         self._position_moves: dict[int, list[tuple[int, int]]] = {}
-        super().__init__(network)
+        super().__init__(network, len(foreign))
 
     @property
     def key(self) -> Hashable:
@@ -92,11 +92,11 @@ class TagAutomaton(GrammarAutomaton):
 
         The bytes that begin the state's own ``value_at`` are left out.
         """
-        row = np.full(256, -1, np.int32)
-        for found, configurations in self._moves(self._without_value(state)):
-            alone = self._value_alone(configurations)
-            target = self._intern(configurations) if alone is None else ended(self._label(alone))
-            row[byte_mask(found)] = target
+        row = self.row(self._without_value(state))
+        for target in set(row.tolist()):
+            alone = self._value_alone(target) if target >= 0 else None
+            if alone is not None:
+                row[row == target] = ended(self._label(alone))
         return row
 
     def border_label(self, state: int) -> int:
@@ -110,7 +110,7 @@ class TagAutomaton(GrammarAutomaton):
 
         None where the text may also end: a context can't both be an end and go on.
         """
-        configurations = self._states[state]
+        configurations = self.configurations(state)
         if ACCEPT in configurations:
             return None
         values = [c for c in configurations if self._begins_value(c)]
@@ -121,29 +121,26 @@ class TagAutomaton(GrammarAutomaton):
         if first & self._first_bytes(configurations.difference(values)):
             return None
         node, stack = value
-        if first & _NUMBER_BYTES and self._first_bytes(self.after(stack)) & _NUMBER_BYTES:
+        if first & _NUMBER_BYTES and self._first_bytes(self.returned(stack)) & _NUMBER_BYTES:
             return None  # Only the text itself would show where a number ends.
         return ValueExit(foreign_node(node), stack)
 
-    def _value_alone(self, configurations: frozenset[Configuration]) -> ValueExit | None:
+    def _value_alone(self, state: int) -> ValueExit | None:
+        configurations = self.configurations(state)
         if len(configurations) == 1 and all(map(self._begins_value, configurations)):
-            return self.value_at(self._intern(configurations))
+            return self.value_at(state)
         return None
 
-    def _without_value(self, state: int) -> frozenset[Configuration]:
+    def _without_value(self, state: int) -> int:
         value = self.value_at(state)
-        configurations = self._states[state]
         if value is None:
-            return configurations
-        return configurations - {(foreign_node(value.index), value.stack)}
+            return state
+        without = self.configurations(state) - {(foreign_node(value.index), value.stack)}
+        return self.intern(without)
 
     def _begins_value(self, configuration: Configuration) -> bool:
         index = foreign_node(configuration[0])  # Its own inverse.
         return 0 <= index < len(self.foreign) and isinstance(self.foreign[index], JsonValue)
-
-    def after(self, stack: int) -> frozenset[Configuration]:
-        """The configurations once something foreign above ``stack`` has ended."""
-        return self._closure(self._cells[stack])
 
     def offers_special(self, state: int) -> bool:
         """Whether a special token may come next."""
@@ -152,18 +149,14 @@ class TagAutomaton(GrammarAutomaton):
     def after_special(self, state: int) -> dict[int, frozenset[Configuration]]:
         """By special token that may come next, the configurations after it."""
         found: dict[int, frozenset[Configuration]] = {}
-        for node, stack in self._states[state]:
+        for node, stack in self.configurations(state):
             index = foreign_node(node)
             if 0 <= index < len(self.foreign):
                 thing = self.foreign[index]
                 if isinstance(thing, SpecialToken):
                     known = found.get(thing.token_id, frozenset())
-                    found[thing.token_id] = known | self.after(stack)
+                    found[thing.token_id] = known | self.returned(stack)
         return found
-
-    def intern(self, configurations: frozenset[Configuration]) -> int:
-        """The number of a state."""
-        return self._intern(configurations)
 
     # -- bounds on tokens -------------------------------------------------------------------
 
@@ -175,7 +168,7 @@ class TagAutomaton(GrammarAutomaton):
             counts: of the texts that were open before that token.
             by_bytes: the last token wasn't one, but bytes of any number of tokens.
         """
-        open_texts = sorted({p.index for p in map(self._text_at, self._states[state]) if p})
+        open_texts = sorted({p.index for p in map(self._text_at, self.configurations(state)) if p})
         if not open_texts:
             return state, ()
         before = dict(counts)
@@ -193,7 +186,7 @@ class TagAutomaton(GrammarAutomaton):
 
     def _in_phases(self, state: int, phases: dict[int, int]) -> int:
         found: set[Configuration] = set()
-        for configuration in self._states[state]:
+        for configuration in self.configurations(state):
             place = self._text_at(configuration)
             if place is None:
                 found.add(configuration)
@@ -203,8 +196,8 @@ class TagAutomaton(GrammarAutomaton):
                 if phase == FREE and not has_begun and self._text(place.index).min_tokens:
                     phase = LEAVING  # However many tokens there were, none was in this text.
                 node = self._position_node(TextPosition(place.index, place.state, phase))
-                found |= self._closure((node, configuration[1]))
-        return self._intern(frozenset(found))
+                found |= self.closure((node, configuration[1]))
+        return self.intern(found)
 
     def _text(self, index: int) -> BoundedText:
         text = self.foreign[index]
@@ -276,23 +269,20 @@ class TagAutomaton(GrammarAutomaton):
                 moves[target] = moves.get(target, 0) | 1 << byte
         return [(found, target) for target, found in moves.items()]
 
-    def _may_end(self, node: int) -> bool:
-        index = foreign_node(node) - len(self.foreign)
-        if index < 0:
-            return False
-        place = self._positions[index]
-        if isinstance(place, TextPosition):
-            return may_end(self._text(place.index).dfa, place)
-        machine = self._machine(place.index)
-        return machine.is_accepting(Trail.thaw(place.frozen, 1))
-
     def _position_node(self, position: _Position | TextPosition) -> int:
         node = self._position_nodes.get(position)
         if node is None:
-            node = foreign_node(len(self.foreign) + len(self._positions))
-            self._position_nodes[position] = node
+            index = len(self.foreign) + len(self._positions)
+            node = self._position_nodes[position] = foreign_node(index)
             self._positions.append(position)
+            self._readings.add_foreign(index, may_end=self._may_end(position))
         return node
+
+    def _may_end(self, position: _Position | TextPosition) -> bool:
+        if isinstance(position, TextPosition):
+            return may_end(self._text(position.index).dfa, position)
+        machine = self._machine(position.index)
+        return machine.is_accepting(Trail.thaw(position.frozen, 1))
 
     def _machine(self, index: int) -> Machine:
         if index not in self._machines:

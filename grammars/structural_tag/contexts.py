@@ -185,4 +185,4 @@ class ValueFrame(Frame):
     def child_done(
         self, machine: Machine, verdict: tuple[bool, ...], value: Hashable
     ) -> Context | None:
-        return context_of(machine, self._automaton, self._automaton.after(self._after))
+        return context_of(machine, self._automaton, self._automaton.returned(self._after))
