@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .network import Network, foreign_node
-from .readings import ACCEPT_NODE, Readings
+from .reading_loops import ACCEPT_NODE
+from .readings import Readings
 
 _EMPTY = 0
 """The empty stack."""

@@ -345,8 +345,8 @@ class _Builder:
         rows = np.full((offsets[-1], 256), -1, np.int32)
         call_moves: list[list[tuple[int, int]]] = [[] for _ in range(offsets[-1])]
         for (symbol_class, table, _), offset in zip(tables, offsets, strict=False):
-            own = table[:, symbol_class[:256]]
-            rows[offset : offset + len(table)] = np.where(own >= 0, own + offset, -1)
+            by_byte = table[:, symbol_class[:256]]
+            rows[offset : offset + len(table)] = np.where(by_byte >= 0, by_byte + offset, -1)
             for state, called, target in _entries(table[:, symbol_class[256:]]):
                 call_moves[state + offset].append((entries[called], target + offset))
         class_of, firsts = equal_columns(rows.astype(np.int64))

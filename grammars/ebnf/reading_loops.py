@@ -6,6 +6,8 @@ equal ones have one number.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import njit, types
 
@@ -28,7 +30,7 @@ _COUNTS = types.int64[::1]
 
 
 @njit("int64(int64, int64)", cache=True, nogil=True)
-def _mixed(a: int, b: int) -> int:
+def _mixed(a: Any, b: Any) -> Any:
     # Unsigned, since compiled code takes for granted that signed products don't overflow.
     h = np.uint64(a) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(b)
     h *= np.uint64(0xBF58476D1CE4E5B9)
@@ -36,7 +38,7 @@ def _mixed(a: int, b: int) -> int:
 
 
 @njit((_TABLE_OUT, _WRITES, _COUNTS, INT, INT, INT), cache=True, nogil=True)
-def interned(pairs: Array, slots: Array, counts: Array, which: int, a: int, b: int) -> int:
+def interned(pairs: Array, slots: Array, counts: Array, which: int, a: Any, b: Any) -> Any:
     """The number of a pair; -1 if there is no room for a new one."""
     mask = slots.shape[0] - 1
     slot = _mixed(a, b) & mask

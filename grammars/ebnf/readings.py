@@ -6,6 +6,8 @@ what they mean. Stacks are cells of a shared tree.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -48,7 +50,7 @@ class Readings:
         calls = [move for moves in network.call_moves for move in moves]
         self._calls = np.array(calls, np.int32).reshape(-1, 2)
         self._is_final = network.is_final
-        self._is_bare = (network.table < 0).all(axis=1)
+        self._is_bare: NDArray[np.bool_] = np.asarray((network.table < 0).all(axis=1))
         self._is_loop = np.zeros(network.num_nodes, np.bool_)
         self._is_loop[list(loops)] = True
         self._may_end = np.zeros(num_foreign + 1, np.bool_)
@@ -95,7 +97,7 @@ class Readings:
         self._index()
 
     @property
-    def _store(self) -> tuple[NDArray[np.generic], ...]:
+    def _store(self) -> tuple[NDArray[Any], ...]:
         return (
             self._call_starts, self._calls, self._is_final, self._is_bare,
             self._is_loop, self._may_end, self._cells, self._cell_slots, self._configurations,

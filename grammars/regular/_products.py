@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import njit
 
@@ -9,7 +11,7 @@ from ._arrays import BOOLS, INT, INT64S, OK, TABLE, TOO_MANY_STATES, Array, grow
 
 
 @njit("int64(int64)", cache=True, nogil=True)
-def _hash(key: int) -> int:
+def _hash(key: Any) -> Any:
     # Unsigned, since compiled code takes for granted that signed products don't overflow.
     return np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(17))
 
