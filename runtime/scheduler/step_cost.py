@@ -12,7 +12,9 @@ _DECAY = 0.99
 _USUAL_WEIGHT = 4.0
 """In steps: how much the usual proportions count beside what has been seen."""
 _SOLVE_EVERY = 8
-_OUTLIER = 3.0
+_LATE = 2.0
+_EARLY = 3.0
+"""A step that took so many times what was expected, or less than one over that, tells of others."""
 
 
 class StepCost:
@@ -33,16 +35,16 @@ class StepCost:
     def observe(self, num_tokens: int, num_rows: int, seconds: float) -> None:
         """Learns from a step; one of no duration teaches nothing.
 
-        A step that took several times as long as expected was held up by something else. Nothing
-        makes a step several times faster than it is: if one was, then others before it were held
-        up, and what has been learned from them is forgotten.
+        A step that took much longer than expected was held up by something else, and counts for
+        less. Nothing makes a step much faster than it is: if one was, then those before it were
+        held up, and what has been learned from them is forgotten.
         """
         if seconds <= 0:
             return
         if self._num_seen:
             expected, _ = self.expected(num_tokens, num_rows)
-            seconds = min(seconds, _OUTLIER * expected)
-            if seconds < expected / _OUTLIER:
+            seconds = min(seconds, _LATE * expected)
+            if seconds < expected / _EARLY:
                 self._sums = [0.0] * len(self._sums)
                 self._num_seen = 0
         new = (

@@ -61,6 +61,19 @@ def test_penalties_and_bad_words_keep_their_meaning(make_engine):
             assert engine.generate("x", params).tokens == plain.tokens
 
 
+def test_answers_of_one_form_are_guessed_from_the_ones_before(make_engine):
+    text = "The customer of this order is a regular one, and the total is right."
+    params = SamplingParams(temperature=0, max_tokens=len(text))
+    engine = make_engine([Script([text], repeat=True)], config=EngineConfig(max_draft_len=16))
+    first = engine.generate("first: ", params)
+    before = engine.stats()
+    again = engine.generate("another one: ", params)
+    after = engine.stats()
+    assert again.text == first.text
+    assert after.num_steps - before.num_steps < 0.5 * len(text)
+    assert after.num_accepted_tokens > before.num_accepted_tokens
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_any_mix_ends_with_the_same_tokens(seed):
     rng = random.Random(seed)

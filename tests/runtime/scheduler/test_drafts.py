@@ -1,0 +1,134 @@
+"""What is guessed, from which text, and what it is thought to be worth."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ramet.runtime.params import SamplingParams
+from ramet.runtime.request import Request
+from ramet.runtime.scheduler import SchedulerConfig
+from ramet.runtime.scheduler.drafts import Drafter
+from ramet.runtime.simulation import Simulation
+
+
+def simulation(max_tokens: int = 64, max_draft_len: int = 16, **config) -> Simulation:
+    limits = {"max_num_seqs": 8, "max_tokens_per_step": max_tokens, "max_logits_per_step": 64}
+    settings = SchedulerConfig(max_draft_len=max_draft_len, **(limits | config))
+    return Simulation(settings, num_pages=400, page_size=4)
+
+
+def request(prompt, max_tokens=8, **kwargs) -> Request:
+    params = SamplingParams(temperature=0, max_tokens=max_tokens, ignore_eos=True)
+    return Request(prompt_token_ids=tuple(prompt), params=params, **kwargs)
+
+
+def write(sequence, token_ids) -> None:
+    """Has a sequence that isn't scheduled grow."""
+    for token_id in token_ids:
+        sequence.append(token_id)
+
+
+def feed(drafter, sequence, token_ids) -> None:
+    """Token by token, as decoding does."""
+    for token_id in token_ids:
+        drafter.guess(sequence, 4)
+        sequence.append(token_id)
+
+
+@pytest.fixture
+def sim():
+    return simulation()
+
+
+@pytest.fixture
+def drafter(sim):
+    return Drafter(sim.cache, 16)
+
+
+def test_its_own_text_is_followed_and_goes_round(sim, drafter):
+    sequence = sim.add(request([1, 2, 3, 9, 1, 2, 3]))
+    guess = drafter.guess(sequence, 8)
+    assert guess.token_ids[:6] == [9, 1, 2, 3, 9, 1]
+    assert guess.odds == sorted(guess.odds, reverse=True)
+
+
+def test_odds_follow_what_has_come_though_nothing_was_guessed(sim, drafter):
+    sequence = sim.add(request([5, 6, 7, 8, 5, 6, 7, 8], max_tokens=400))
+    before = drafter.guess(sequence, 4).odds[0]
+    feed(drafter, sequence, [5, 6, 7, 8] * 20)
+    assert drafter.guess(sequence, 4).odds[0] > max(before, 0.97)
+    # Each time it comes to the same place it goes on differently.
+    alike = list(range(50, 58))
+    other = sim.add(request([40], max_tokens=600))
+    for i in range(40):
+        feed(drafter, other, [*alike, 100 + i])
+    feed(drafter, other, alike)
+    guess = drafter.guess(other, 4)
+    assert not guess.odds or guess.odds[0] < 0.2
+
+
+def test_what_one_sequence_does_lowers_no_odds_of_another_for_long(sim, drafter):
+    loops = sim.add(request([5, 6, 7, 8, 5, 6, 7, 8], max_tokens=400))
+    feed(drafter, loops, [5, 6, 7, 8] * 10)
+    misleads = sim.add(request([20, 21, 22, 23], max_tokens=900))
+    feed(drafter, misleads, [token for i in range(99) for token in (20, 21, 22, 23, 100 + i)])
+    assert drafter.guess(loops, 4).odds[0] > 0.9
+
+
+def test_others_of_the_namespace_are_followed_and_no_others(sim, drafter):
+    first = sim.add(request(range(30, 60), max_tokens=90))
+    feed(drafter, first, [101, 102, 103, 104, 105, 106, 107])
+    drafter.drop(first)
+    again = sim.add(request(range(70, 90), max_tokens=90))
+    feed(drafter, again, [101, 102, 103, 104])
+    assert drafter.guess(again, 3).token_ids[:2] == [105, 106]
+    foreign = sim.add(request(range(70, 90), max_tokens=90, cache_salt="theirs"))
+    feed(drafter, foreign, [101, 102, 103, 104])
+    assert drafter.guess(foreign, 3).token_ids == []
+
+
+def test_a_text_that_is_caught_up_with_is_followed_no_further(sim, drafter):
+    sequences = [sim.add(request(range(30, 60), max_tokens=90)) for _ in range(2)]
+    for token_id in range(100, 120):
+        for sequence in sequences:
+            drafter.guess(sequence, 4)
+            sequence.append(token_id)
+    ahead, behind = sequences
+    write(ahead, [120, 121])
+    drafter.guess(ahead, 4)
+    assert drafter.guess(behind, 8).token_ids in ([120, 121], [120])
+
+
+def test_guesses_take_only_what_prompts_leave():
+    """While prompts wait, steps hold what they hold without guesses."""
+    taken = {}
+    for max_draft_len in (0, 16):
+        sim = simulation(max_tokens=32, max_draft_len=max_draft_len)
+        loops = sim.add(request([1, 2, 3, 4] * 6, max_tokens=200))
+        sim.runner.scripts = []
+        for _ in range(6):
+            sim.step()
+        prompts = [sim.add(request(np.arange(60) + 70 + i, max_tokens=2)) for i in range(5)]
+        first = []
+        while not sim.scheduler.idle:
+            sim.step()
+            first.extend(s.first_token_time for s in prompts if s.first_token_time is not None)
+        assert loops.num_output == 200
+        start = prompts[0].submit_time
+        taken[max_draft_len] = [s.first_token_time - start for s in prompts]
+    assert taken[16] == taken[0]
+
+
+def test_texts_that_differ_are_read_in_as_many_steps_and_tokens_as_without_guesses():
+    counts = []
+    for max_draft_len in (0, 16):
+        sim = simulation(max_draft_len=max_draft_len)
+        for i in range(8):
+            sim.add(request([60 + i, 70 + i, 80 + i], max_tokens=100))
+        sim.drain()
+        stats = sim.scheduler.stats
+        counts.append((stats.num_steps, stats.num_computed_tokens))
+    (steps, tokens), (guessing_steps, guessing_tokens) = counts
+    assert guessing_steps <= steps
+    assert guessing_tokens <= 1.1 * tokens
