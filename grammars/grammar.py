@@ -13,9 +13,9 @@ from .masks import Masks
 from .matcher import Matcher
 from .trail import Trail
 
-_NUM_PREPARED = 200
-"""Transitions that are worked out when compiling, and not while a mask is waited for."""
-
+_NUM_PREPARED, _PREPARE_S = 2000, 0.01
+"""Transitions that are worked out when compiling, and not while a mask is waited for, and about
+how long that may take."""
 
 _NUM_MASKS = 64
 """Lexeme states of which the masks' parts are found when compiling."""
@@ -66,7 +66,7 @@ class Grammar:
         with self._machine.lock:
             context = self._machine.intern(start(self._machine))
             self._start = self._machine.first_position(context)
-            self._machine.prepare(_NUM_PREPARED)
+            self._machine.prepare(_NUM_PREPARED, _PREPARE_S)
         self.masks = Masks(self._machine, insides)
         with insides.lexicon.lock:
             insides.prepare(_NUM_MASKS)

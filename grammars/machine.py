@@ -6,6 +6,8 @@ The arrays are what compiled code reads. Transitions are filled in when they are
 from __future__ import annotations
 
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Protocol
 
@@ -216,16 +218,36 @@ class Machine:
         self.transitions[offset + 1 + label] = target
         return target
 
-    def prepare(self, count: int) -> None:
-        """Work out likely transitions, those of the first contexts first, up to ``count``."""
-        for context in self.context_list:  # Grows on the way.
-            for label in context.likely():
-                if (context.id, label) in self._after:
-                    continue
-                if count == 0:
-                    return
+    def prepare(self, count: int, seconds: float = float("inf")) -> None:
+        """Work out likely transitions, up to ``count``, in about some time.
+
+        Of each context its first label is followed at once, so that what lies on a schema's main
+        road comes first; then the other labels, those of the first contexts first.
+        """
+        end = time.monotonic() + seconds
+        others: deque[tuple[int, Iterator[int]]] = deque()
+        num_seen = 0
+        while count > 0:
+            if num_seen < len(self.context_list):
+                context = self.context_list[num_seen]
+                at, labels = num_seen, iter(context.likely())
+                num_seen += 1
+                others.append((at, labels))
+            elif others:
+                at, labels = others[0]
+            else:
+                return
+            label = next(labels, None)
+            if label is None:
+                if others[0][1] is labels:
+                    others.popleft()
+                elif others[-1][1] is labels:
+                    others.pop()
+            elif (at, label) not in self._after:
                 count -= 1
-                self.transition(context.id, label)
+                self.transition(at, label)
+                if time.monotonic() > end:
+                    return
 
     def _encoded(self, after: After) -> int:
         if after is None:

@@ -67,7 +67,12 @@ class ValueContext(Context):
         return self.plan.parts.lexeme(self.prefixes, close, is_recorded=self.frame.records)
 
     def likely(self) -> Iterable[int]:
-        return () if self.frame.records else self.plan.parts.brackets
+        if self.frame.records:
+            return ()
+        brackets = self.plan.parts.brackets
+        if self.kind == LOCAL:
+            return brackets
+        return (*brackets, *self.plan.scalar_labels)
 
     def after(self, machine: Machine, label: int, text: bytes | None) -> After:
         frame = self.frame
@@ -114,7 +119,11 @@ class ReturnContext(Context):
         return NOTHING
 
     def likely(self) -> Iterable[int]:
-        return (self.DONE,) if isinstance(self.frame, Top) else ()
+        frame = self.frame
+        if isinstance(frame, ObjectFrame | ArrayFrame):
+            is_told_nothing = frame.child is not None and len(frame.child.nodes) == 1
+            return (self.DONE,) if is_told_nothing and not frame.records else ()
+        return (self.DONE,) if isinstance(frame, Top) else ()
 
     def after(self, machine: Machine, label: int, text: bytes | None) -> After:
         if label == self.DONE:
@@ -184,6 +193,14 @@ class AfterContext(Context):
     def live(self) -> int | None:
         may_go_on, may_close = self.frame.choices()
         return may_go_on << COMMA | may_close << CLOSE
+
+    def likely(self) -> Iterable[int]:
+        may_go_on, may_close = self.frame.choices()
+        if not self.frame.records:
+            if may_go_on:
+                yield COMMA
+            if may_close:
+                yield CLOSE
 
     def after(self, machine: Machine, label: int, text: bytes | None) -> After:
         return self.frame.go_on(machine) if label == COMMA else self.frame.close(machine)

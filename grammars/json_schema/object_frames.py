@@ -4,7 +4,7 @@ is fixed, names that may run out, values that are recorded. The others are in ``
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 
 from ramet.grammars.automaton import After, Context, Lexeme
 from ramet.grammars.machine import Machine
@@ -15,6 +15,7 @@ from .excluded_text import excluding
 from .formula import Formula
 from .frames import UNKNOWN, Frame, OpenFrame
 from .layout import Layout
+from .object_search import bits_of
 from .objects import CLOSE as CLOSE_OBJECT
 from .objects import ObjectPlan
 from .text_lexemes import TextLexeme
@@ -46,6 +47,14 @@ class KeyContext(Context):
     def live(self) -> int | None:
         live = self.frame.live()
         return live if self.first else live & ~(1 << CLOSE_OBJECT)
+
+    def likely(self) -> Iterable[int]:
+        frame = self.frame
+        if frame.is_recording:
+            return ()
+        classes = (1 << frame.plan.first_name) - 1
+        live = frame.live() & ~(1 << CLOSE_OBJECT)
+        return (*bits_of(live & ~classes), *bits_of(live & classes))
 
     def after(self, machine: Machine, label: int, text: bytes | None) -> After:
         if label == CLOSE_OBJECT:

@@ -208,6 +208,11 @@ class ValueParts:
         self._literals = literals
         self._lexemes: dict[object, Lexeme] = {}
 
+    @property
+    def has_scalars(self) -> bool:
+        """Whether it may be neither object nor array."""
+        return bool(self._text or self._number or self._literals)
+
     def lexeme(
         self,
         prefixes: tuple[bytes, ...],
@@ -251,6 +256,12 @@ class ValuePlan:
     def verdict_of(self, label: int) -> Verdict:
         """The verdict of a scalar that ended with a label."""
         return self.verdicts[label - FIRST_SCALAR]
+
+    @property
+    def scalar_labels(self) -> range:
+        """The labels with which a scalar may end, at most."""
+        count = len(self.verdicts) if self.parts.has_scalars else 0
+        return range(FIRST_SCALAR, FIRST_SCALAR + count)
 
     @property
     def parts(self) -> ValueParts:
