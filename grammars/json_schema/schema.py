@@ -116,6 +116,7 @@ class Documents:
         self._num_nodes = 0
         self._leaves: dict[Hashable, Leaf] = {}
         self._contents: dict[int, Hashable] = {}
+        self._referred: dict[Hashable, Leaf] = {}
         self._numbers: dict[Hashable, int] = {}
         self._is_dynamic = False
         old = _is_old(schema, False)
@@ -307,9 +308,17 @@ class Documents:
 
     def refer(self, leaf: Leaf, keyword: str, reference: Any) -> Leaf:
         """What ``$ref``, ``$dynamicRef`` or ``$recursiveRef`` of a leaf names."""
-        where = f"{leaf.path}/{keyword}"
         if not isinstance(reference, str):
+            where = f"{leaf.path}/{keyword}"
             raise ConstraintError(where, keyword, "a reference must be a string")
+        key = (leaf.resource, leaf.scope, keyword, reference)
+        known = self._referred.get(key)
+        if known is None:
+            known = self._referred[key] = self._refer(leaf, keyword, reference)
+        return known
+
+    def _refer(self, leaf: Leaf, keyword: str, reference: str) -> Leaf:
+        where = f"{leaf.path}/{keyword}"
         try:
             uri, fragment = urldefrag(_join(leaf.resource, reference))
         except ValueError:

@@ -32,15 +32,11 @@ from .evaluated import Seen, by_guards, collect, rest_of, rest_of_items
 from .formula import FALSE, TRUE, Formula, all_of, any_of, atom, conjuncts, negate, one_of, replace
 from .keyword_values import bounds, canonical_values, name_list, number_parts, subschemas
 from .keywords import ROLES
+from .kinds import OF_TYPE, kinds_of
 from .languages import Languages
 from .schema import Documents, Leaf, escape
 
-_OF_TYPE = {
-    "object": ("object",), "array": ("array",), "string": ("string",), "number": ("number",),
-    "integer": ("number",), "null": ("null",), "boolean": ("true", "false"),
-}  # fmt: skip
 _BESIDE_REFERENCES = frozenset(("$ref", "$schema", "$defs", "definitions"))
-_ORDER = ("string", "number", "null", "true", "false", "array", "object")
 
 
 class Typer:
@@ -102,11 +98,11 @@ class Typer:
             value = node.parts[0]
             if isinstance(value, Leaf):
                 if value.kinds is None:
-                    value.kinds = _kinds(node)
+                    value.kinds = kinds_of(node)
                 return value.kinds
         known = self._kinds.get(node)
         if known is None:
-            known = self._kinds[node] = _kinds(node)
+            known = self._kinds[node] = kinds_of(node)
         return known
 
     def _atom(self, value: Hashable, kind: str) -> Formula:
@@ -193,9 +189,9 @@ class Typer:
                 raise ConstraintError(path, "type", "a type must be a name, not a schema")
             if name == "any" and self.documents.is_old(leaf):
                 return TRUE
-            if not isinstance(name, str) or name not in _OF_TYPE:
+            if not isinstance(name, str) or name not in OF_TYPE:
                 raise ConstraintError(path, "type", f"{name!r} is no type")
-            if kind in _OF_TYPE[name]:
+            if kind in OF_TYPE[name]:
                 found.append(atom(Integer()) if name == "integer" else TRUE)
         return any_of(found)
 
@@ -369,49 +365,6 @@ class Typer:
         elif isinstance(schema.get("items"), dict | bool):
             rest = self.child(leaf, "items")
         return prefix, rest
-
-
-def _kinds(node: Formula) -> tuple[str, ...]:
-    found: tuple[str, ...] = _ORDER
-    for part in conjuncts(node):
-        named = _named_kinds(part)
-        if named is not None:
-            found = tuple([k for k in found if k in named])
-    return found
-
-
-def _named_kinds(part: Formula) -> set[str] | None:
-    """The types that a conjunct names by itself; None if it names none."""
-    value = part.parts[0] if part.op == "atom" else None
-    if isinstance(value, Const):
-        return {value.value[0]}  # type: ignore[index]
-    if not isinstance(value, Leaf) or isinstance(value.schema, bool) or "$ref" in value.schema:
-        return None
-    schema = value.schema
-    listed = schema.get("enum", [schema["const"]] if "const" in schema else None)
-    names = schema.get("type", ())
-    if isinstance(names, str):
-        names = (names,)
-    if listed and isinstance(listed, list):
-        # That they are of the schema's types is for the typed formula to say.
-        return {_kind_of(v) for v in listed}
-    if not isinstance(names, list | tuple) or not names:
-        return None
-    if not all(isinstance(n, str) and n in _OF_TYPE for n in names):
-        return None
-    return {kind for name in names for kind in _OF_TYPE[name]}
-
-
-def _kind_of(value: object) -> str:
-    if isinstance(value, str):
-        return "string"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, dict):
-        return "object"
-    if isinstance(value, list | tuple):
-        return "array"
-    return "null" if value is None else "number"
 
 
 def _joined(formula: Formula) -> Formula:
