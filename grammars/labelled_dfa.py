@@ -43,6 +43,7 @@ class LabelledDfa:
         Raises:
             GrammarTooComplexError: it has more states than the limits allow.
         """
+        parts = [part for part in parts if not part[1].is_empty] or parts[:1]
         label, dfa = parts[0]
         found = cls(dfa.class_of, dfa.table, np.where(dfa.accepting, label, -1).astype(np.int32))
         for label, dfa in parts[1:]:
@@ -51,11 +52,9 @@ class LabelledDfa:
 
     def _with(self, label: int, dfa: Dfa, limits: RegularLimits) -> LabelledDfa:
         joint, of_self, of_dfa = joint_classes(self.class_of, dfa.class_of)
-        # Where one of them has no state at all, it is dead from the start.
         status, table, _, pairs = product(
-            self.table, self.labels >= 0, 0 if len(self.table) else -1,
-            dfa.table, dfa.accepting, 0 if dfa.num_states else -1,
-            of_self, of_dfa, _EITHER, limits.states_for(len(of_self)),
+            self.table, self.labels >= 0, 0, dfa.table, dfa.accepting, 0, of_self, of_dfa, _EITHER,
+            limits.states_for(len(of_self)),
         )  # fmt: skip
         if status:
             raise too_complex("a union of languages that are told apart", limits)

@@ -33,6 +33,9 @@ from .reading_loops import (
     write_row,
 )
 
+_MAX_KEPT = 1 << 24
+"""Members of sets and of closures that are kept at most, about; 4 bytes each."""
+
 
 class Readings:
     """Sets of the configurations of one network, numbered as they are met.
@@ -81,6 +84,8 @@ class Readings:
 
     def _make_room(self) -> None:
         """Twice as much of what there was no room for."""
+        if max(len(self._items), len(self._closed)) > _MAX_KEPT:
+            raise GrammarTooComplexError("", "ebnf", "the texts' readings take too much memory")
         match int(self._counts[ASKED]):
             case reading_loops.CELLS:
                 self._cells = _doubled(self._cells)
