@@ -48,14 +48,14 @@ def _tile(form: WeightFormat, path: DotPath | None, m: int) -> Any:
     """The register tile: 16 outputs of ``m`` rows. ``path`` None: float32 activations."""
 
     @intrinsic
-    def tile(typingctx, stage, w, row, y, y_stride, accumulate, bias):  # type: ignore[no-untyped-def]
+    def tile(typingctx, stage, w, next_w, row, y, y_stride, accumulate, bias):  # type: ignore[no-untyped-def]
         def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
-            stage, w, row, y, y_stride, accumulate, bias = args
+            stage, w, next_w, row, y, y_stride, accumulate, bias = args
 
             def operand(number: int) -> Value:
                 return vec.load(b, stage, vec.I64, 8 * number)
 
-            num_groups, block_bytes = operand(NUM_GROUPS), operand(BLOCK_BYTES)
+            num_groups = operand(NUM_GROUPS)
             x_stride, scale_stride = operand(X_STRIDE), operand(SCALE_STRIDE)
             x = vec.offset(b, operand(X), row, x_stride)
             side = [
@@ -69,8 +69,9 @@ def _tile(form: WeightFormat, path: DotPath | None, m: int) -> Any:
                 rows = [vec.offset(b, x_group, i64(r), x_stride) for r in range(m)]
                 quants = vec.offset(b, w, g, form.stride)
                 if m >= 8:  # the next block comes from memory while this one is worked on
+                    following = vec.offset(b, next_w, g, form.stride)
                     for line in range(0, form.stride, 64):
-                        vec.prefetch(b, b.add(quants, block_bytes), line)
+                        vec.prefetch(b, following, line)
                 if form.bits == 32:
                     weights = [vec.load(b, quants, VF32, 64 * k) for k in range(32)]
                     _float_group(b, weights, rows, totals)
@@ -100,7 +101,7 @@ def _tile(form: WeightFormat, path: DotPath | None, m: int) -> Any:
                 vec.store(b, total.get(), at)
             return context.get_dummy_value()
 
-        return types.void(*([types.int64] * 7)), codegen
+        return types.void(*([types.int64] * 8)), codegen
 
     return tile
 
@@ -212,9 +213,9 @@ def _float_group(
 def block_product(format_name: str, path: DotPath | None) -> Any:
     """A compiled function that multiplies one weight block with rows ``first:end``.
 
-    ``product(stage, w, first, end, y, y_stride, accumulate, bias)``: ``stage`` has the operands
-    of ``WEIGHT`` to ``SCALE_STRIDE``; ``w``, ``y`` (of row ``first``) and ``bias`` are the
-    block's addresses.
+    ``product(stage, w, next_w, first, end, y, y_stride, accumulate, bias)``: ``stage`` has the
+    operands of ``WEIGHT`` to ``SCALE_STRIDE``; ``w``, ``y`` (of row ``first``) and ``bias`` are the
+    block's addresses, ``next_w`` that of the block that the thread turns to next.
     """
     form = FORMATS[format_name]
     label = operation_label(format_name, path)
@@ -228,35 +229,35 @@ def block_product(format_name: str, path: DotPath | None) -> Any:
 def _product_of_up_to_8(form: WeightFormat, path: DotPath | None, name: str) -> Any:
     tile8, tile4, tile2, tile1 = (_tile(form, path, m) for m in (8, 4, 2, 1))
 
-    def product(stage, w, first, end, y, y_stride, accumulate, bias):  # type: ignore[no-untyped-def]
+    def product(stage, w, next_w, first, end, y, y_stride, accumulate, bias):  # type: ignore[no-untyped-def]
         m = first
         while m + 8 <= end:
-            tile8(stage, w, m, y, y_stride, accumulate, bias)
+            tile8(stage, w, next_w, m, y, y_stride, accumulate, bias)
             m += 8
             y += 8 * y_stride
         if m + 4 <= end:
-            tile4(stage, w, m, y, y_stride, accumulate, bias)
+            tile4(stage, w, next_w, m, y, y_stride, accumulate, bias)
             m += 4
             y += 4 * y_stride
         if m + 2 <= end:
-            tile2(stage, w, m, y, y_stride, accumulate, bias)
+            tile2(stage, w, next_w, m, y, y_stride, accumulate, bias)
             m += 2
             y += 2 * y_stride
         if m < end:
-            tile1(stage, w, m, y, y_stride, accumulate, bias)
+            tile1(stage, w, next_w, m, y, y_stride, accumulate, bias)
 
     return _compiled(product, name)
 
 
 def _product_of_16s(tile16: Any, rest: Any, name: str) -> Any:
-    def product(stage, w, first, end, y, y_stride, accumulate, bias):  # type: ignore[no-untyped-def]
+    def product(stage, w, next_w, first, end, y, y_stride, accumulate, bias):  # type: ignore[no-untyped-def]
         m = first
         while m + 16 <= end:
-            tile16(stage, w, m, y, y_stride, accumulate, bias)
+            tile16(stage, w, next_w, m, y, y_stride, accumulate, bias)
             m += 16
             y += 16 * y_stride
         if m < end:
-            rest(stage, w, m, end, y, y_stride, accumulate, bias)
+            rest(stage, w, next_w, m, end, y, y_stride, accumulate, bias)
 
     return _compiled(product, name)
 
@@ -282,14 +283,19 @@ def linear_op(format_name: str, path: DotPath | None) -> Op:
         y_stride = load_i64(stage, Y_STRIDE)
         accumulate = load_i64(stage, ACCUMULATE)
         bias = load_i64(stage, BIAS)
-        while True:
-            first = next_task(counter) * task_blocks
-            if first >= num_blocks:
-                break
-            for block in range(first, min(first + task_blocks, num_blocks)):
-                w = load_i64(stage, WEIGHT) + block * load_i64(stage, BLOCK_BYTES)
+        block_bytes = load_i64(stage, BLOCK_BYTES)
+        first = next_task(counter) * task_blocks
+        while first < num_blocks:
+            following = next_task(counter) * task_blocks
+            end = min(first + task_blocks, num_blocks)
+            for block in range(first, end):
+                w = load_i64(stage, WEIGHT) + block * block_bytes
+                next_w = w + block_bytes
+                if block + 1 == end and following < num_blocks:
+                    next_w = load_i64(stage, WEIGHT) + following * block_bytes
                 y = load_i64(stage, Y) + block * 64
                 block_bias = bias + block * 64 if bias != 0 else 0
-                product(stage, w, 0, num_rows, y, y_stride, accumulate, block_bias)
+                product(stage, w, next_w, 0, num_rows, y, y_stride, accumulate, block_bias)
+            first = following
 
     return Op(f"linear_{operation_label(format_name, path)}", linear)

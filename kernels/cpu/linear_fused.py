@@ -110,19 +110,26 @@ def gated_op(gate: Gate, gate_format: str, up_format: str, path: DotPath | None)
         num_rows = load_i64(step, load_i64(stage, ROWS))
         gate_bytes, up_bytes = load_i64(stage, BLOCK_BYTES), load_i64(stage, UP_BLOCK_BYTES)
         local = load_i64(step, SCRATCH) + thread * load_i64(step, SCRATCH_BYTES)
-        while True:
-            first = next_task(counter) * task_units
-            if first >= num_units:
-                break
-            for unit in range(first, min(first + task_units, num_units)):
+        first = next_task(counter) * task_units
+        while first < num_units:
+            following = next_task(counter) * task_units
+            last = min(first + task_units, num_units) - 1
+            for unit in range(first, last + 1):
                 gate_at = load_i64(stage, WEIGHT) + 2 * unit * gate_bytes
                 up_at = load_i64(stage, UP_WEIGHT) + 2 * unit * up_bytes
+                turn = unit + 1
+                if unit == last and following < num_units:
+                    turn = following
+                # From a unit's first half to its second, then to the next unit.
+                steps = 1, 2 * (turn - unit) - 1
                 for m in range(0, num_rows, _TILE_ROWS):
                     end = min(m + _TILE_ROWS, num_rows)
                     for half in range(2):
                         at = local + 64 * half
-                        gate_product(stage, gate_at + half * gate_bytes, m, end, at, 256, 0, 0)
-                        up_product(stage, up_at + half * up_bytes, m, end, at + 128, 256, 0, 0)
+                        g, u = gate_at + half * gate_bytes, up_at + half * up_bytes
+                        next_g, next_u = g + steps[half] * gate_bytes, u + steps[half] * up_bytes
+                        gate_product(stage, g, next_g, m, end, at, 256, 0, 0)
+                        up_product(stage, u, next_u, m, end, at + 128, 256, 0, 0)
                     for row in range(m, end):
                         x = local + 256 * (row - m)
                         out = load_i64(stage, OUT)
@@ -132,6 +139,7 @@ def gated_op(gate: Gate, gate_format: str, up_format: str, path: DotPath | None)
                             out += row * load_i64(stage, OUT_STRIDE) + 128 * unit
                         gated_group(x, x + 128, out)
                         store_quantised(stage, out, row, unit, 1)
+            first = following
 
     label = operation_label(f"{gate}_{gate_format}_{up_format}", path)
     return Op(f"gated_{label}", gated)
@@ -263,10 +271,9 @@ def heads_op(format_name: str, path: DotPath | None) -> Op:
         block_bytes = load_i64(stage, BLOCK_BYTES)
         local = load_i64(step, SCRATCH) + thread * load_i64(step, SCRATCH_BYTES)
         bias = load_i64(stage, BIAS)
-        while True:
-            head = next_task(counter)
-            if head >= num_heads:
-                break
+        head = next_task(counter)
+        while head < num_heads:
+            following = next_task(counter)
             w = load_i64(stage, WEIGHT) + head * head_blocks * block_bytes
             for m in range(0, num_rows, _TILE_ROWS):
                 end = min(m + _TILE_ROWS, num_rows)
@@ -274,9 +281,13 @@ def heads_op(format_name: str, path: DotPath | None) -> Op:
                     at = bias
                     if bias != 0:
                         at += (head * head_blocks + block) * 64
-                    product(stage, w + block * block_bytes, m, end, local + 64 * block,
-                            4 * head_dim, 0, at)  # fmt: skip
+                    turn = block + 1
+                    if turn == head_blocks and following < num_heads:
+                        turn = (following - head) * head_blocks
+                    product(stage, w + block * block_bytes, w + turn * block_bytes, m, end,
+                            local + 64 * block, 4 * head_dim, 0, at)  # fmt: skip
                 for row in range(m, end):
                     _finish_head(stage, step, local + 4 * head_dim * (row - m), row, head)
+            head = following
 
     return Op(f"heads_{operation_label(format_name, path)}", heads)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from ramet.kernels.batch_cpu import FAULTS, first_fault
 from ramet.kernels.cpu import attention, linear_fused
 from ramet.kernels.cpu import step as words
+from ramet.kernels.cpu.buffers import aligned_empty
 from ramet.kernels.cpu.features import (
     AttentionPath,
     best_attention_path,
@@ -89,7 +90,7 @@ class CpuRunner:
             attention.scratch_bytes(group_size, self.config.head_dim),
             linear_fused.tile_scratch_bytes(self.config.head_dim),
         )
-        self._scratch = np.zeros((self._num_threads, self._scratch_bytes), np.uint8)
+        self._scratch = aligned_empty((self._num_threads, self._scratch_bytes))
         self._tile_tokens = attention.max_tile_tokens(group_size)
         self._buffers: Buffers | None = None
         self._program: Program | None = None
