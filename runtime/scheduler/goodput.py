@@ -7,7 +7,7 @@ from math import log, log1p
 
 
 def draft_lens(
-    odds: Seq[Seq[float]], num_rows: int, step_cost: float, token_cost: float, limit: int
+    odds: Seq[Seq[float]], num_rows: float, step_cost: float, token_cost: float, limit: int
 ) -> list[int]:
     """The lengths of drafts that make the product of all rows' rates the greatest.
 
@@ -20,7 +20,7 @@ def draft_lens(
 
     Args:
         odds: for each draft, the chance that its first, its first two, ... tokens are all right.
-        num_rows: rows of the step, drafts or none.
+        num_rows: rows of the step, drafts or none, and who else waits for its end.
         step_cost: the step's time without drafts.
         token_cost: what a guessed token adds.
         limit: most guessed tokens in all.

@@ -64,9 +64,17 @@ class StepPlan:
             self.logits += row.num_logits
 
     def add_drafts(
-        self, drafter: Drafter, pages: PageTables, slots: Slots, step_cost: StepCost
+        self,
+        drafter: Drafter,
+        pages: PageTables,
+        slots: Slots,
+        step_cost: StepCost,
+        newcomers: float,
     ) -> None:
-        """Lets drawing rows guess ahead, as far as it pays, in what is left of the budget."""
+        """Lets drawing rows guess ahead, as far as it pays, in what is left of the budget.
+
+        ``newcomers`` may come while the step is computed, and have to wait for its end.
+        """
         limit = min(self.tokens, self.logits)
         if limit < 1:
             return
@@ -84,7 +92,8 @@ class StepPlan:
             return
         odds = [guess.odds for _, guess in guesses]
         num_rows = len(self._rows)
-        lens = draft_lens(odds, num_rows, *step_cost.expected(self.num_tokens, num_rows), limit)
+        cost, a_token = step_cost.expected(self.num_tokens, num_rows)
+        lens = draft_lens(odds, num_rows + newcomers, cost, a_token, limit)
         for (row, guess), length in zip(guesses, lens, strict=True):
             sequence = row.sequence
             if not length or not pages.grow(sequence, sequence.num_tokens + length):

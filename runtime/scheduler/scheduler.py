@@ -43,6 +43,9 @@ from ramet.runtime.tokenizer.tokenizer import Tokenizer
 SHORT_LEN = 16
 """Sequences with at most this many tokens to read go before longer ones: they are decoding."""
 
+_LATELY = 0.1
+"""How much the last step counts among those of late."""
+
 _CANDIDATES_A_SLOT = 4
 """Most waiting sequences that a step looks at, a slot."""
 
@@ -112,6 +115,8 @@ class Scheduler:
         self._timer = timer
         self._step_cost = StepCost()
         self._step_began = 0.0
+        self._num_new = 0  # that have come since the last step
+        self._newcomers = 0.0  # that come while a step is computed, as of late
         self._starved = False  # whether the last step had no pages for who was next
         self._arrivals = itertools.count()
 
@@ -148,6 +153,7 @@ class Scheduler:
         if self.idle:
             self.stats.note_work(self.clock())
         sequence.arrival = next(self._arrivals)
+        self._num_new += 1
         self._ranking.shares.arrive(sequence.request.tenant)
         program = self._programs.arrive(sequence, self.clock())
         sequence.parked = program is not None and self._admission.arrive(program)
@@ -217,6 +223,8 @@ class Scheduler:
         if self._timer is not None:
             self._step_began = self._timer()
         self._expire(now)
+        self._newcomers += _LATELY * (self._num_new - self._newcomers)
+        self._num_new = 0
         plan = StepPlan(self.config.max_tokens_per_step, self.config.max_logits_per_step)
         ranks = {sequence: self._ranking.rank(sequence, now) for sequence in self._running}
         order = sorted(self._running, key=ranks.__getitem__)
@@ -230,7 +238,9 @@ class Scheduler:
             self._make_way(plan, ranks, now)
             self._admit(plan, now)
         if self._drafter is not None:
-            plan.add_drafts(self._drafter, self._pages, self._slots, self._step_cost)
+            plan.add_drafts(
+                self._drafter, self._pages, self._slots, self._step_cost, self._newcomers
+            )
         return self._make_step(plan.rows)
 
     def split(self, step: Step) -> Iterator[Step]:
