@@ -16,6 +16,9 @@ from ramet.runtime.params import SamplingParams
 
 Row = npt.NDArray[np.int32]
 
+_MAX_ROWS = 256
+"""Most masks that a request's bad words keep; few words need more than a handful."""
+
 
 def pack(token_ids: Iterable[int], vocab_size: int) -> Row:
     """A mask row with the bits of these tokens set."""
@@ -25,10 +28,11 @@ def pack(token_ids: Iterable[int], vocab_size: int) -> Row:
 
 
 class TokenTexts:
-    """Every token's bytes, with look-ups by prefix and by content."""
+    """Every token's bytes, with look-ups by prefix and by content; ``max_len`` is the longest's."""
 
     def __init__(self, texts: Sequence[bytes | None], vocab_size: int) -> None:
         self.vocab_size = vocab_size
+        self.max_len = max((len(text or b"") for text in texts), default=0)
         self._texts = texts
         self._sorted: list[tuple[bytes, int]] = []
         self._joined = b"".join(text or b"" for text in texts)
@@ -75,7 +79,7 @@ class BadWords:
         self._tail = b""
         whole = {i for word in self._words for i in texts.containing(word)}
         self._whole = pack(whole, texts.vocab_size)
-        self._by_tail: dict[bytes, Row] = {}
+        self._by_rests: dict[frozenset[bytes], Row] = {}
 
     def feed(self, text: bytes) -> None:
         """Takes in a generated token's bytes."""
@@ -84,20 +88,26 @@ class BadWords:
 
     def banned(self) -> Row:
         """The tokens that may not come next, as a row of set bits."""
-        heads = [
-            (word, size)
+        rests = frozenset(
+            word[size:]
             for word in self._words
-            for size in range(1, min(len(word) - 1, len(self._tail)) + 1)
+            for size in self._open_sizes(word)
             if self._tail.endswith(word[:size])
-        ]
-        if not heads:
+        )
+        if not rests:
             return self._whole
-        key = b"\0".join(word[size:] for word, size in heads)
-        row = self._by_tail.get(key)
+        row = self._by_rests.get(rests)
         if row is None:
-            rest = {i for word, size in heads for i in self._texts.starting_with(word[size:])}
-            row = self._by_tail[key] = self._whole | pack(rest, self._texts.vocab_size)
+            if len(self._by_rests) >= _MAX_ROWS:
+                self._by_rests.clear()
+            banned = {i for rest in rests for i in self._texts.starting_with(rest)}
+            row = self._by_rests[rests] = self._whole | pack(banned, self._texts.vocab_size)
         return row
+
+    def _open_sizes(self, word: bytes) -> range:
+        """Lengths of the word's heads that the output may end in and one token may complete."""
+        least = max(1, len(word) - self._texts.max_len)
+        return range(least, min(len(word) - 1, len(self._tail)) + 1)
 
 
 class Restrictions:

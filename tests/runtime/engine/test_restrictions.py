@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ramet.runtime.engine_config import EngineConfig
 from ramet.runtime.errors import InvalidParameterError
-from ramet.runtime.scheduler.restrictions import TokenTexts
+from ramet.runtime.scheduler.restrictions import BadWords, TokenTexts, pack
 
 texts = st.lists(st.none() | st.text("ab", max_size=5).map(str.encode), max_size=20)
 
@@ -20,6 +20,36 @@ texts = st.lists(st.none() | st.text("ab", max_size=5).map(str.encode), max_size
 def test_the_tokens_that_contain_a_text(tokens: list[bytes | None], part: bytes) -> None:
     found = TokenTexts(tokens, len(tokens)).containing(part)
     assert found == [i for i, token in enumerate(tokens) if token and part in token]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.text("ab", min_size=1, max_size=4).map(str.encode), min_size=1, max_size=12),
+    st.lists(st.text("ab", min_size=1, max_size=9), min_size=1, max_size=3),
+    st.lists(st.text("ab", max_size=5).map(str.encode), max_size=8),
+)
+def test_banned_are_the_tokens_that_complete_a_word(
+    tokens: list[bytes], words: list[str], output: list[bytes]
+) -> None:
+    bad = BadWords(words, TokenTexts(tokens, len(tokens)))
+    text = b""
+    for piece in [*output, b""]:
+        completes = [
+            i
+            for i, token in enumerate(tokens)
+            if any(word.encode() in (text + token)[-len(token) - len(word) + 1 :] for word in words)
+        ]
+        assert bad.banned().tolist() == pack(completes, len(tokens)).tolist()
+        bad.feed(piece)
+        text += piece
+
+
+def test_a_long_word_that_overlaps_itself_keeps_little() -> None:
+    bad = BadWords(["a" * 4096], TokenTexts([b"a", b"aa", b"b"], 3))
+    for _ in range(4090):
+        assert not bad.banned().any()
+        bad.feed(b"a")
+    assert sum(len(rest) for rests in bad._by_rests for rest in rests) < 100
 
 
 @pytest.mark.parametrize(
