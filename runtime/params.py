@@ -47,7 +47,8 @@ class SamplingParams:
         min_p: drop tokens less likely than min_p times the likeliest.
         presence_penalty, frequency_penalty: subtracted from the logits of generated tokens.
         repetition_penalty: divides positive and multiplies negative logits of tokens that the
-            prompt or the output has (Keskar et al. 2019); 1 is none.
+            prompt or the output has (Keskar et al. 2019); 1 is none, and it is in [0.001, 1000]:
+            float32 logits divided by less may be infinite.
         seed: keys the counter-based random numbers; None: one is drawn at admission.
         stop: strings that end the output, or one string; they match raw text, special tokens
             included.
@@ -102,10 +103,7 @@ class SamplingParams:
         self._check_range("min_p", self.min_p, 0, 1)
         self._check_range("presence_penalty", self.presence_penalty, -2, 2)
         self._check_range("frequency_penalty", self.frequency_penalty, -2, 2)
-        if not 0 < self.repetition_penalty <= 1e3:
-            raise InvalidParameterError(
-                "repetition_penalty must be above 0", param="repetition_penalty"
-            )
+        self._check_range("repetition_penalty", self.repetition_penalty, 1e-3, 1e3)
         self._check_range("logprobs", self.logprobs, 0, MAX_LOGPROBS, optional=True)
         self._check_range("prompt_logprobs", self.prompt_logprobs, 0, MAX_LOGPROBS, optional=True)
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:

@@ -51,6 +51,12 @@ def test_a_sampling_parameter_of_another_type_is_refused_by_name(name: str, valu
     assert error.value.param == name
 
 
+@pytest.mark.parametrize("value", [0.0, 1e-60, 1e-40, 9e-4, 1001.0])
+def test_a_repetition_penalty_that_makes_logits_infinite_is_refused(value: float) -> None:
+    with pytest.raises(InvalidParameterError, match="repetition_penalty"):
+        SamplingParams(repetition_penalty=value)
+
+
 def test_one_text_is_one_stop_string_and_lists_are_as_good_as_tuples() -> None:
     params: Any = {"stop": "END", "bad_words": "no", "stop_token_ids": [5]}
     given = SamplingParams(**params)
