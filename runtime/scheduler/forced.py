@@ -21,7 +21,8 @@ from ramet.runtime.scheduler.restrictions import Row
 from ramet.runtime.scheduler.sequence import Matcher
 from ramet.runtime.tokenizer.tokenizer import Tokenizer
 
-_CACHE_SIZE = 4096
+_CACHE_SIZE = 1 << 19
+"""Bytes of texts that are remembered, each text counted as 64 bytes more."""
 
 
 class ForcedTokens:
@@ -35,6 +36,7 @@ class ForcedTokens:
     def __init__(self, tokenizer: Tokenizer, texts: Sequence[bytes]) -> None:
         self._tokenizer = tokenizer
         self._cache: OrderedDict[tuple[bytes, bytes], tuple[list[int], int]] = OrderedDict()
+        self._cache_size = 0
         self._others = _others_by_first_byte(texts)
         self._first_bytes = np.zeros(32 * self._others.shape[1], np.uint8)
         self._first_bytes[: len(texts)] = [text[0] if text else 0 for text in texts]
@@ -55,8 +57,10 @@ class ForcedTokens:
         found = self._cache.get(key)
         if found is None:
             found = self._cache[key] = self._encode(before, text)
-            if len(self._cache) > _CACHE_SIZE:
-                self._cache.popitem(last=False)
+            self._cache_size += _size(key)
+            while self._cache_size > _CACHE_SIZE:
+                oldest, _ = self._cache.popitem(last=False)
+                self._cache_size -= _size(oldest)
         return found
 
     def _encode(self, before: bytes, text: bytes) -> tuple[list[int], int]:
@@ -72,6 +76,10 @@ class ForcedTokens:
                 break
             num_certain += 1
         return tokens, num_certain
+
+
+def _size(key: tuple[bytes, bytes]) -> int:
+    return 64 + len(key[0]) + len(key[1])
 
 
 def settled_len(text: bytes) -> int:

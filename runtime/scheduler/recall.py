@@ -12,6 +12,7 @@ _SHIFT = 32
 _MIX = 0x9E3779B97F4A7C15
 _MASK = (1 << 64) - 1
 _GENERATION = 8192
+_GENERATION_TOKENS = 65536
 _MAX_INDEXED = 8192
 
 Place = tuple[list[int], int]
@@ -75,9 +76,14 @@ class Text:
 
 
 class SharedTexts:
-    """What a namespace's sequences have written lately, for each other, by fours of tokens."""
+    """What a namespace's sequences have written lately, for each other, by fours of tokens.
+
+    A text is kept as long as one place in it is known. Where texts differ in a few places only,
+    few places may keep many texts, so both are bounded.
+    """
 
     def __init__(self) -> None:
+        self._num_tokens = 0
         self._new: dict[int, Place] = {}
         self._old: dict[int, Place] = {}
 
@@ -87,8 +93,10 @@ class SharedTexts:
         if size < 4:
             return
         self._new[text.four] = text.written, size
-        if len(self._new) >= _GENERATION:
+        self._num_tokens += 1
+        if len(self._new) >= _GENERATION or self._num_tokens >= _GENERATION_TOKENS:
             self._old, self._new = self._new, {}
+            self._num_tokens = 0
 
     def find(self, text: Text) -> Place | None:
         """Where a text last ended as this one does now."""

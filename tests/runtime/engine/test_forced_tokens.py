@@ -15,8 +15,9 @@ from ramet.runtime.model.gguf_file import GgufFile
 from ramet.runtime.model.locate import locate_model
 from ramet.runtime.model.scripted import Script
 from ramet.runtime.params import SamplingParams
-from ramet.runtime.scheduler.forced import settled_len
+from ramet.runtime.scheduler.forced import ForcedTokens, settled_len
 from ramet.runtime.tokenizer import Tokenizer
+from ramet.runtime.tokenizer.scripted import scripted_tokenizer
 
 GREEDY = SamplingParams(temperature=0, max_tokens=80)
 SCHEMA = {
@@ -165,3 +166,11 @@ def test_what_follows_forced_text_is_drawn_as_if_the_text_had_been_given(tempera
         prompt = [*engine.tokenizer.encode(question), *forced]
         rest = engine.generate(prompt, params, constraint=Regex(pattern[len(text) :]))
     assert rest.tokens == done.tokens[num_forced:]
+
+
+def test_long_texts_that_never_come_back_are_forgotten():
+    tokenizer = scripted_tokenizer()
+    forced = ForcedTokens(tokenizer, [tokenizer.token_bytes(i) for i in range(100)])
+    for number in range(1_000):
+        forced.encode(b"", f"{number} {'long ' * 800}".encode())
+    assert sum(len(text) for _, text in forced._cache) < 1 << 20

@@ -153,6 +153,17 @@ def test_others_find_what_a_text_has_written_and_not_its_prompt():
     assert place[0][place[1]] == 204
 
 
+def test_texts_that_differ_in_one_place_are_not_all_kept():
+    shared = SharedTexts()
+    for number in range(1_000):
+        text = Text(np.arange(8, dtype=np.int32))
+        for token_id in (*range(100, 200), 1_000 + number, *range(200, 300)):
+            shared.append(text)
+            text.append(token_id)
+    kept = {id(ids): len(ids) for ids, _ in (*shared._new.values(), *shared._old.values())}
+    assert sum(kept.values()) < 150_000
+
+
 def test_what_is_shared_is_bounded():
     shared = SharedTexts()
     text = Text(np.arange(8, dtype=np.int32))
