@@ -223,7 +223,11 @@ class Engine:
             future = self._grammars.get(
                 request.constraint, lambda: sequence.state is not SequenceState.FINISHED
             )
-        self._requests.register(sequence)
+        try:
+            self._requests.register(sequence)
+        except RametError:
+            sequence.state = SequenceState.FINISHED  # its grammar need not be compiled
+            raise
         if future is None:
             self._thread.post(lambda: self._requests.start(sequence))
         else:

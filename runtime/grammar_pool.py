@@ -65,6 +65,7 @@ class GrammarPool:
         self._find = find
         self._lock = threading.Lock()
         self._compilations: dict[str, _Compilation] = {}
+        self._closed = False
         self._threads = _threads(max(1, num_threads - 1))
         self._threads_for_large = _threads(1) if num_threads > 1 else self._threads
 
@@ -74,7 +75,7 @@ class GrammarPool:
         """The grammar of a constraint, soon or at once; a failure is a RametError.
 
         When its turn comes and no caller says any more that it ``is_wanted``, it isn't compiled.
-        InvalidConstraintError if it is no plain data.
+        InvalidConstraintError if it is no plain data; EngineDeadError after ``close``.
         """
         try:
             found, key = self._find(constraint), content_key(constraint)
@@ -85,6 +86,8 @@ class GrammarPool:
             ready.set_result(found)
             return ready
         with self._lock:
+            if self._closed:
+                raise EngineDeadError("the engine has been closed")
             known = self._compilations.get(key)
             if known is not None:
                 known.wanted_by.append(is_wanted)
@@ -115,6 +118,8 @@ class GrammarPool:
 
     def close(self) -> None:
         """Ends the threads; what is queued is cancelled."""
+        with self._lock:
+            self._closed = True
         self._threads.shutdown(wait=True, cancel_futures=True)
         self._threads_for_large.shutdown(wait=True, cancel_futures=True)
 

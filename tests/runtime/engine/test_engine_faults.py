@@ -242,3 +242,40 @@ def test_a_loop_that_closed_stops_nobody(make_engine):
     stream.abort()
     with pytest.raises(RequestAbortedError):
         stream.result(timeout=10)
+
+
+def test_a_closed_engine_refuses_constraints_like_anything_else(make_engine):
+    engine = make_engine()
+    engine.close()
+    request = Request(prompt_token_ids=(70,), params=SHORT, constraint=Regex("a+b"))
+    for _ in range(2):
+        with pytest.raises(EngineDeadError):
+            engine.submit(request)
+        with pytest.raises(EngineDeadError):
+            engine.compile(Regex("a+b"))
+
+
+def test_a_refused_request_has_no_grammar_compiled(make_engine, monkeypatch):
+    engine = make_engine(ENDLESS, EngineConfig(max_waiting=2), step_delay_s=0.002)
+    go = slow_compiler(engine, monkeypatch)
+    compiled: list[str] = []
+    compile_now = engine._grammars._compile
+
+    def note(constraint):
+        compiled.append(constraint.pattern)
+        return compile_now(constraint)
+
+    monkeypatch.setattr(engine._grammars, "_compile", note)
+    refused = 0
+    for number in range(6):
+        request = Request(
+            prompt_token_ids=(70,), params=SHORT, constraint=Regex(f"a{{{number + 1}}}")
+        )
+        try:
+            engine.submit(request)
+        except QueueFullError:
+            refused += 1
+    go.set()
+    assert refused == 4
+    engine.compile(Regex("z")).result(20)
+    assert compiled == ["a{1}", "a{2}", "z"]
