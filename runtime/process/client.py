@@ -333,13 +333,12 @@ class EngineProcess:
                     logger.critical("the engine can't be started again", exc_info=error)
 
     def _deliver(self, request_id: str, event: Event) -> None:
-        stream = self._live.get(request_id)
-        if stream is None:
-            return
-        if isinstance(event, Finished | Failed):
-            with self._lock:
-                del self._live[request_id]
-        stream.push(event)
+        # Without the lock: who holds it may be sending, and be held up until the other process has
+        # room, which it may not have before its own reports are read here.
+        ends = isinstance(event, Finished | Failed)
+        stream = self._live.pop(request_id, None) if ends else self._live.get(request_id)
+        if stream is not None:
+            stream.push(event)
 
     def _answer_everybody(self, exit_code: int | None) -> None:
         closing = self._closing
