@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ramet.runtime.model.scripted import Script, ScriptedModel
 from ramet.runtime.params import SamplingParams
 from ramet.runtime.request import Request
-from ramet.runtime.scheduler import SchedulerConfig
+from ramet.runtime.scheduler import SchedulerConfig, SequenceState
 from ramet.runtime.scheduler.drafts import Drafter
 from ramet.runtime.simulation import Simulation
 
@@ -106,7 +107,6 @@ def test_guesses_take_only_what_prompts_leave():
     for max_draft_len in (0, 16):
         sim = simulation(max_tokens=32, max_draft_len=max_draft_len)
         loops = sim.add(request([1, 2, 3, 4] * 6, max_tokens=200))
-        sim.runner.scripts = []
         for _ in range(6):
             sim.step()
         prompts = [sim.add(request(np.arange(60) + 70 + i, max_tokens=2)) for i in range(5)]
@@ -132,3 +132,24 @@ def test_texts_that_differ_are_read_in_as_many_steps_and_tokens_as_without_guess
     (steps, tokens), (guessing_steps, guessing_tokens) = counts
     assert guessing_steps <= steps
     assert guessing_tokens <= 1.1 * tokens
+
+
+def test_guesses_are_fewer_where_somebody_comes_with_every_step():
+    longest = []
+    for somebody_comes in (False, True):
+        sim = simulation(max_tokens=64)
+        sim.runner = sim.stepper._runner = ScriptedModel(
+            sim.tokenizer, [Script(["abcd"], repeat=True)], num_pages=400, page_size=4
+        )
+        loops = sim.add(request([1, 2, 3], max_tokens=300))
+        tokens = []
+        while loops.state is not SequenceState.FINISHED:
+            if somebody_comes:
+                sim.add(request([20, 21], max_tokens=1))
+            before = loops.num_output
+            sim.step()
+            tokens.append(loops.num_output - before)
+        longest.append(max(tokens))
+        sim.drain()
+    assert longest[0] == 17
+    assert 1 < longest[1] < 12
