@@ -63,9 +63,10 @@ class ObjectPlan:
         self._patterns = patterns
         self._node_tables = {a: dict(a.names) for a in self._properties}
         self._nodes: dict[Properties, dict[int, Formula]] = {a: {} for a in self._properties}
-        self._in_pattern = {
-            n: tuple(solver.languages.has_text(p, n) for p in patterns) for n in self.names
-        }
+        self._in_pattern: dict[str, tuple[bool, ...]] = {}
+        if patterns:
+            has_text = solver.languages.has_text
+            self._in_pattern = {n: tuple(has_text(p, n) for p in patterns) for n in self.names}
         self.is_simple = len(formulas) == 1 and all(p.op == "atom" for p in conjuncts(formulas[0]))
         self.has_size = any(isinstance(a, Size) for a in found)
         self._is_told_by_names = (
@@ -83,6 +84,7 @@ class ObjectPlan:
         self.has_finite_classes = any(t.size is not None for t in self.classes)
         self.never_runs_out = all(t.never_runs_out for t in self.classes)
         self._children: dict[tuple[tuple[Formula, ...], int], Child] = {}
+        self._only_children: dict[int, Child] = {}
         self._splits: dict[tuple[Formula, ...], tuple[list[Properties], list[Properties]]] = {}
         if self.is_simple:
             self._prepare_simple()
@@ -127,7 +129,7 @@ class ObjectPlan:
     def _node_of(self, properties: Properties, label: int) -> Formula:
         if label >= self.first_name:
             name = self.names[label - self.first_name]
-            vector: Sequence[bool] = self._in_pattern[name]
+            vector: Sequence[bool] = self._in_pattern.get(name, ())
             own = self._node_tables[properties].get(name)
         else:
             vector = self._vectors[label - 1]
@@ -157,6 +159,12 @@ class ObjectPlan:
 
     def child(self, residual: tuple[Formula, ...], label: int) -> Child:
         """What is followed in the value of a property with this label."""
+        if self.is_simple:
+            only = self._only_children.get(label)
+            if only is None:
+                parts = [self.node_of(a, label) for a in self._properties]
+                only = self._only_children[label] = Child((all_of(parts),), (), ())
+            return only
         key = (residual, label)
         known = self._children.get(key)
         if known is None:
