@@ -305,9 +305,7 @@ class Programs:
             for keep in program.keeps.values():
                 if keep.handle is not None:
                     self._cache.expect(keep.handle, 1, _SOON)
-        program.admitted = False
-        self.admitted.pop(program, None)
-        self.give_up(program)
+        self._take_all(program)
         if not program.calls:
             self._remember(program)
 
@@ -320,6 +318,11 @@ class Programs:
         return bool(held)
 
     # -- inside --------------------------------------------------------------------------------
+
+    def _take_all(self, program: Program) -> None:
+        program.admitted = False
+        self.admitted.pop(program, None)
+        self.give_up(program)
 
     def _extended(self, program: Program, sequence: Sequence, hint: ProgramHint) -> Keep | None:
         """What a call goes on from: as its hint says, or else the longest that it begins with."""
@@ -390,7 +393,7 @@ class Programs:
             self._forget(next(iter(self._remembered)))
 
     def _forget(self, program: Program) -> None:
-        self.dismiss(program)
+        self._take_all(program)
         self._remembered.pop(program, None)
         del self._programs[program.key]
         self._on_gone(program)
