@@ -7,10 +7,10 @@ import numpy as np
 from ramet.grammars.automaton import DEAD, LAZY, Row
 from ramet.grammars.json_text import KEY_SLICE
 from ramet.grammars.lexicon import Lexicon
-from ramet.grammars.moves import REACH, ROOM
+from ramet.grammars.moves import REACH
 
 from .literal_text import EXCLUDED, LiteralText
-from .text_lexemes import QUOTE, TextLexeme
+from .text_lexemes import BACKSLASH, QUOTE, TextLexeme, is_endless
 
 
 def excluding(lexicon: Lexicon, names: TextLexeme, name: str) -> TextLexeme:
@@ -48,7 +48,7 @@ class _ExcludedText(TextLexeme):
         for i, byte in enumerate(self._name):
             lexicon.rows[first + i, byte] = first + i + 1
         lexicon.rows[first + len(bases) - 1, QUOTE] = DEAD
-        if lexicon.states[first, ROOM] < 0:
+        if not is_endless(lexicon, self._base_start):
             self._narrow(lexicon, first)
         for i in range(len(bases)):
             if lexicon.rows[first + i].min() == LAZY:
@@ -56,8 +56,12 @@ class _ExcludedText(TextLexeme):
         return first
 
     def _narrow(self, lexicon: Lexicon, first: int) -> None:
-        """Work out anew what can be reached, where the base has an end to its strings."""
+        """Work out anew what can be reached, where strings end or are told apart."""
         for i in reversed(range(len(self._bases))):
+            if lexicon.rows[first + i, BACKSLASH] == LAZY:
+                # By escapes alone there may be no way on.
+                escape = lexicon.target(self._bases[i], BACKSLASH)
+                lexicon.rows[first + i, BACKSLASH] = escape
             row = lexicon.rows[first + i]
             if i < len(self._name):
                 byte = self._name[i]

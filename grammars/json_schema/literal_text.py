@@ -20,7 +20,7 @@ from ramet.grammars.lexicon import UNBOUNDED_ROOM, Lexicon
 from ramet.grammars.moves import REACH, ROOM
 from ramet.grammars.trie import build_trie, pack
 
-from .text_lexemes import BACKSLASH, QUOTE, Closing, TextLexeme
+from .text_lexemes import BACKSLASH, QUOTE, Closing, TextLexeme, is_endless
 from .tree_overlay import lay_over
 
 _Installed = tuple[NDArray[np.int32], int, NDArray[np.int32]]
@@ -65,7 +65,6 @@ class LiteralText(TextLexeme):
         data, starts = pack(self._encoded[skip:])
         trie = build_trie(data, starts[:-1], starts[1:], ids[skip:])
         num_states = len(trie) + 1
-        is_exact = False
         base = -1 if self.base is None else lexicon.install(self.base)
         num_labels = int(self._labels.max(initial=0)) + 1
         closers = self.closing.targets(lexicon, num_labels)
@@ -74,15 +73,15 @@ class LiteralText(TextLexeme):
         reach = np.zeros((num_states, num_words), np.uint64)
         bases = np.empty(num_states, np.int32)
         first = lexicon.new_states(num_states)
+        is_exact = self.closing.filtered and base >= 0 and not is_endless(lexicon, base)
         if self.base is None or self.base.is_written:
             has_room = base >= 0 and bool(lexicon.states[base, ROOM] == UNBOUNDED_ROOM)
-            is_exact = self.closing.filtered and base >= 0 and not has_room
             num_escapes = lay_over(
                 trie, skip - 1, self._labels, lexicon.rows, lexicon.states, lexicon.words, first,
                 base, closers, reach, bases, _escapes(), is_exact, has_room,
             )  # fmt: skip
         else:
-            self._lay_over_any(lexicon, trie, first, base, closers, reach, bases)
+            self._lay_over_any(lexicon, trie, first, base, closers, reach, bases, is_exact)
             num_escapes = num_states
         if self.closing.filtered:
             lexicon.states[first : first + num_states, REACH] = lexicon.new_bit_sets(reach)
@@ -94,7 +93,16 @@ class LiteralText(TextLexeme):
                 lexicon.has_edges(first + i, self, i)
                 if is_exact:
                     self._spell_out(lexicon, first + i, first, parents)
+        if self.closing.filtered:
+            self._drop_dead_ends(lexicon, first, reach)
         return first
+
+    def _drop_dead_ends(self, lexicon: Lexicon, first: int, reach: NDArray[np.uint64]) -> None:
+        """Let nothing lead to where only strings that are left out would have ended."""
+        rows = lexicon.rows[first : first + len(reach)]
+        for i in np.flatnonzero(~reach.any(axis=1)).tolist():
+            if not self._base_bits(lexicon, first + i):  # Escapes may have added something.
+                rows[rows == first + i] = DEAD
 
     def _spell_out(self, lexicon: Lexicon, state: int, first: int, parents: list[int]) -> None:
         """Spell a state's escapes at once, and note what is reachable by them, here and above."""
@@ -121,6 +129,7 @@ class LiteralText(TextLexeme):
         closers: NDArray[np.int32],
         reach: NDArray[np.uint64],
         bases: NDArray[np.int32],
+        is_exact: bool,
     ) -> None:
         """``lay_over`` for a base whose states are read one by one."""
         parents = _parents(trie)
@@ -170,7 +179,7 @@ class LiteralText(TextLexeme):
                     bits |= int.from_bytes(reach[below].tobytes(), "little")
                 else:
                     bits |= self._base_bits(lexicon, target)
-            if row.min() == LAZY and bases[state] >= 0:
+            if row[BACKSLASH] == LAZY and bases[state] >= 0 and not is_exact:
                 bits |= self._base_bits(lexicon, int(bases[state]))
             reach[state] = _words(bits, reach.shape[1])
             spelled_bits[parents[state]] |= bits
@@ -193,6 +202,7 @@ class LiteralText(TextLexeme):
         """The state for an escape's rest over a base state."""
         if not tree:
             return base
+        filtered = self.closing.filtered
         row = np.full(256, DEAD, np.int32)
         if base >= 0:
             lexicon.target(base, 0)
@@ -203,13 +213,16 @@ class LiteralText(TextLexeme):
                 row[byte] = self._escape_state(lexicon, rest, below)
             else:
                 assert isinstance(rest, int)
-                row[byte] = rest
-        state = lexicon.new_states(1)
-        lexicon.rows[state] = row
-        if self.closing.filtered:
-            bits = 0
+                row[byte] = rest if not filtered or self._base_bits(lexicon, rest) else DEAD
+        bits = 0
+        if filtered:
             for target in {t for t in row.tolist() if t >= 0}:
                 bits |= self._base_bits(lexicon, target)
+            if not bits:
+                return DEAD
+        state = lexicon.new_states(1)
+        lexicon.rows[state] = row
+        if filtered:
             lexicon.states[state, REACH] = lexicon.bit_set(bits)
         return state
 

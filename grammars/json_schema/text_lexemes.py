@@ -292,6 +292,13 @@ def mark_open(lexicon: Lexicon, first: int, is_open: NDArray[np.bool_]) -> None:
     states[is_open, ROOM_LABEL] = np.where(reach < 0, -1, -2 - reach)
 
 
+def is_endless(lexicon: Lexicon, state: int) -> bool:
+    """Whether all texts from a state go on for ever, to strings with one label: whichever few are
+    left out, that label can still be reached."""
+    room, labels = lexicon.states[state, [ROOM, ROOM_LABEL]].tolist()
+    return room == UNBOUNDED_ROOM and (labels >= -1 or lexicon.bits_at(-2 - labels).bit_count() < 2)
+
+
 class DfaText(TextLexeme):
     """The strings of labelled bodies (see ``json_string_body``)."""
 
