@@ -10,6 +10,9 @@ from ramet.runtime.scheduler.sequence import Sequence
 from ramet.runtime.scheduler.slots import Slots
 from ramet.runtime.scheduler.step_cost import StepCost
 
+_GUESS_COST = 1.25
+"""In tokens: kernels take tokens in groups, and a few more begin a group that they don't fill."""
+
 
 class StepPlan:
     """Rows within a budget of tokens and of logits.
@@ -93,7 +96,8 @@ class StepPlan:
         odds = [guess.odds for _, guess in guesses]
         num_rows = len(self._rows)
         cost, a_token = step_cost.expected(self.num_tokens, num_rows)
-        lens = draft_lens(odds, num_rows + newcomers, cost, a_token, limit)
+        a_guess = _GUESS_COST * a_token
+        lens = draft_lens(odds, num_rows + newcomers, cost, a_guess, limit)
         for (row, guess), length in zip(guesses, lens, strict=True):
             sequence = row.sequence
             if not length or not pages.grow(sequence, sequence.num_tokens + length):
