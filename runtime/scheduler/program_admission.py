@@ -89,6 +89,10 @@ class Throughput:
             self._rate = rate if not self._rate else 0.9 * self._rate + 0.1 * rate
         self._last = now
 
+    def rest(self) -> None:
+        """There was nothing to do until now."""
+        self._last = None
+
     def seconds(self, num_tokens: int) -> float:
         """How long so many take; 0 where nothing is known."""
         return num_tokens / self._rate if self._rate else 0.0

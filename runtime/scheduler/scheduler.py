@@ -152,6 +152,7 @@ class Scheduler:
             )
         if self.idle:
             self.stats.note_work(self.clock())
+            self._admission.throughput.rest()
         sequence.arrival = next(self._arrivals)
         self._num_new += 1
         self._ranking.shares.arrive(sequence.request.tenant)

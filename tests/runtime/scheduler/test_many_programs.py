@@ -30,3 +30,16 @@ def test_more_programs_than_are_remembered(policy: str, tool: str, pause_s: floa
     again = sim.add(Request(prompt_token_ids=(25, 26), params=ONE_TOKEN))
     sim.drain()
     assert again.num_output == 1
+
+
+def test_idle_time_tells_nothing_of_the_rate() -> None:
+    sim = Simulation(SchedulerConfig(), num_pages=64, page_size=4)
+    params = SamplingParams(temperature=0, max_tokens=4, ignore_eos=True)
+    throughput = sim.scheduler._admission.throughput
+    taken = []
+    for _ in range(40):
+        sim.add(Request(prompt_token_ids=(30, 31), params=params))
+        sim.drain()
+        taken.append(throughput.seconds(100))
+        sim.now += 1_000.0
+    assert taken[-1] == pytest.approx(taken[0])
