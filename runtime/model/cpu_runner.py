@@ -23,7 +23,8 @@ from ramet.kernels.cpu.program import Program, Team
 from ramet.runtime.batch import Batch, Float32Array, Int32Array, Meanwhile
 from ramet.runtime.errors import InvalidParameterError
 from ramet.runtime.model.config import ModelConfig
-from ramet.runtime.model.cpu_program import Buffers, KvPages, llama_program
+from ramet.runtime.model.cpu_pages import KvPages
+from ramet.runtime.model.cpu_program import Buffers, llama_program
 from ramet.runtime.model.cpu_weights import CpuWeights, load_cpu_weights
 from ramet.runtime.model.load import open_model
 from ramet.runtime.model.model_file import ModelFile
