@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from .automaton import Context
+from .errors import GrammarTooComplexError
 from .insides import Insides
 from .limits import CompileLimits
 from .machine import Machine
@@ -13,9 +15,11 @@ from .masks import Masks
 from .matcher import Matcher
 from .trail import Trail
 
+_NUM_CHECKED = 200
+"""Transitions that are worked out when compiling: one that can't be made is the schema's fault."""
+
 _NUM_PREPARED, _PREPARE_S = 2000, 0.01
-"""Transitions that are worked out when compiling, and not while a mask is waited for, and about
-how long that may take."""
+"""How many more, so that no mask has to wait for them, and about how long that may take."""
 
 _NUM_MASKS = 64
 """Lexeme states of which the masks' parts are found when compiling."""
@@ -66,7 +70,10 @@ class Grammar:
         with self._machine.lock:
             context = self._machine.intern(start(self._machine))
             self._start = self._machine.first_position(context)
-            self._machine.prepare(_NUM_PREPARED, _PREPARE_S)
+            self._machine.prepare(_NUM_CHECKED)
+            with suppress(GrammarTooComplexError):  # perhaps on a road that no text takes
+                room = limits.max_contexts // _SHARE_OF_LIMITS - self._machine.num_contexts
+                self._machine.prepare(min(_NUM_PREPARED, room // 2), _PREPARE_S)
         self.masks = Masks(self._machine, insides)
         with insides.lexicon.lock:
             insides.prepare(_NUM_MASKS)

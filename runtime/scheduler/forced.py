@@ -15,7 +15,6 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from ramet.kernels.mask_cpu import agrees_on_first_byte
 from ramet.runtime.errors import InvalidParameterError
 from ramet.runtime.scheduler.restrictions import Row
 from ramet.runtime.scheduler.sequence import Matcher
@@ -34,6 +33,10 @@ class ForcedTokens:
     """
 
     def __init__(self, tokenizer: Tokenizer, texts: Sequence[bytes]) -> None:
+        # Here, not above: the server's process imports the scheduler, and compiles nothing.
+        from ramet.kernels.mask_cpu import agrees_on_first_byte
+
+        self._agrees_on_first_byte = agrees_on_first_byte
         self._tokenizer = tokenizer
         self._cache: OrderedDict[tuple[bytes, bytes], tuple[list[int], int]] = OrderedDict()
         self._cache_size = 0
@@ -44,7 +47,7 @@ class ForcedTokens:
     def text(self, matcher: Matcher, mask: Row) -> bytes:
         """What must follow. ``mask`` is the matcher's present one: usually a look at it is enough
         to see that the next byte is open."""
-        if not agrees_on_first_byte(mask, self._first_bytes, self._others):
+        if not self._agrees_on_first_byte(mask, self._first_bytes, self._others):
             return b""
         return matcher.forced_bytes()
 

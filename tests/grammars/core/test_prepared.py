@@ -49,6 +49,7 @@ SCHEMAS = [
 @pytest.mark.parametrize("schema", SCHEMAS, ids=range(len(SCHEMAS)))
 def test_preparing_changes_no_mask(schema, vocab, allowed_tokens, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     prepared = compile_constraint(JsonSchema(schema), vocab)
+    monkeypatch.setattr(grammar_module, "_NUM_CHECKED", 0)
     monkeypatch.setattr(grammar_module, "_NUM_PREPARED", 0)
     monkeypatch.setattr(grammar_module, "_NUM_MASKS", 0)
     other = compile_constraint(JsonSchema(schema), vocab)
