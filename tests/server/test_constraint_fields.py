@@ -66,6 +66,12 @@ BODIES = {
                  "content": {"type": "json_schema", "json_schema": BAD}}]}})}},
         "structured_outputs.structural_tag.format.elements[1].content.json_schema" + PLACE,
     ),
+    "flag": (
+        "/v1/completions",
+        {"prompt": "x", "response_format": {"type": "structural_tag", "format": {
+            "type": "json_schema", "json_schema": {}, "any_order": "no"}}},
+        "response_format.format.any_order",
+    ),
     "text.format": (
         "/v1/responses",
         {"input": "hi", "text": {"format": {"type": "json_schema", "name": "x", "schema": BAD}}},

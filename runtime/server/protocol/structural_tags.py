@@ -127,7 +127,7 @@ class _Reader:
     def _json(self, value: Any, field: str) -> Part:
         off: dict[str, Any] = {"style": "json", "max_whitespace_cnt": None, "excludes": []}
         _check_keys(value, field, ("type", "json_schema", "any_order"), off=off)
-        any_order = bool(value.get("any_order", False))
+        any_order = _flag(value, field, "any_order")
         return self._schema(value.get("json_schema"), f"{field}.json_schema", any_order=any_order)
 
     def _regex(self, value: Any, field: str) -> Part:
