@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from decimal import Decimal
 from fractions import Fraction
 
@@ -83,26 +83,24 @@ def intervals_of(formula: Formula) -> list[Interval]:
     points = sorted(bounds)
     for point in points:
         check_digits(point)
+    # Odd regions are points, even ones are between two; of an atom, the regions in which it holds.
     index = {point: 2 * i + 1 for i, point in enumerate(points)}
+    everywhere = (1 << (2 * len(points) + 1)) - 1
 
-    def holds(region: int) -> bool:
-        """The formula's truth at a point (odd regions), or between two (even ones)."""
+    def at(value: Hashable) -> int:
+        if isinstance(value, NumberIs):
+            return sum(1 << index[v] for v in value.values)
+        assert isinstance(value, AtLeast | AtMost)
+        over = everywhere >> index[value.bound] << index[value.bound]
+        if isinstance(value, AtMost) != value.exclusive:
+            over &= ~(1 << index[value.bound])
+        return over if isinstance(value, AtLeast) else everywhere & ~over
 
-        def at(value: Hashable) -> bool:
-            if isinstance(value, NumberIs):
-                return region % 2 == 1 and points[region // 2] in value.values
-            assert isinstance(value, AtLeast | AtMost)
-            place = index[value.bound]
-            if region == place:
-                return not value.exclusive
-            return (region > place) == isinstance(value, AtLeast)
-
-        return truth_of(formula, at)
-
+    regions = _where(formula, at, everywhere)
     found: list[Interval] = []
     first: int | None = None
     for region in range(2 * len(points) + 2):
-        inside = region <= 2 * len(points) and holds(region)
+        inside = regions >> region & 1
         if inside and first is None:
             first = region
         elif not inside and first is not None:
@@ -113,6 +111,25 @@ def intervals_of(formula: Formula) -> list[Interval]:
             found.append(Interval(low, high, first % 2 == 0, last % 2 == 0))
             first = None
     return found
+
+
+def _where(formula: Formula, of: Callable[[Hashable], int], everywhere: int) -> int:
+    """The cases in which a formula holds, as bits, given those of its atoms."""
+    if formula.op == "atom":
+        return of(formula.parts[0])
+    if formula.op in ("true", "false"):
+        return everywhere if formula.op == "true" else 0
+    once, more, always = 0, 0, everywhere
+    for part in formula.operands:
+        cases = _where(part, of, everywhere)
+        more |= once & cases
+        once |= cases
+        always &= cases
+    if formula.op == "all":
+        return always
+    if formula.op == "any":
+        return once
+    return everywhere & ~once if formula.op == "not" else once & ~more
 
 
 def has_integer(interval: Interval) -> bool:
