@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 
 from .automaton import Context
 from .errors import GrammarTooComplexError
@@ -19,7 +20,8 @@ _NUM_CHECKED = 200
 """Transitions that are worked out when compiling: one that can't be made is the schema's fault."""
 
 _NUM_PREPARED, _PREPARE_S = 2000, 0.01
-"""How many more, so that no mask has to wait for them, and about how long that may take."""
+"""Transitions that are worked out so that no mask has to wait for them, and about how long that
+may take."""
 
 _NUM_MASKS = 64
 """Lexeme states of which the masks' parts are found when compiling."""
@@ -70,10 +72,8 @@ class Grammar:
         with self._machine.lock:
             context = self._machine.intern(start(self._machine))
             self._start = self._machine.first_position(context)
-            self._machine.prepare(_NUM_CHECKED)
-            with suppress(GrammarTooComplexError):  # perhaps on a road that no text takes
-                room = limits.max_contexts // _SHARE_OF_LIMITS - self._machine.num_contexts
-                self._machine.prepare(min(_NUM_PREPARED, room // 2), _PREPARE_S)
+            room = limits.max_contexts // _SHARE_OF_LIMITS - self._machine.num_contexts
+            self._machine.prepare(_NUM_CHECKED, min(_NUM_PREPARED, room // 2), _PREPARE_S)
         self.masks = Masks(self._machine, insides)
         with insides.lexicon.lock:
             insides.prepare(_NUM_MASKS)
@@ -116,11 +116,20 @@ class Grammar:
         """A new sequence's trail."""
         return Trail(self._start, self.vocab.max_token_len)
 
-    def match(self, text: str | bytes) -> MatchResult:
-        """Whether the whole text matches; needs no model and no tokens."""
+    def match(self, text: str | bytes, *, max_seconds: float = inf) -> MatchResult:
+        """Whether the whole text matches; needs no model and no tokens.
+
+        GrammarTooComplexError if that takes longer than ``max_seconds``, or more than the limits
+        that the grammar was compiled with.
+        """
         data = text.encode() if isinstance(text, str) else text
         matcher = Matcher(self, self._machine, self.trail())
+        end = time.monotonic() + max_seconds
         for at in range(len(data)):
+            if time.monotonic() > end:
+                raise GrammarTooComplexError(
+                    "", "text", f"after {at} of {len(data)} bytes {max_seconds:g} s have passed"
+                )
             if not matcher.accept_bytes(data[at : at + 1]):
                 return MatchResult(False, at, matcher.expected())
         if matcher.is_accepting:

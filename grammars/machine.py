@@ -218,16 +218,21 @@ class Machine:
         self.transitions[offset + 1 + label] = target
         return target
 
-    def prepare(self, count: int, seconds: float = float("inf")) -> None:
-        """Work out likely transitions, up to ``count``, in about some time.
+    def prepare(self, num_checked: int, count: int = 0, seconds: float = 0.0) -> None:
+        """Work out likely transitions: some in any case, then up to ``count``, in about some time.
 
         Of each context its first label is followed at once, so that what lies on a schema's main
         road comes first; then the other labels, those of the first contexts first.
+
+        GrammarTooComplexError: one of the first ``num_checked`` can't be made. At one of the
+        others, perhaps on a road that no text takes, this ends.
         """
         end = time.monotonic() + seconds
+        count = max(count, num_checked)
+        num_made = 0
         others: deque[tuple[int, Iterator[int]]] = deque()
         num_seen = 0
-        while count > 0:
+        while num_made < count:
             if num_seen < len(self.context_list):
                 context = self.context_list[num_seen]
                 at, labels = num_seen, iter(context.likely())
@@ -244,9 +249,14 @@ class Machine:
                 elif others[-1][1] is labels:
                     others.pop()
             elif (at, label) not in self._after:
-                count -= 1
-                self.transition(at, label)
-                if time.monotonic() > end:
+                try:
+                    self.transition(at, label)
+                except GrammarTooComplexError:
+                    if num_made < num_checked:
+                        raise
+                    return
+                num_made += 1
+                if num_made >= num_checked and time.monotonic() > end:
                     return
 
     def _encoded(self, after: After) -> int:

@@ -6,8 +6,9 @@ new operation needs new compiled code.
 
 A phase ends when its work is done, not when all threads have come: tasks go to whichever thread
 asks first, and the last thread to leave a phase opens the next. So a thread that the operating
-system holds back delays the others by no more than the task it is in, and one thread alone gets
-through everything. Which thread does a task never changes the task's arithmetic.
+system holds back delays the others by no more than the task it is in and one that it may have
+taken ahead, and one thread alone gets through everything. Which thread does a task never changes
+the task's arithmetic.
 
 A ``Team`` keeps its threads between steps. They sleep in a system call, outside the interpreter,
 so a step starts without the interpreter lock and an idle team uses no core.

@@ -97,3 +97,12 @@ def test_a_text_to_check_has_a_bound(ok_server):
 
 def test_a_check_needs_a_constraint(ok_server):
     assert ok_server.http.post("/v1/grammar/check", json={}).status_code == 400
+
+
+def test_a_text_that_takes_too_long_is_given_up_by_name(ok_server, monkeypatch):
+    monkeypatch.setattr("ramet.runtime.server.routes.grammar._MAX_MATCH_S", 0.0)
+    schema = {"type": "array", "uniqueItems": True, "items": {"type": "integer"}}
+    answer = check(ok_server, response_format=schema_format(schema), text="[1,2,3]")
+    assert answer["too_complex"]
+    assert "bytes" in answer["reason"]
+    assert "match" not in answer

@@ -23,6 +23,7 @@ from ramet.runtime.server.openapi import json_body
 from ramet.runtime.server.protocol.constraints import ConstraintFields
 
 _LIMITS = CompileLimits(max_seconds=5.0)
+_MAX_MATCH_S = 5.0
 _MAX_TEXT_LEN = 100_000
 
 
@@ -72,7 +73,7 @@ def _check(constraint: Constraint, engine: EngineApi, text: str | None) -> dict[
             "contexts": grammar.num_contexts,
         }
         if text is not None:
-            result = grammar.match(text)
+            result = grammar.match(text, max_seconds=_MAX_MATCH_S)
             answer["match"] = {
                 "accepted": result.accepted,
                 "offset": result.offset,
