@@ -16,7 +16,7 @@ from .masks import Masks
 from .matcher import Matcher
 from .trail import Trail
 
-_NUM_CHECKED = 200
+_NUM_CHECKED = 8
 """Transitions that are worked out when compiling: one that can't be made is the schema's fault."""
 
 _NUM_PREPARED, _PREPARE_S = 2000, 0.01
