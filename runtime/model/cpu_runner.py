@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,7 @@ from ramet.kernels.cpu.features import (
     usable_cores,
 )
 from ramet.kernels.cpu.program import Program, Team
-from ramet.runtime.batch import Batch, Float32Array, Int32Array, Meanwhile
+from ramet.runtime.batch import Batch, Float32Array, Meanwhile
 from ramet.runtime.errors import InvalidParameterError
 from ramet.runtime.model.config import ModelConfig
 from ramet.runtime.model.cpu_pages import KvPages
@@ -32,6 +33,26 @@ from ramet.runtime.model.model_file import ModelFile
 ActivationKind = Literal["int8", "float32"]
 
 DEFAULT_KV_BYTES = 512 * 2**20
+
+_BATCH_ARRAYS = (
+    "token_ids",
+    "positions",
+    "row_starts",
+    "context_lens",
+    "page_tables",
+    "page_copies",
+    "logit_tokens",
+    "hidden_tokens",
+)
+"""What compiled code reads of a batch, in the order in which ``first_fault`` takes it."""
+
+
+def _contiguous(batch: Batch) -> Batch:
+    """The batch, with its arrays as compiled code reads them."""
+    arrays: dict[str, Any] = {
+        n: np.ascontiguousarray(getattr(batch, n), np.int32) for n in _BATCH_ARRAYS
+    }
+    return dataclasses.replace(batch, **arrays)
 
 
 class CpuRunner:
@@ -118,6 +139,7 @@ class CpuRunner:
         """See ``ModelRunner.run``. The result is valid until the next call."""
         if self._closed:
             raise RuntimeError("the runner is closed")
+        batch = _contiguous(batch)
         self._check(batch)
         self._hidden_tokens = batch.hidden_tokens
         for source, target, _ in batch.page_copies:
@@ -208,52 +230,33 @@ class CpuRunner:
     def _step(self, batch: Batch) -> npt.NDArray[np.int64]:
         """The step's record; the arrays that it points to live in ``self._step_arrays``."""
         num_tokens = batch.num_tokens
-        token_ids, positions, row_starts, context_lens, page_tables, logit_tokens = (
-            np.ascontiguousarray(array, np.int32)
-            for array in (
-                batch.token_ids,
-                batch.positions,
-                batch.row_starts,
-                batch.context_lens,
-                batch.page_tables,
-                batch.logit_tokens,
-            )
-        )
         token_rows, slots = np.empty((2, num_tokens), np.int32)
         tiles = np.empty((num_tokens, 2), np.int32)
         num_tiles = attention.plan_tokens(
-            row_starts,
-            context_lens,
-            page_tables,
+            batch.row_starts,
+            batch.context_lens,
+            batch.page_tables,
             self.page_size,
             self._tile_tokens,
             self._group_pages,
             token_rows,
             slots,
-            positions,
+            batch.positions,
             tiles,
         )
-        self._step_arrays: tuple[Int32Array, ...] = (
-            token_ids,
-            positions,
-            page_tables,
-            logit_tokens,
-            token_rows,
-            slots,
-            tiles,
-        )
+        self._step_arrays = batch, token_rows, slots, tiles
         step = np.zeros(words.SIZE, np.int64)
         step[words.NUM_TOKENS] = num_tokens
-        step[words.NUM_LOGITS] = len(logit_tokens)
-        step[words.PAGE_TABLE_STRIDE] = page_tables.shape[1]
+        step[words.NUM_LOGITS] = len(batch.logit_tokens)
+        step[words.PAGE_TABLE_STRIDE] = batch.page_tables.shape[1]
         step[words.NUM_TILES] = num_tiles
         step[words.SCRATCH_BYTES] = self._scratch_bytes
         for word, array in (
-            (words.TOKEN_IDS, token_ids),
-            (words.POSITIONS, positions),
+            (words.TOKEN_IDS, batch.token_ids),
+            (words.POSITIONS, batch.positions),
             (words.SLOTS, slots),
-            (words.LOGIT_TOKENS, logit_tokens),
-            (words.PAGE_TABLES, page_tables),
+            (words.LOGIT_TOKENS, batch.logit_tokens),
+            (words.PAGE_TABLES, batch.page_tables),
             (words.TOKEN_ROWS, token_rows),
             (words.TILES, tiles),
             (words.SCRATCH, self._scratch),
@@ -264,19 +267,7 @@ class CpuRunner:
     def _check(self, batch: Batch) -> None:
         """Refuses what would read or write outside of the arrays: compiled code doesn't look."""
         fault = first_fault(
-            *(
-                np.ascontiguousarray(array, np.int32)
-                for array in (
-                    batch.token_ids,
-                    batch.positions,
-                    batch.row_starts,
-                    batch.context_lens,
-                    batch.page_tables,
-                    batch.page_copies,
-                    batch.logit_tokens,
-                    batch.hidden_tokens,
-                )
-            ),
+            *(getattr(batch, name) for name in _BATCH_ARRAYS),
             self.vocab_size,
             self.max_context_len,
             self.page_size,

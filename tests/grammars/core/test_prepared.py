@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import numpy as np
@@ -10,9 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ramet.grammars.grammar as grammar_module
-from ramet.grammars import JsonSchema, compile_constraint
+from ramet.grammars import (
+    GrammarCompiler,
+    GrammarTooComplexError,
+    JsonSchema,
+    compile_constraint,
+)
 from ramet.grammars.json_schema.open_states import open_states
 from ramet.grammars.json_text import KEY_SLICE, key_body, slice_tables
+from ramet.grammars.machine import Machine
 from ramet.grammars.regular import regex_dfa
 from ramet.grammars.regular_limits import RegularLimits
 
@@ -114,3 +121,26 @@ def test_open_states_are_those_in_which_no_text_stops(pattern: str, goes_on: boo
     for own, mode in seen:
         assert found[own] == (mode == 0 and not _stops(body.table, body.class_of, own))
     assert not goes_on or found.any()
+
+
+@pytest.mark.parametrize("num_made", [3, 20])
+def test_only_a_schemas_nearest_steps_can_refuse_it(num_made, vocab, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    made = itertools.count()
+    transition = Machine.transition
+
+    def fail_late(machine: Machine, context: int, label: int) -> int:
+        if next(made) >= num_made:
+            raise GrammarTooComplexError("", "states", "too many")
+        return transition(machine, context, label)
+
+    compiler = GrammarCompiler(vocab)
+    compiler.warm()
+    names = {f"p{i}": {"type": "array", "items": {"type": "integer"}} for i in range(20)}
+    constraint = JsonSchema({"type": "object", "properties": names})
+    monkeypatch.setattr(Machine, "transition", fail_late)
+    if num_made < grammar_module._NUM_CHECKED:
+        with pytest.raises(GrammarTooComplexError):
+            compiler.compile(constraint)
+    else:
+        assert compiler.compile(constraint).num_contexts
+        assert next(made) > num_made  # it was met, and passed over
