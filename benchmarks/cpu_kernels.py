@@ -47,12 +47,13 @@ from ramet.runtime.model.locate import locate_model
 @njit(nogil=True)
 def _call_stage(table, index, counters, step):
     stage = table + index * STAGE_WORDS * 8
+    step += load_i64(stage, 1)
     call_op(load_i64(stage, 0), stage, step, counters + 64 * index, 0)
 
 
 def stage_times(program: Program, step: np.ndarray, repeats: int) -> np.ndarray:
     """The least CPU time of each stage, in seconds."""
-    step[words.NUM_THREADS] = 1
+    step[..., words.NUM_THREADS] = 1
     best = np.full(program.num_stages, np.inf)
     for _ in range(repeats):
         program.counters[:] = 0

@@ -262,40 +262,38 @@ def attend_op(path: AttentionPath) -> Op:
 
 
 @jit()
-def plan_tokens(row_starts, context_lens, page_tables, page_size, max_tokens, grouping,  # type: ignore[no-untyped-def]
-                token_rows, slots, positions, tile_bounds):  # fmt: skip
-    """Fills each token's row and slot, and cuts the tokens into tiles; returns their number.
+def cut_tiles(token_rows, positions, page_tables, page_size, max_tokens, grouping, tile_bounds):  # type: ignore[no-untyped-def]
+    """Cuts tokens into tiles; returns their number.
 
     A tile takes up to ``max_tokens`` neighbours of one row, or, with ``grouping``, of rows that
     share their first chunk.
     """
     num_tiles = 0
-    count = 0
     chunk_pages = (CHUNK + page_size - 1) // page_size
+    for token in range(len(token_rows)):
+        row, before = token_rows[token], token_rows[token - 1]
+        joins = token > 0 and token - tile_bounds[num_tiles - 1, 0] < max_tokens
+        if joins and row != before:
+            seen = min(positions[token - 1], positions[token])
+            joins = grouping and seen >= chunk_pages * page_size
+            for page in range(chunk_pages if joins else 0):
+                joins = joins and page_tables[row, page] == page_tables[before, page]
+        if not joins:
+            tile_bounds[num_tiles, 0] = token
+            num_tiles += 1
+        tile_bounds[num_tiles - 1, 1] = token + 1
+    return num_tiles
+
+
+@jit()
+def plan_tokens(row_starts, context_lens, page_tables, page_size, max_tokens, grouping,  # type: ignore[no-untyped-def]
+                token_rows, slots, positions, tile_bounds):  # fmt: skip
+    """Fills each token's row and slot, and cuts the tokens into tiles; returns their number."""
     for row in range(len(context_lens)):
-        shared = grouping and row > 0
-        if shared:
-            first, before = row_starts[row], row_starts[row - 1]
-            needed = chunk_pages * page_size
-            if positions[first] < needed or positions[before] < needed:
-                shared = False
-            else:
-                for page in range(chunk_pages):
-                    if page_tables[row, page] != page_tables[row - 1, page]:
-                        shared = False
-                        break
         for token in range(row_starts[row], row_starts[row + 1]):
             token_rows[token] = row
             position = positions[token]
             page = page_tables[row, position // page_size]
             slots[token] = page * page_size + position % page_size
-            if count == 0 or count == max_tokens or (token == row_starts[row] and not shared):
-                if num_tiles > 0:
-                    tile_bounds[num_tiles - 1, 1] = token
-                tile_bounds[num_tiles, 0] = token
-                num_tiles += 1
-                count = 0
-            count += 1
-    if num_tiles > 0:
-        tile_bounds[num_tiles - 1, 1] = row_starts[-1]
-    return num_tiles
+    return cut_tiles(token_rows, positions, page_tables, page_size, max_tokens, grouping,
+                     tile_bounds)  # fmt: skip

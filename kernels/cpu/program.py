@@ -45,7 +45,7 @@ from ramet.kernels.cpu.memory import (
 Int64Array = npt.NDArray[np.int64]
 
 STAGE_WORDS = 40
-_ADDRESS = 0
+_ADDRESS, _RECORD = 0, 1
 _FIRST_OPERAND = 2
 _COUNTER_BYTES = 64
 _CACHE_LINE = 64
@@ -77,6 +77,7 @@ class Stage:
     """One operation of a program.
 
     ``operands`` maps the operation's operand numbers to int64 values; the others are 0.
+    ``record``: which of the step's records it works on.
     ``wait``: its phase ends with it; False only if no later stage of the phase reads or overwrites
     what it writes.
     """
@@ -84,6 +85,7 @@ class Stage:
     op: Op
     operands: dict[int, int]
     wait: bool = True
+    record: int = words.ALL
 
 
 class Program:
@@ -93,6 +95,7 @@ class Program:
         self.table: Int64Array = np.zeros((len(stages), STAGE_WORDS), np.int64)
         for record, stage in zip(self.table, stages, strict=True):
             record[_ADDRESS] = stage.op.address
+            record[_RECORD] = 8 * words.SIZE * stage.record
             for operand, value in stage.operands.items():
                 if not _FIRST_OPERAND <= operand < STAGE_WORDS:
                     raise ValueError(f"{stage.op.name} has no operand {operand}")
@@ -158,7 +161,8 @@ def _work(control, thread):  # type: ignore[no-untyped-def]
         for index in range(load_i64(phases, phase), load_i64(phases, phase + 1)):
             stage = load_i64(control, _STAGES) + index * STAGE_WORDS * 8
             counter = load_i64(control, _COUNTERS) + index * _COUNTER_BYTES
-            call_op(load_i64(stage, _ADDRESS), stage, load_i64(control, _STEP), counter, thread)
+            step = load_i64(control, _STEP) + load_i64(stage, _RECORD)
+            call_op(load_i64(stage, _ADDRESS), stage, step, counter, thread)
         _leave(gate, phase, load_i64(control, _NUM_PHASES))
         left = phase
         spins = 0
@@ -236,13 +240,14 @@ class Team:
     def run(
         self, program: Program, step: Int64Array, meanwhile: Callable[[], None] | None = None
     ) -> None:
-        """Runs a program for a step's record (see ``step``); fills in its thread count.
+        """Runs a program for a step's records [NUM_RECORDS, SIZE] (see ``step``); fills in the
+        thread count.
 
         ``meanwhile`` is done by the caller while the workers are at it, before it joins them.
         """
         if self._closed:
             raise RuntimeError("the team is closed")
-        step[words.NUM_THREADS] = self.num_threads
+        step[..., words.NUM_THREADS] = self.num_threads
         program.counters[:] = 0
         control = self._control
         control[_STAGES] = program.table.ctypes.data

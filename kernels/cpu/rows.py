@@ -34,6 +34,7 @@ OUT, OUT_STRIDE = 5, 6  # float32 output rows
 ROWS = 7  # the word of the step's record that holds the number of rows
 INDEX = 8  # the word that holds the address of int32 input row numbers, or 0: row m is row m
 WEIGHT, EPSILON = 9, 10  # of a norm; epsilon as float64 bits
+KEPT, KEPT_STRIDE = 16, 17  # of a norm: float32 rows, copies of its input; or 0
 TABLE, TABLE_BLOCK_BYTES, TABLE_GROUP_STRIDE, TABLE_BITS = 9, 10, 11, 12  # of an embedding
 TABLE_ZERO_POINT, TABLE_LEAST = 13, 14
 NO_LEAST, MINIMUM, MIDDLE = 0, 1, 2  # what a group has besides its scale
@@ -65,6 +66,20 @@ def rms_norm_row(typingctx, x, weight, epsilon, out, width):  # type: ignore[no-
     return types.void(*kinds), codegen
 
 
+@intrinsic
+def copy_row(typingctx, x, width, out):  # type: ignore[no-untyped-def]
+    """Copies ``width`` float32, a multiple of 16."""
+
+    def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
+        x, width, out = args
+        with cgutils.for_range(b, b.udiv(width, i64(16))) as loop:
+            value = vec.load(b, vec.offset(b, x, loop.index, 64), VF32)
+            vec.store(b, value, vec.offset(b, out, loop.index, 64))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), codegen
+
+
 @njit
 def _rows_per_task(num_rows, num_threads):  # type: ignore[no-untyped-def]
     return max(1, num_rows // (4 * num_threads))
@@ -90,6 +105,7 @@ def norm_rows(stage: int, step: int, counter: int, thread: int) -> None:
     num_rows = load_i64(step, load_i64(stage, ROWS))
     size = _rows_per_task(num_rows, load_i64(step, NUM_THREADS))
     index_word = load_i64(stage, INDEX)
+    kept = load_i64(stage, KEPT)
     epsilon = bits_to_f32(load_i64(stage, EPSILON))
     while True:
         first = next_task(counter) * size
@@ -101,6 +117,8 @@ def norm_rows(stage: int, step: int, counter: int, thread: int) -> None:
                 source = load_i32(load_i64(step, index_word), m)
             out = load_i64(stage, OUT) + m * load_i64(stage, OUT_STRIDE)
             x = load_i64(stage, X) + source * load_i64(stage, X_STRIDE)
+            if kept != 0:
+                copy_row(x, load_i64(stage, WIDTH), kept + m * load_i64(stage, KEPT_STRIDE))
             rms_norm_row(x, load_i64(stage, WEIGHT), epsilon, out, load_i64(stage, WIDTH))
             store_quantised(stage, out, m, 0, load_i64(stage, WIDTH) // 32)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
@@ -57,7 +59,8 @@ class Activations:
 
 
 class Buffers:
-    """Scratch for steps of up to ``max_tokens`` tokens and ``max_logits`` logit rows.
+    """Scratch for steps of up to ``max_tokens`` tokens, and as many read ones, and ``max_logits``
+    logit rows.
 
     ``gated`` is None where activations are int8: it is only ever needed quantised.
     """
@@ -84,16 +87,27 @@ class Buffers:
         self.queries = floats(max_tokens, attention_size)
         self.attended = floats(max_tokens, attention_size)
         self.gated = None if quantised else floats(max_tokens, config.ffn_size)
-        self.logit_normed = floats(max_logits, config.hidden_size)
+        self.read_hidden = floats(max_tokens, config.hidden_size)
+        self.read_normed = floats(max_tokens, config.hidden_size)
         self.logits = floats(max_logits, head_rows)
 
-        def activations(width: int, num_rows: int = max_tokens) -> Activations:
-            return Activations(width, num_rows, bf16_sums=bf16_sums)
+        def activations(width: int) -> Activations:
+            return Activations(width, max_tokens, bf16_sums=bf16_sums)
 
         self.normed_q = activations(config.hidden_size)
         self.attended_q = activations(attention_size)
         self.gated_q = activations(config.ffn_size)
-        self.logit_q = activations(config.hidden_size, max_logits)
+        self.read_q = activations(config.hidden_size)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tokens:
+    """The tokens of one of a step's records, and their rows."""
+
+    record: int
+    hidden: AnyArray
+    normed: AnyArray
+    normed_q: Activations
 
 
 def llama_program(
@@ -110,8 +124,9 @@ def llama_program(
     """Emits the forward pass. ``dot_path`` None: activations stay float32."""
     emitter = _Emitter(config, pages, buffers, rotary, dot_path, attention_path, num_threads)
     emitter.embed(weights.embedding)
+    last = len(weights.layers) - 1
     for index, layer in enumerate(weights.layers):
-        emitter.layer(index, layer)
+        emitter.layer(index, layer, is_last=index == last)
     emitter.head(weights)
     return Program(emitter.stages)
 
@@ -128,6 +143,8 @@ class _Emitter:
         num_threads: int,
     ) -> None:
         self.stages: list[Stage] = []
+        self._all = _Tokens(words.ALL, buffers.hidden, buffers.normed, buffers.normed_q)
+        self._read = _Tokens(words.READ, buffers.read_hidden, buffers.read_normed, buffers.read_q)
         self._config = config
         self._pages = pages
         self._buffers = buffers
@@ -139,6 +156,7 @@ class _Emitter:
     def embed(self, table: PackedWeight) -> None:
         form = table.form
         self._emit(
+            self._all,
             rows.embed_rows,
             {
                 rows.WIDTH: table.num_columns,
@@ -154,80 +172,65 @@ class _Emitter:
             },
         )
 
-    def layer(self, index: int, layer: CpuLayer) -> None:
-        buffers = self._buffers
-        self._norm(buffers.hidden, layer.attention_norm, buffers.normed, buffers.normed_q)
+    def layer(self, index: int, layer: CpuLayer, *, is_last: bool) -> None:
+        """Of the last layer, rows that nobody reads need no more than keys and values."""
+        buffers, rest = self._buffers, self._read if is_last else self._all
+        self._norm(self._all, layer.attention_norm, wait=not is_last)
+        if is_last:
+            self._norm_read(layer.attention_norm)
         keys, values = self._pages.keys[:, index], self._pages.values[:, index]
-        self._heads(linear_fused.QUERIES, layer.query, layer.query_norm)
-        self._heads(linear_fused.KEYS, layer.key, layer.key_norm, keys)
-        self._heads(linear_fused.VALUES, layer.value, None, values)
-        self._attend(keys, values)
-        self._linear(
-            layer.attention_output, buffers.attended, buffers.attended_q, buffers.hidden, add=True
-        )
-        self._norm(buffers.hidden, layer.ffn_norm, buffers.normed, buffers.normed_q)
-        self._gated(layer)
-        self._linear(layer.down, buffers.gated, buffers.gated_q, buffers.hidden, add=True)
+        self._heads(linear_fused.QUERIES, rest, layer.query, layer.query_norm)
+        self._heads(linear_fused.KEYS, self._all, layer.key, layer.key_norm, keys)
+        self._heads(linear_fused.VALUES, self._all, layer.value, None, values)
+        self._attend(rest, keys, values)
+        self._add(rest, layer.attention_output, buffers.attended, buffers.attended_q)
+        self._norm(rest, layer.ffn_norm)
+        self._gated(rest, layer)
+        self._add(rest, layer.down, buffers.gated, buffers.gated_q)
 
     def head(self, weights: CpuWeights) -> None:
-        buffers = self._buffers
-        self._norm(
-            buffers.hidden,
-            weights.output_norm,
-            buffers.logit_normed,
-            buffers.logit_q,
-            {rows.ROWS: words.NUM_LOGITS, rows.INDEX: words.LOGIT_TOKENS},
-        )
-        self._linear(
-            weights.head,
-            buffers.logit_normed,
-            buffers.logit_q,
-            buffers.logits,
-            count=words.NUM_LOGITS,
-        )
+        """The final norm and logits. Those tokens whose logits are wanted are the first read."""
+        read, logits = self._read, self._buffers.logits
+        self._norm(read, weights.output_norm, {rows.ROWS: words.NUM_LOGITS})
+        self._linear(read, weights.head, read.normed, read.normed_q, logits, count=words.NUM_LOGITS)
 
-    def _emit(self, operation: Op, operands: dict[int, int], *, wait: bool = True) -> None:
-        self.stages.append(Stage(operation, operands, wait))
-
-    def _rows(
-        self,
-        operation: Op,
-        x: AnyArray,
-        width: int,
-        quantised: Activations,
-        operands: dict[int, int],
+    def _emit(
+        self, tokens: _Tokens, operation: Op, operands: dict[int, int], *, wait: bool = True
     ) -> None:
-        common = {
-            rows.X: _address(x),
-            rows.X_STRIDE: _stride(x),
-            rows.WIDTH: width,
-            rows.ROWS: words.NUM_TOKENS,
-        }
-        if self._dot_path is not None:
-            common |= quantised.as_output()
-        self._emit(operation, common | operands)
+        self.stages.append(Stage(operation, operands, wait, tokens.record))
 
     def _norm(
         self,
-        x: AnyArray,
+        tokens: _Tokens,
         weight: AnyArray,
-        out: AnyArray,
-        quantised: Activations,
         operands: dict[int, int] | None = None,
+        *,
+        wait: bool = True,
     ) -> None:
-        self._rows(
-            rows.norm_rows,
-            x,
-            self._config.hidden_size,
-            quantised,
-            {
-                rows.OUT: _address(out),
-                rows.OUT_STRIDE: _stride(out),
-                rows.WEIGHT: _address(weight),
-                rows.EPSILON: float_operand(self._config.norm_eps),
-            }
-            | (operands or {}),
-        )
+        common = {
+            rows.X: _address(tokens.hidden),
+            rows.X_STRIDE: _stride(tokens.hidden),
+            rows.WIDTH: self._config.hidden_size,
+            rows.ROWS: words.NUM_TOKENS,
+            rows.OUT: _address(tokens.normed),
+            rows.OUT_STRIDE: _stride(tokens.normed),
+            rows.WEIGHT: _address(weight),
+            rows.EPSILON: float_operand(self._config.norm_eps),
+        }
+        if self._dot_path is not None:
+            common |= tokens.normed_q.as_output()
+        self._emit(tokens, rows.norm_rows, common | (operands or {}), wait=wait)
+
+    def _norm_read(self, weight: AnyArray) -> None:
+        """Takes the rows that are read out of all rows, and norms them."""
+        operands = {
+            rows.X: _address(self._all.hidden),
+            rows.X_STRIDE: _stride(self._all.hidden),
+            rows.INDEX: words.READ_TOKENS,
+            rows.KEPT: _address(self._read.hidden),
+            rows.KEPT_STRIDE: _stride(self._read.hidden),
+        }
+        self._norm(self._read, weight, operands)
 
     def _product(
         self, layer: LinearWeight, x: AnyArray | None, quantised: Activations, count: int
@@ -252,8 +255,15 @@ class _Emitter:
     def _task_size(self, num_pieces: int) -> int:
         return max(1, num_pieces // (_TASKS_A_THREAD * self._num_threads))
 
+    def _add(
+        self, tokens: _Tokens, layer: LinearWeight, x: AnyArray | None, quantised: Activations
+    ) -> None:
+        """Adds a linear layer's results to the hidden rows."""
+        self._linear(tokens, layer, x, quantised, tokens.hidden, add=True)
+
     def _linear(
         self,
+        tokens: _Tokens,
         layer: LinearWeight,
         x: AnyArray | None,
         quantised: Activations,
@@ -264,6 +274,7 @@ class _Emitter:
     ) -> None:
         path, operands = self._product(layer, x, quantised, count)
         self._emit(
+            tokens,
             linear.linear_op(layer.weight.form.name, path),
             operands
             | {
@@ -275,10 +286,15 @@ class _Emitter:
         )
 
     def _heads(
-        self, kind: int, layer: LinearWeight, norm: AnyArray | None, pages: AnyArray | None = None
+        self,
+        kind: int,
+        tokens: _Tokens,
+        layer: LinearWeight,
+        norm: AnyArray | None,
+        pages: AnyArray | None = None,
     ) -> None:
         config, buffers = self._config, self._buffers
-        path, operands = self._product(layer, buffers.normed, buffers.normed_q, words.NUM_TOKENS)
+        path, operands = self._product(layer, tokens.normed, tokens.normed_q, words.NUM_TOKENS)
         cosines, sines = self._rotary
         operands |= {
             linear_fused.HEAD_KIND: kind,
@@ -301,13 +317,11 @@ class _Emitter:
             }
         # The three kinds write apart from each other, so only the last one waits.
         operation = linear_fused.heads_op(layer.weight.form.name, path)
-        self._emit(operation, operands, wait=kind == linear_fused.VALUES)
+        self._emit(tokens, operation, operands, wait=kind == linear_fused.VALUES)
 
-    def _gated(self, layer: CpuLayer) -> None:
+    def _gated(self, tokens: _Tokens, layer: CpuLayer) -> None:
         buffers = self._buffers
-        path, operands = self._product(
-            layer.gate, buffers.normed, buffers.normed_q, words.NUM_TOKENS
-        )
+        path, operands = self._product(layer.gate, tokens.normed, tokens.normed_q, words.NUM_TOKENS)
         gate, up = layer.gate.weight, layer.up.weight
         if buffers.gated is not None:
             operands |= {
@@ -317,6 +331,7 @@ class _Emitter:
         else:
             operands |= buffers.gated_q.as_output()
         self._emit(
+            tokens,
             linear_fused.gated_op("silu", gate.form.name, up.form.name, path),
             operands
             | {
@@ -326,7 +341,7 @@ class _Emitter:
             },
         )
 
-    def _attend(self, keys: AnyArray, values: AnyArray) -> None:
+    def _attend(self, tokens: _Tokens, keys: AnyArray, values: AnyArray) -> None:
         config, buffers = self._config, self._buffers
         operands = {
             attention.Q: _address(buffers.queries),
@@ -345,10 +360,15 @@ class _Emitter:
         whole_groups = config.head_dim % GROUP == 0
         if self._dot_path is not None and whole_groups:
             operands |= buffers.attended_q.as_output()
-        self._emit(attention.attend_op(self._attention_path), operands)
+        self._emit(tokens, attention.attend_op(self._attention_path), operands)
         if self._dot_path is not None and not whole_groups:
-            width = config.num_heads * config.head_dim
-            self._rows(rows.quantise_rows, buffers.attended, width, buffers.attended_q, {})
+            source = {
+                rows.X: _address(buffers.attended),
+                rows.X_STRIDE: _stride(buffers.attended),
+                rows.WIDTH: config.num_heads * config.head_dim,
+                rows.ROWS: words.NUM_TOKENS,
+            }
+            self._emit(tokens, rows.quantise_rows, source | buffers.attended_q.as_output())
 
 
 def _address(array: AnyArray) -> int:

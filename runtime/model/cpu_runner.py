@@ -141,11 +141,12 @@ class CpuRunner:
             raise RuntimeError("the runner is closed")
         batch = _contiguous(batch)
         self._check(batch)
-        self._hidden_tokens = batch.hidden_tokens
         for source, target, _ in batch.page_copies:
             self._pages.copy_page(source, target)
-        num_logits = len(batch.logit_tokens)
-        buffers, program = self._prepare(batch.num_tokens, num_logits)
+        num_logits, num_hidden = len(batch.logit_tokens), len(batch.hidden_tokens)
+        num_read = num_logits + num_hidden
+        self._hidden_rows = slice(num_logits, num_read)
+        buffers, program = self._prepare(max(batch.num_tokens, num_read), num_logits)
         self._team.run(program, self._step(batch), meanwhile)
         logits: Float32Array = buffers.logits[:num_logits, : self.vocab_size]  # type: ignore[assignment]
         return logits
@@ -154,7 +155,7 @@ class CpuRunner:
         """See ``EmbeddingRunner``: the final norm, row by row in float64, of what is left of the
         last step in the buffers."""
         assert self._buffers is not None
-        rows = self._buffers.hidden[self._hidden_tokens].astype(np.float64)
+        rows = self._buffers.read_hidden[self._hidden_rows].astype(np.float64)
         squares = np.square(rows).mean(axis=1, keepdims=True)
         normed = rows / np.sqrt(squares + self.config.norm_eps) * self._weights.output_norm
         states: Float32Array = normed.astype(np.float32)
@@ -228,7 +229,7 @@ class CpuRunner:
         return buffers, program
 
     def _step(self, batch: Batch) -> npt.NDArray[np.int64]:
-        """The step's record; the arrays that it points to live in ``self._step_arrays``."""
+        """The step's records; the arrays that they point to live in ``self._step_arrays``."""
         num_tokens = batch.num_tokens
         token_rows, slots = np.empty((2, num_tokens), np.int32)
         tiles = np.empty((num_tokens, 2), np.int32)
@@ -244,24 +245,53 @@ class CpuRunner:
             batch.positions,
             tiles,
         )
-        self._step_arrays = batch, token_rows, slots, tiles
-        step = np.zeros(words.SIZE, np.int64)
-        step[words.NUM_TOKENS] = num_tokens
-        step[words.NUM_LOGITS] = len(batch.logit_tokens)
-        step[words.PAGE_TABLE_STRIDE] = batch.page_tables.shape[1]
-        step[words.NUM_TILES] = num_tiles
-        step[words.SCRATCH_BYTES] = self._scratch_bytes
-        for word, array in (
-            (words.TOKEN_IDS, batch.token_ids),
-            (words.POSITIONS, batch.positions),
-            (words.SLOTS, slots),
-            (words.LOGIT_TOKENS, batch.logit_tokens),
-            (words.PAGE_TABLES, batch.page_tables),
-            (words.TOKEN_ROWS, token_rows),
-            (words.TILES, tiles),
-            (words.SCRATCH, self._scratch),
-        ):
-            step[word] = array.ctypes.data
+        # The last layer reads no more than its keys and values of the other tokens.
+        read = np.concatenate((batch.logit_tokens, batch.hidden_tokens))
+        read_rows, read_positions = token_rows[read], batch.positions[read]
+        read_tiles = np.empty((len(read), 2), np.int32)
+        num_read_tiles = attention.cut_tiles(
+            read_rows,
+            read_positions,
+            batch.page_tables,
+            self.page_size,
+            self._tile_tokens,
+            self._group_pages,
+            read_tiles,
+        )
+        self._step_arrays = (
+            (batch, token_rows, slots, tiles),
+            (read, read_rows, read_positions, read_tiles),
+        )
+        common = {
+            words.NUM_LOGITS: len(batch.logit_tokens),
+            words.PAGE_TABLES: batch.page_tables.ctypes.data,
+            words.PAGE_TABLE_STRIDE: batch.page_tables.shape[1],
+            words.SCRATCH: self._scratch.ctypes.data,
+            words.SCRATCH_BYTES: self._scratch_bytes,
+        }
+        records = {
+            words.ALL: {
+                words.NUM_TOKENS: num_tokens,
+                words.TOKEN_IDS: batch.token_ids.ctypes.data,
+                words.POSITIONS: batch.positions.ctypes.data,
+                words.SLOTS: slots.ctypes.data,
+                words.TOKEN_ROWS: token_rows.ctypes.data,
+                words.TILES: tiles.ctypes.data,
+                words.NUM_TILES: num_tiles,
+            },
+            words.READ: {
+                words.NUM_TOKENS: len(read),
+                words.READ_TOKENS: read.ctypes.data,
+                words.POSITIONS: read_positions.ctypes.data,
+                words.TOKEN_ROWS: read_rows.ctypes.data,
+                words.TILES: read_tiles.ctypes.data,
+                words.NUM_TILES: num_read_tiles,
+            },
+        }
+        step = np.zeros((words.NUM_RECORDS, words.SIZE), np.int64)
+        for record, own in records.items():
+            for word, value in (common | own).items():
+                step[record, word] = value
         return step
 
     def _check(self, batch: Batch) -> None:

@@ -141,3 +141,23 @@ def test_old_contents_of_a_page_change_no_bit(model_factory, batch_of):
     again = runner.run(batch_of([(tokens, 0, [0, 1, 2])], all_logits=True))
     np.testing.assert_array_equal(again, expected)
     runner.close()
+
+
+def test_tokens_whose_results_nobody_reads_change_no_bit(runners, batch_of):
+    """The last layer skips them; their keys and values are there for the next step."""
+    rng = np.random.default_rng(3)
+    first, second = (rng.integers(0, 250, size).tolist() for size in (150, 70))
+    for runner in runners:
+        full = batch_of([(first, 0, range(10)), (second, 0, range(20, 25))], all_logits=True)
+        full.hidden_tokens = np.arange(220, dtype=np.int32)
+        logits, states = runner.run(full).copy(), runner.hidden_states()
+        for wanted, hidden in (([149, 219], [149, 180]), ([], [0, 7, 219]), ([3, 60, 151], [])):
+            full.logit_tokens = np.array(wanted, np.int32)
+            full.hidden_tokens = np.array(hidden, np.int32)
+            np.testing.assert_array_equal(runner.run(full), logits[wanted])
+            np.testing.assert_array_equal(runner.hidden_states(), states[hidden])
+        start = batch_of([(first[:100], 0, range(30, 40))])
+        start.logit_tokens = np.zeros(0, np.int32)
+        assert runner.run(start).shape == (0, 250)
+        rest = runner.run(batch_of([(first[100:], 100, range(30, 40))]))
+        np.testing.assert_array_equal(rest, logits[149:150])
