@@ -1,9 +1,10 @@
 """Attention over pages on the CPU, each page read once for all tokens that share it.
 
-A token's context is cut into chunks of ``CHUNK`` positions, wherever its pages lie. In a chunk, the
-scores, their softmax and the weighted sum of values are found with the chunk's own maximum; chunks
-are merged in order of position by log-sum-exp. So one token's arithmetic depends on its position
-alone: not on how its prompt was cut into steps, on who shares its step, or on what was cached.
+A token's context is cut into chunks of ``CHUNK`` positions, wherever its pages lie. A chunk's
+weights are relative to the largest score up to its end, its sums are one chain each, and they are
+added to the chunks' before, which decay as the largest score rises (``attention_softmax``). So one
+token's arithmetic depends on its position alone: not on how its prompt was cut into steps, on who
+shares its step, or on what was cached.
 
 Work is a tile of neighbouring tokens by one key/value head. In each chunk the tile's tokens fall
 into runs that name the same pages; a run's queries (times the query heads that share the key/value
@@ -18,13 +19,14 @@ from functools import cache
 from numba import njit, types
 
 from ramet.kernels.cpu import attention_runs as runs
+from ramet.kernels.cpu import attention_softmax as softmax
 from ramet.kernels.cpu import attention_tiles as tiles
+from ramet.kernels.cpu.attention_softmax import LANES
 from ramet.kernels.cpu.attention_tiles import CHUNK, MASKED
 from ramet.kernels.cpu.compiled import Op, jit
 from ramet.kernels.cpu.features import AttentionPath
 from ramet.kernels.cpu.memory import (
     bits_to_f32,
-    load_f32,
     load_i32,
     load_i64,
     next_task,
@@ -64,24 +66,23 @@ def max_tile_tokens(group_size: int) -> int:
 def scratch_bytes(group_size: int, head_dim: int) -> int:
     """Bytes of one thread's scratch: see ``_layout``."""
     rows = max_tile_tokens(group_size) * group_size
-    size = 8 * 4 * _CHUNK_VECTORS + 4 * rows * (CHUNK + 3 * head_dim + 4)
+    size = 8 * 4 * _CHUNK_VECTORS + 4 * rows * (CHUNK + 2 * head_dim + LANES + 2) + 2 * 4 * LANES
     return -(-size // 4096) * 4096
 
 
 @njit(inline="always")
 def _layout(scratch, num_rows, head_dim):  # type: ignore[no-untyped-def]
     """Addresses in a thread's scratch: key and value addresses (this chunk's, then the next one's),
-    queries, scores, chunk sums of values, total sums of values, chunk (maximum, sum), total
-    (maximum, sum)."""
+    queries, scores, sums of values, sums of weights (16 a row), largest scores, decays."""
     keys = scratch
     values = keys + 8 * 2 * _CHUNK_VECTORS
     queries = values + 8 * 2 * _CHUNK_VECTORS
     scores = queries + 4 * num_rows * head_dim
-    weighted = scores + 4 * num_rows * CHUNK
-    totals = weighted + 4 * num_rows * head_dim
-    parts = totals + 4 * num_rows * head_dim
-    states = parts + 8 * num_rows
-    return keys, values, queries, scores, weighted, totals, parts, states
+    totals = scores + 4 * num_rows * CHUNK
+    sums = totals + 4 * num_rows * head_dim
+    maxima = sums + 4 * num_rows * LANES
+    decays = maxima + 4 * (num_rows + LANES)
+    return keys, values, queries, scores, totals, sums, maxima, decays
 
 
 @njit
@@ -137,13 +138,17 @@ def _fill_upcoming(stage, step, row, head, chunk, last, following, keys, values)
 
 
 @njit
-def _mask_row(scores, position, base, num_vectors, window):  # type: ignore[no-untyped-def]
-    """Hides what a token at ``position`` can't see of the chunk that begins at ``base``."""
-    for t in range(position + 1 - base, num_vectors * 16):
-        store_f32(scores, t, types.float32(MASKED))
-    if window > 0:
-        for t in range(min(position - window + 1 - base, num_vectors * 16)):
-            store_f32(scores, t, types.float32(MASKED))
+def _hide_unseen(step, scores, run, stop, group_size, base, num_vectors, window):  # type: ignore[no-untyped-def]
+    """Masks what the tokens of a run can't see of ``num_vectors`` vectors from ``base`` on."""
+    for token in range(run, stop):
+        end = load_i32(load_i64(step, POSITIONS), token) + 1 - base
+        first = end - window if window > 0 else 0
+        if first > 0 or end < 16 * num_vectors:
+            begin = 0 if first > 0 else end // 16  # the first vector to change
+            row = scores + 4 * (token - run) * group_size * CHUNK + 64 * begin
+            for _ in range(group_size):
+                softmax.mask_row(row, first - 16 * begin, end - 16 * begin, num_vectors - begin)
+                row += 4 * CHUNK
 
 
 @njit
@@ -185,7 +190,7 @@ def attend_op(path: AttentionPath) -> Op:
         positions = load_i64(step, POSITIONS)
         num_tiles = load_i64(step, NUM_TILES)
         max_rows = max(1, _MAX_TILE_ROWS // group_size) * group_size
-        keys, values, queries, scores, weighted, totals, parts, states = _layout(
+        keys, values, queries, scores, totals, sums, maxima, decays = _layout(
             load_i64(step, SCRATCH) + thread * load_i64(step, SCRATCH_BYTES), max_rows, head_dim
         )
         task = next_task(counter)
@@ -207,9 +212,10 @@ def attend_op(path: AttentionPath) -> Op:
             num_rows = (end - begin) * group_size
             for i in range(num_rows * head_dim):
                 store_f32(totals, i, types.float32(0))
+            for i in range(num_rows * LANES):
+                store_f32(sums, i, types.float32(0))
             for r in range(num_rows):
-                store_f32(states, 2 * r, types.float32(MASKED))
-                store_f32(states, 2 * r + 1, types.float32(0))
+                store_f32(maxima, r, types.float32(MASKED))
             first_chunk = max(0, first_seen - window + 1) // CHUNK if window > 0 else 0
             for chunk in range(first_chunk, last_seen // CHUNK + 1):
                 base = chunk * CHUNK
@@ -234,28 +240,25 @@ def attend_op(path: AttentionPath) -> Op:
                     run_at = scores + 4 * r0 * CHUNK
                     run_scores(keys, queries + size * r0 * head_dim, run_at, count,
                                 num_vectors, page_size * 4, head_dim)  # fmt: skip
-                    for r in range(r0, r0 + count):
-                        row_scores = scores + 4 * r * CHUNK
-                        if cap > 0:
-                            tiles.cap_row(row_scores, num_vectors, cap)
-                        position = load_i32(positions, begin + r // group_size)
-                        if window > 0 or position < base + 16 * num_vectors - 1:
-                            _mask_row(row_scores, position, base, num_vectors, window)
-                    run_weights(run_at, parts + 8 * r0, count, num_vectors)
-                    run_values(values, run_at, weighted + 4 * r0 * head_dim, count, num_vectors,
-                                head_dim)  # fmt: skip
-                    for r in range(r0, r0 + count):
-                        if load_f32(parts, 2 * r) > types.float32(MASKED):
-                            total = totals + 4 * r * head_dim
-                            tiles.merge_row(states + 8 * r, total, parts + 8 * r,
-                                            weighted + 4 * r * head_dim, head_dim)  # fmt: skip
+                    if cap > 0:
+                        for r in range(count):
+                            softmax.cap_row(run_at + 4 * r * CHUNK, num_vectors, cap)
+                    _hide_unseen(step, run_at, run, stop, group_size, base,
+                                 (num_vectors + 1) // 2 * 2, window)  # fmt: skip
+                    run_weights(run_at, maxima + 4 * r0, decays + 4 * r0, sums + 64 * r0, count,
+                                num_vectors)  # fmt: skip
+                    run_values(values, run_at, decays + 4 * r0, totals + 4 * r0 * head_dim, count,
+                               num_vectors, head_dim)  # fmt: skip
                     run = stop
-            for r in range(num_rows):
-                token = begin + r // group_size
-                column = (head * group_size + r % group_size) * head_dim
+            r = 0
+            for token in range(begin, end):
+                column = head * group_size * head_dim
                 out = load_i64(stage, OUT) + token * load_i64(stage, OUT_STRIDE) + 4 * column
-                tiles.finish_row(states + 8 * r, totals + 4 * r * head_dim, head_dim, out)
-                store_quantised(stage, out, token, column // 32, head_dim // 32)
+                for h in range(group_size):
+                    softmax.finish_row(totals + 4 * r * head_dim, sums + 64 * r, head_dim,
+                                       out + 4 * h * head_dim)  # fmt: skip
+                    r += 1
+                store_quantised(stage, out, token, column // 32, group_size * head_dim // 32)
             task = following
 
     return Op(f"attend_tiles_{path}", attend_tiles)

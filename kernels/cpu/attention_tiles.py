@@ -1,5 +1,5 @@
 # ruff: noqa: ARG001 (numba calls intrinsics with a typing context)
-"""The arithmetic of attention: register tiles of scores and weighted sums, softmax, merging.
+"""The products of attention: register tiles of scores and weighted sums.
 
 Rows are queries of one key/value head, one after the other. Score rows are ``CHUNK`` float32 apart.
 Keys and values come in words of two bfloat16: of a key's components 2i and 2i + 1, and of one
@@ -125,15 +125,16 @@ def scores(path: AttentionPath, num_rows: int) -> Any:
 
 def weighted(path: AttentionPath, num_rows: int, width: int) -> Any:
     @intrinsic
-    def tile(typingctx, p, values, next_values, column, num_vectors, head_dim, out):  # type: ignore[no-untyped-def]
-        """``num_rows`` weighted sums of values, 16 * ``width`` components from ``column`` on.
+    def tile(typingctx, p, values, next_values, column, num_vectors, head_dim, decays, out):  # type: ignore[no-untyped-def]
+        """``num_rows`` weighted sums of values, 16 * ``width`` components from ``column`` on, added
+        to what is at ``out`` times each row's decay.
 
         ``values``: address of ``num_vectors`` addresses, each of 8 pairs of values [head_dim, 2];
         ``next_values``: of as many of what is needed a chunk later, which is fetched meanwhile.
         """
 
         def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
-            p, values, next_values, column, num_vectors, head_dim, out = args
+            p, values, next_values, column, num_vectors, head_dim, decays, out = args
             size = item_bytes(path)
             stride = b.mul(head_dim, i64(4))
             column_bytes = b.mul(column, i64(4))
@@ -159,104 +160,12 @@ def weighted(path: AttentionPath, num_rows: int, width: int) -> Any:
             row_bytes = b.mul(head_dim, i64(4))
             for r, accumulators in enumerate(sums):
                 row = vec.offset(b, target, i64(r), row_bytes)
+                decay = vec.splat(b, vec.load(b, decays, F32, 4 * r))
                 for w, accumulator in enumerate(accumulators):
-                    vec.store(b, accumulator.get(), row, 64 * w)
+                    before = vec.load(b, row, VF32, 64 * w)
+                    vec.store(b, vec.fma(b, before, decay, accumulator.get()), row, 64 * w)
             return context.get_dummy_value()
 
-        return types.void(*([types.int64] * 7)), codegen
+        return types.void(*([types.int64] * 8)), codegen
 
     return tile
-
-
-def softmax(path: AttentionPath, num_rows: int) -> Any:
-    @intrinsic
-    def softmax(typingctx, scores, num_vectors, out):  # type: ignore[no-untyped-def]
-        """Scores of ``num_rows`` rows to ``exp(score - maximum)`` in place, as the path has its
-        weights; each row's maximum and sum to ``out``, one after the other. The sum is that of the
-        weights as they are kept. Rows are interleaved to hide latency."""
-
-        def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
-            scores, num_vectors, out = args
-            rows = [b.add(scores, i64(r * CHUNK * 4)) for r in range(num_rows)]
-            largest = [Variable(b, vec.vf32(MASKED)) for _ in rows]
-            with cgutils.for_range(b, num_vectors) as loop:
-                for row, best in zip(rows, largest, strict=True):
-                    value = vec.load(b, vec.offset(b, row, loop.index, 64), VF32)
-                    best.set(vec.maximum(b, value, best.get()))
-            maxima = [vec.fold(b, best.get(), vec.maximum) for best in largest]
-            shifts = [vec.splat(b, maximum) for maximum in maxima]
-            totals = [Variable(b, vec.vf32(0.0)) for _ in rows]
-            with cgutils.for_range(b, num_vectors) as loop:
-                for row, shift, total in zip(rows, shifts, totals, strict=True):
-                    value = vec.load(b, vec.offset(b, row, loop.index, 64), VF32)
-                    weight = value = vec.exp(b, b.fsub(value, shift))
-                    if path == "bf16":  # half as wide, so it only overwrites what has been read
-                        weight = vec.round_to_bf16(b, value)
-                        value = vec.bf16_to_f32(b, weight)
-                    vec.store(b, weight, vec.offset(b, row, loop.index, 16 * item_bytes(path)))
-                    total.set(b.fadd(total.get(), value))
-            sums = [vec.fold(b, total.get(), vec.fadd) for total in totals]
-            for r, (maximum, total) in enumerate(zip(maxima, sums, strict=True)):
-                vec.store(b, maximum, out, 8 * r)
-                vec.store(b, total, out, 8 * r + 4)
-            return context.get_dummy_value()
-
-        return types.void(*([types.int64] * 3)), codegen
-
-    return softmax
-
-
-@intrinsic
-def cap_row(typingctx, scores, num_vectors, cap):  # type: ignore[no-untyped-def]
-    """``cap * tanh(score / cap)`` in place, as ``cap - 2 * cap / (exp(2 * score / cap) + 1)``."""
-
-    def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
-        scores, num_vectors, cap = args
-        caps = vec.splat(b, cap)
-        with cgutils.for_range(b, num_vectors) as loop:
-            at = vec.offset(b, scores, loop.index, 64)
-            value = b.fdiv(b.fmul(vec.load(b, at, VF32), vec.vf32(2.0)), caps)
-            value = b.fadd(vec.exp(b, vec.minimum(b, value, vec.vf32(80.0))), vec.vf32(1.0))
-            value = b.fsub(caps, b.fdiv(b.fmul(caps, vec.vf32(2.0)), value))
-            vec.store(b, value, at)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.float32), codegen
-
-
-@intrinsic
-def merge_row(typingctx, state, total, part, weighted, head_dim):  # type: ignore[no-untyped-def]
-    """Merges a chunk into a row: (maximum, sum) ``part`` into ``state``, sums of values alike."""
-
-    def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
-        state, total, part, weighted, head_dim = args
-        old, new = (vec.load(b, at, F32) for at in (state, part))
-        maximum = vec.maximum(b, old, new)
-        keep, take = (vec.exp(b, b.fsub(value, maximum)) for value in (old, new))
-        taken = b.fmul(vec.load(b, part, F32, 4), take)
-        kept = vec.fma(b, vec.load(b, state, F32, 4), keep, taken)
-        vec.store(b, maximum, state)
-        vec.store(b, kept, state, 4)
-        keep, take = vec.splat(b, keep), vec.splat(b, take)
-        with cgutils.for_range(b, b.udiv(head_dim, i64(16))) as loop:
-            at = vec.offset(b, total, loop.index, 64)
-            new = b.fmul(vec.load(b, vec.offset(b, weighted, loop.index, 64), VF32), take)
-            vec.store(b, vec.fma(b, vec.load(b, at, VF32), keep, new), at)
-        return context.get_dummy_value()
-
-    return types.void(*([types.int64] * 5)), codegen
-
-
-@intrinsic
-def finish_row(typingctx, state, total, head_dim, out):  # type: ignore[no-untyped-def]
-    """Divides a row's sums of values by the sum of its weights."""
-
-    def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
-        state, total, head_dim, out = args
-        factor = vec.splat(b, b.fdiv(vec.f32(1.0), vec.load(b, state, F32, 4)))
-        with cgutils.for_range(b, b.udiv(head_dim, i64(16))) as loop:
-            value = vec.load(b, vec.offset(b, total, loop.index, 64), VF32)
-            vec.store(b, b.fmul(value, factor), vec.offset(b, out, loop.index, 64))
-        return context.get_dummy_value()
-
-    return types.void(*([types.int64] * 4)), codegen

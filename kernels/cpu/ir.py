@@ -276,9 +276,13 @@ class _BFloat16(ir.Type):  # type: ignore[misc]
         return hash(_BFloat16)
 
 
+def _has_bfloat() -> bool:
+    """Whether this LLVM's AVX-512 intrinsics take bfloat16 as such (from version 16) or as bits."""
+    return tuple(llvm.llvm_version_info) >= (16,)
+
+
 def _bf16_vector(lanes: int) -> Any:
-    """How this LLVM's AVX-512 intrinsics take bfloat16: as such (from version 16) or as bits."""
-    if tuple(llvm.llvm_version_info) >= (16,):
+    if _has_bfloat():
         return vector(_BFloat16(), lanes)
     return vector(I32, lanes // 2) if lanes == 32 else vector(I16, lanes)
 
@@ -295,6 +299,23 @@ def round_to_bf16(b: Builder, x: Value) -> Value:
     """16 float32 to 16 bfloat16, as 16 int16, to nearest; needs AVX512-BF16."""
     rounded = call(b, "llvm.x86.avx512bf16.cvtneps2bf16.512", _bf16_vector(16), [x])
     return b.bitcast(rounded, vector(I16))
+
+
+def pack_bf16(b: Builder, first: Value, second: Value) -> Value:
+    """Twice 16 float32 to 32 bfloat16, in 16 words, to nearest, subnormal numbers to 0; needs
+    AVX512-BF16. Takes no longer than ``round_to_bf16`` of half as many."""
+    kind = vector(_BFloat16(), 32) if _has_bfloat() else vector(I16, 32)
+    name = "llvm.x86.avx512bf16.cvtne2ps2bf16.512"
+    return b.bitcast(call(b, name, kind, [second, first]), VI32)
+
+
+BF16_ONES = vi32(0x3F803F80)
+"""16 words of two bfloat16 that are 1."""
+
+
+def permute(b: Builder, table: Value, index: Value) -> Value:
+    """``table[index % 16]`` of 16 int32 each; needs AVX-512."""
+    return call(b, "llvm.x86.avx512.permvar.si.512", VI32, [table, index])
 
 
 class Variable:
