@@ -289,6 +289,23 @@ def cut_tiles(token_rows, positions, page_tables, page_size, max_tokens, groupin
 
 
 @jit()
+def list_pages(context_lens, page_tables, page_size, most, pages):  # type: ignore[no-untyped-def]
+    """Fills in up to ``most`` pages of the contexts, those that neighbouring rows share once;
+    returns their number."""
+    count = 0
+    for row in range(len(context_lens)):
+        for index in range((context_lens[row] + page_size - 1) // page_size):
+            page = page_tables[row, index]
+            if row > 0 and page == page_tables[row - 1, index]:
+                continue
+            if count == most:
+                return count
+            pages[count] = page
+            count += 1
+    return count
+
+
+@jit()
 def plan_tokens(row_starts, context_lens, page_tables, page_size, max_tokens, grouping,  # type: ignore[no-untyped-def]
                 token_rows, slots, positions, tile_bounds):  # fmt: skip
     """Fills each token's row and slot, and cuts the tokens into tiles; returns their number."""

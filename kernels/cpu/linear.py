@@ -23,6 +23,7 @@ from ramet.kernels.cpu import ir as vec
 from ramet.kernels.cpu.compiled import Op
 from ramet.kernels.cpu.dot import group_dot
 from ramet.kernels.cpu.features import DotPath
+from ramet.kernels.cpu.fetch import LINES, fetch_piece, fetch_plan
 from ramet.kernels.cpu.ir import F32, I16, I32, VF32, VI32, Builder, Value, Variable, i64
 from ramet.kernels.cpu.memory import load_i64, next_task
 from ramet.kernels.cpu.weights import BLOCK_ROWS, FORMATS, WeightFormat
@@ -38,6 +39,8 @@ Y, Y_STRIDE = 14, 15  # float32 results
 ACCUMULATE = 16  # 1: add to y
 TASK_BLOCKS = 17
 
+TILE_ROWS = 16  # most rows of a register tile
+
 
 def operation_label(format_name: str, path: DotPath | None) -> str:
     """A part of an operation's name that tells its variants apart."""
@@ -48,9 +51,9 @@ def _tile(form: WeightFormat, path: DotPath | None, m: int) -> Any:
     """The register tile: 16 outputs of ``m`` rows. ``path`` None: float32 activations."""
 
     @intrinsic
-    def tile(typingctx, stage, w, next_w, row, y, y_stride, accumulate, bias):  # type: ignore[no-untyped-def]
+    def tile(typingctx, stage, w, next_w, row, y, y_stride, accumulate, bias, fetch, fetch_last):  # type: ignore[no-untyped-def]
         def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
-            stage, w, next_w, row, y, y_stride, accumulate, bias = args
+            stage, w, next_w, row, y, y_stride, accumulate, bias, fetch, fetch_last = args
 
             def operand(number: int) -> Value:
                 return vec.load(b, stage, vec.I64, 8 * number)
@@ -72,6 +75,11 @@ def _tile(form: WeightFormat, path: DotPath | None, m: int) -> Any:
                     following = vec.offset(b, next_w, g, form.stride)
                     for line in range(0, form.stride, 64):
                         vec.prefetch(b, following, line)
+                    with b.if_then(b.icmp_unsigned("!=", fetch, i64(0))):
+                        at = vec.offset(b, fetch, g, m // 8 * 64 * LINES)
+                        at = b.select(b.icmp_unsigned("<", at, fetch_last), at, fetch_last)
+                        for line in range(m // 8 * LINES):
+                            vec.prefetch(b, at, 64 * line)
                 if form.bits == 32:
                     weights = [vec.load(b, quants, VF32, 64 * k) for k in range(32)]
                     _float_group(b, weights, rows, totals)
@@ -101,7 +109,7 @@ def _tile(form: WeightFormat, path: DotPath | None, m: int) -> Any:
                 vec.store(b, total.get(), at)
             return context.get_dummy_value()
 
-        return types.void(*([types.int64] * 8)), codegen
+        return types.void(*([types.int64] * 10)), codegen
 
     return tile
 
@@ -213,9 +221,10 @@ def _float_group(
 def block_product(format_name: str, path: DotPath | None) -> Any:
     """A compiled function that multiplies one weight block with rows ``first:end``.
 
-    ``product(stage, w, next_w, first, end, y, y_stride, accumulate, bias)``: ``stage`` has the
-    operands of ``WEIGHT`` to ``SCALE_STRIDE``; ``w``, ``y`` (of row ``first``) and ``bias`` are the
-    block's addresses, ``next_w`` that of the block that the thread turns to next.
+    ``product(stage, w, next_w, first, end, y, y_stride, accumulate, bias, fetch, fetch_last)``:
+    ``stage`` has the operands of ``WEIGHT`` to ``SCALE_STRIDE``; ``w``, ``y`` (of row ``first``)
+    and ``bias`` are the block's addresses, ``next_w`` that of the block that the thread turns to
+    next; of ``fetch`` see ``fetch_piece``.
     """
     form = FORMATS[format_name]
     label = operation_label(format_name, path)
@@ -229,35 +238,40 @@ def block_product(format_name: str, path: DotPath | None) -> Any:
 def _product_of_up_to_8(form: WeightFormat, path: DotPath | None, name: str) -> Any:
     tile8, tile4, tile2, tile1 = (_tile(form, path, m) for m in (8, 4, 2, 1))
 
-    def product(stage, w, next_w, first, end, y, y_stride, accumulate, bias):  # type: ignore[no-untyped-def]
+    def product(stage, w, next_w, first, end, y, y_stride, accumulate, bias,  # type: ignore[no-untyped-def]
+                fetch, fetch_last):  # fmt: skip
         m = first
         while m + 8 <= end:
-            tile8(stage, w, next_w, m, y, y_stride, accumulate, bias)
+            tile8(stage, w, next_w, m, y, y_stride, accumulate, bias, fetch, fetch_last)
             m += 8
             y += 8 * y_stride
+            if fetch != 0:
+                fetch += 64 * LINES * load_i64(stage, NUM_GROUPS)
         if m + 4 <= end:
-            tile4(stage, w, next_w, m, y, y_stride, accumulate, bias)
+            tile4(stage, w, next_w, m, y, y_stride, accumulate, bias, fetch, fetch_last)
             m += 4
             y += 4 * y_stride
         if m + 2 <= end:
-            tile2(stage, w, next_w, m, y, y_stride, accumulate, bias)
+            tile2(stage, w, next_w, m, y, y_stride, accumulate, bias, fetch, fetch_last)
             m += 2
             y += 2 * y_stride
         if m < end:
-            tile1(stage, w, next_w, m, y, y_stride, accumulate, bias)
+            tile1(stage, w, next_w, m, y, y_stride, accumulate, bias, fetch, fetch_last)
 
     return _compiled(product, name)
 
 
 def _product_of_16s(tile16: Any, rest: Any, name: str) -> Any:
-    def product(stage, w, next_w, first, end, y, y_stride, accumulate, bias):  # type: ignore[no-untyped-def]
+    def product(stage, w, next_w, first, end, y, y_stride, accumulate, bias,  # type: ignore[no-untyped-def]
+                fetch, fetch_last):  # fmt: skip
         m = first
         while m + 16 <= end:
-            tile16(stage, w, next_w, m, y, y_stride, accumulate, bias)
+            tile16(stage, w, next_w, m, y, y_stride, accumulate, bias, fetch, fetch_last)
             m += 16
             y += 16 * y_stride
         if m < end:
-            rest(stage, w, next_w, m, end, y, y_stride, accumulate, bias)
+            rest(stage, w, next_w, m, end, y, y_stride, accumulate, bias,
+                 fetch, fetch_last)  # fmt: skip
 
     return _compiled(product, name)
 
@@ -284,6 +298,8 @@ def linear_op(format_name: str, path: DotPath | None) -> Op:
         accumulate = load_i64(stage, ACCUMULATE)
         bias = load_i64(stage, BIAS)
         block_bytes = load_i64(stage, BLOCK_BYTES)
+        plan = fetch_plan(stage, step, num_rows, load_i64(stage, NUM_GROUPS))
+        num_tiles = (num_rows + TILE_ROWS - 1) // TILE_ROWS
         first = next_task(counter) * task_blocks
         while first < num_blocks:
             following = next_task(counter) * task_blocks
@@ -295,7 +311,11 @@ def linear_op(format_name: str, path: DotPath | None) -> Op:
                     next_w = load_i64(stage, WEIGHT) + following * block_bytes
                 y = load_i64(stage, Y) + block * 64
                 block_bias = bias + block * 64 if bias != 0 else 0
-                product(stage, w, next_w, 0, num_rows, y, y_stride, accumulate, block_bias)
+                for tile in range(num_tiles):
+                    m = tile * TILE_ROWS
+                    fetch, fetch_last = fetch_piece(stage, step, plan, block * num_tiles + tile)
+                    product(stage, w, next_w, m, min(m + TILE_ROWS, num_rows), y + m * y_stride,
+                            y_stride, accumulate, block_bias, fetch, fetch_last)  # fmt: skip
             first = following
 
     return Op(f"linear_{operation_label(format_name, path)}", linear)

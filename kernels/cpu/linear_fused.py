@@ -19,12 +19,15 @@ from numba.extending import intrinsic
 from ramet.kernels.cpu import ir as vec
 from ramet.kernels.cpu.compiled import Op
 from ramet.kernels.cpu.features import DotPath
+from ramet.kernels.cpu.fetch import fetch_piece, fetch_plan
 from ramet.kernels.cpu.ir import VF32, Builder, Value, i64
 from ramet.kernels.cpu.linear import (
     BIAS,
     BLOCK_BYTES,
     NUM_BLOCKS,
+    NUM_GROUPS,
     ROWS,
+    TILE_ROWS,
     WEIGHT,
     block_product,
     operation_label,
@@ -42,8 +45,6 @@ from ramet.kernels.cpu.rows import rms_norm_row
 from ramet.kernels.cpu.step import POSITIONS, SCRATCH, SCRATCH_BYTES, SLOTS
 
 Gate = Literal["silu", "gelu_tanh"]
-
-_TILE_ROWS = 16
 
 # Operands of ``gated_op``; those of ``linear`` up to BIAS are the gate's.
 UP_WEIGHT, UP_BLOCK_BYTES = 14, 15
@@ -63,7 +64,7 @@ HEAD_BYTES, PAGE_BYTES = 26, 27  # from one head, or page, to the next
 
 def tile_scratch_bytes(head_dim: int) -> int:
     """Bytes of one thread's scratch that these operations need."""
-    return _TILE_ROWS * 4 * max(64, head_dim)
+    return TILE_ROWS * 4 * max(64, head_dim)
 
 
 def _silu(b: Builder, x: Value) -> Value:
@@ -110,6 +111,8 @@ def gated_op(gate: Gate, gate_format: str, up_format: str, path: DotPath | None)
         num_rows = load_i64(step, load_i64(stage, ROWS))
         gate_bytes, up_bytes = load_i64(stage, BLOCK_BYTES), load_i64(stage, UP_BLOCK_BYTES)
         local = load_i64(step, SCRATCH) + thread * load_i64(step, SCRATCH_BYTES)
+        plan = fetch_plan(stage, step, num_rows, load_i64(stage, NUM_GROUPS))
+        num_tiles = (num_rows + TILE_ROWS - 1) // TILE_ROWS
         first = next_task(counter) * task_units
         while first < num_units:
             following = next_task(counter) * task_units
@@ -122,14 +125,19 @@ def gated_op(gate: Gate, gate_format: str, up_format: str, path: DotPath | None)
                     turn = following
                 # From a unit's first half to its second, then to the next unit.
                 steps = 1, 2 * (turn - unit) - 1
-                for m in range(0, num_rows, _TILE_ROWS):
-                    end = min(m + _TILE_ROWS, num_rows)
+                for m in range(0, num_rows, TILE_ROWS):
+                    end = min(m + TILE_ROWS, num_rows)
                     for half in range(2):
                         at = local + 64 * half
                         g, u = gate_at + half * gate_bytes, up_at + half * up_bytes
                         next_g, next_u = g + steps[half] * gate_bytes, u + steps[half] * up_bytes
-                        gate_product(stage, g, next_g, m, end, at, 256, 0, 0)
-                        up_product(stage, u, next_u, m, end, at + 128, 256, 0, 0)
+                        tile = 4 * (unit * num_tiles + m // TILE_ROWS) + 2 * half
+                        fetch, last_fetch = fetch_piece(stage, step, plan, tile)
+                        gate_product(stage, g, next_g, m, end, at, 256, 0, 0,
+                                     fetch, last_fetch)  # fmt: skip
+                        fetch, last_fetch = fetch_piece(stage, step, plan, tile + 1)
+                        up_product(stage, u, next_u, m, end, at + 128, 256, 0, 0,
+                                   fetch, last_fetch)  # fmt: skip
                     for row in range(m, end):
                         x = local + 256 * (row - m)
                         out = load_i64(stage, OUT)
@@ -271,12 +279,14 @@ def heads_op(format_name: str, path: DotPath | None) -> Op:
         block_bytes = load_i64(stage, BLOCK_BYTES)
         local = load_i64(step, SCRATCH) + thread * load_i64(step, SCRATCH_BYTES)
         bias = load_i64(stage, BIAS)
+        plan = fetch_plan(stage, step, num_rows, load_i64(stage, NUM_GROUPS))
+        num_tiles = (num_rows + TILE_ROWS - 1) // TILE_ROWS
         head = next_task(counter)
         while head < num_heads:
             following = next_task(counter)
             w = load_i64(stage, WEIGHT) + head * head_blocks * block_bytes
-            for m in range(0, num_rows, _TILE_ROWS):
-                end = min(m + _TILE_ROWS, num_rows)
+            for m in range(0, num_rows, TILE_ROWS):
+                end = min(m + TILE_ROWS, num_rows)
                 for block in range(head_blocks):
                     at = bias
                     if bias != 0:
@@ -284,8 +294,11 @@ def heads_op(format_name: str, path: DotPath | None) -> Op:
                     turn = block + 1
                     if turn == head_blocks and following < num_heads:
                         turn = (following - head) * head_blocks
+                    tile = (head * num_tiles + m // TILE_ROWS) * head_blocks + block
+                    fetch, last_fetch = fetch_piece(stage, step, plan, tile)
                     product(stage, w + block * block_bytes, w + turn * block_bytes, m, end,
-                            local + 64 * block, 4 * head_dim, 0, at)  # fmt: skip
+                            local + 64 * block, 4 * head_dim, 0, at,
+                            fetch, last_fetch)  # fmt: skip
                 for row in range(m, end):
                     _finish_head(stage, step, local + 4 * head_dim * (row - m), row, head)
             head = following

@@ -44,7 +44,7 @@ from ramet.kernels.cpu.memory import (
 
 Int64Array = npt.NDArray[np.int64]
 
-STAGE_WORDS = 40
+STAGE_WORDS = 48
 _ADDRESS, _RECORD = 0, 1
 _FIRST_OPERAND = 2
 _COUNTER_BYTES = 64

@@ -23,4 +23,6 @@ TILES = 11  # int32[tiles, 2]: first and end token
 NUM_TILES = 12
 SCRATCH = 13  # attention scratch of thread 0
 SCRATCH_BYTES = 14  # of one thread
-SIZE = 15
+FETCH_PAGES = 15  # int32[pages]: pages that attention will read, each once
+NUM_FETCH_PAGES = 16
+SIZE = 17

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ramet.kernels.cpu import attention, linear, linear_fused, quantise, rows
+from ramet.kernels.cpu import attention, fetch, linear, linear_fused, quantise, rows
 from ramet.kernels.cpu import step as words
 from ramet.kernels.cpu.buffers import aligned_empty
 from ramet.kernels.cpu.compiled import Op
@@ -124,9 +124,9 @@ def llama_program(
     """Emits the forward pass. ``dot_path`` None: activations stay float32."""
     emitter = _Emitter(config, pages, buffers, rotary, dot_path, attention_path, num_threads)
     emitter.embed(weights.embedding)
-    last = len(weights.layers) - 1
-    for index, layer in enumerate(weights.layers):
-        emitter.layer(index, layer, is_last=index == last)
+    following = [*weights.layers[1:], None]
+    for index, (layer, next_layer) in enumerate(zip(weights.layers, following, strict=True)):
+        emitter.layer(index, layer, next_layer)
     emitter.head(weights)
     return Program(emitter.stages)
 
@@ -152,6 +152,7 @@ class _Emitter:
         self._dot_path = dot_path
         self._attention_path: AttentionPath = attention_path
         self._num_threads = num_threads
+        self._fetched: AnyArray | None = None
 
     def embed(self, table: PackedWeight) -> None:
         form = table.form
@@ -172,8 +173,9 @@ class _Emitter:
             },
         )
 
-    def layer(self, index: int, layer: CpuLayer, *, is_last: bool) -> None:
+    def layer(self, index: int, layer: CpuLayer, following: CpuLayer | None) -> None:
         """Of the last layer, rows that nobody reads need no more than keys and values."""
+        is_last = following is None
         buffers, rest = self._buffers, self._read if is_last else self._all
         self._norm(self._all, layer.attention_norm, wait=not is_last)
         if is_last:
@@ -183,6 +185,10 @@ class _Emitter:
         self._heads(linear_fused.KEYS, self._all, layer.key, layer.key_norm, keys)
         self._heads(linear_fused.VALUES, self._all, layer.value, None, values)
         self._attend(rest, keys, values)
+        self._fetched = None
+        if following is not None:
+            own = (layer.attention_output, layer.gate, layer.up, layer.down)
+            self._fetch_for(index + 1, *own, *_heads(following))
         self._add(rest, layer.attention_output, buffers.attended, buffers.attended_q)
         self._norm(rest, layer.ffn_norm)
         self._gated(rest, layer)
@@ -252,6 +258,27 @@ class _Emitter:
             linear.BIAS: 0 if layer.bias is None else _address(layer.bias),
         }
 
+    def _fetch_for(self, index: int, *layers: LinearWeight) -> None:
+        """From now on linear layers, those of ``layers``, fetch keys and values of a layer."""
+        self._fetched = self._pages.keys[:, index]
+        self._fetch_work = sum(_work(layer) for layer in layers)
+        self._fetch_done = 0
+
+    def _share(self, *layers: LinearWeight) -> dict[int, int]:
+        """What an operation fetches, by its part in the work before the next attention."""
+        pages = self._fetched
+        if pages is None:
+            return {}
+        first = self._fetch_done
+        self._fetch_done += sum(_work(layer) for layer in layers)
+        return {
+            fetch.FETCH: _address(pages),
+            fetch.FETCH_BYTES: pages.shape[1] * pages.strides[1],
+            fetch.FETCH_STRIDE: pages.strides[0],
+            fetch.FETCH_FIRST: (first << 16) // self._fetch_work,
+            fetch.FETCH_END: (self._fetch_done << 16) // self._fetch_work,
+        }
+
     def _task_size(self, num_pieces: int) -> int:
         return max(1, num_pieces // (_TASKS_A_THREAD * self._num_threads))
 
@@ -277,6 +304,7 @@ class _Emitter:
             tokens,
             linear.linear_op(layer.weight.form.name, path),
             operands
+            | self._share(layer)
             | {
                 linear.Y: _address(y),
                 linear.Y_STRIDE: _stride(y),
@@ -296,7 +324,7 @@ class _Emitter:
         config, buffers = self._config, self._buffers
         path, operands = self._product(layer, tokens.normed, tokens.normed_q, words.NUM_TOKENS)
         cosines, sines = self._rotary
-        operands |= {
+        operands |= self._share(layer) | {
             linear_fused.HEAD_KIND: kind,
             linear_fused.HEAD_DIM: config.head_dim,
             linear_fused.HEAD_OUT: _address(buffers.queries),
@@ -334,6 +362,7 @@ class _Emitter:
             tokens,
             linear_fused.gated_op("silu", gate.form.name, up.form.name, path),
             operands
+            | self._share(layer.gate, layer.up)
             | {
                 linear_fused.UP_WEIGHT: _address(up.data),
                 linear_fused.UP_BLOCK_BYTES: up.data.shape[1],
@@ -369,6 +398,14 @@ class _Emitter:
                 rows.ROWS: words.NUM_TOKENS,
             }
             self._emit(tokens, rows.quantise_rows, source | buffers.attended_q.as_output())
+
+
+def _heads(layer: CpuLayer) -> tuple[LinearWeight, LinearWeight, LinearWeight]:
+    return layer.query, layer.key, layer.value
+
+
+def _work(layer: LinearWeight) -> int:
+    return layer.weight.num_blocks * layer.weight.num_groups
 
 
 def _address(array: AnyArray) -> int:

@@ -34,6 +34,9 @@ ActivationKind = Literal["int8", "float32"]
 
 DEFAULT_KV_BYTES = 512 * 2**20
 
+_FETCHED_BYTES = 12 * 2**20
+"""Keys and values of a layer that linear layers fetch: what a shared cache holds beside weights."""
+
 _BATCH_ARRAYS = (
     "token_ids",
     "positions",
@@ -104,6 +107,8 @@ class CpuRunner:
         )
         file.drop_cached()  # the weights are packed: the file is not read any more
         self._pages = KvPages.zeros(self.config, num_pages, page_size)
+        layer_bytes = KvPages.page_bytes(self.config, page_size) // self.config.num_layers
+        self._max_fetched = _FETCHED_BYTES // layer_bytes
         self._num_threads = num_threads or usable_cores()
         self._group_pages = group_pages
         self._rotary = self._rotary_tables()
@@ -258,8 +263,12 @@ class CpuRunner:
             self._group_pages,
             read_tiles,
         )
+        fetched = np.empty(min(self._max_fetched, batch.page_tables.size), np.int32)
+        num_fetched = attention.list_pages(
+            batch.context_lens, batch.page_tables, self.page_size, len(fetched), fetched
+        )
         self._step_arrays = (
-            (batch, token_rows, slots, tiles),
+            (batch, token_rows, slots, tiles, fetched),
             (read, read_rows, read_positions, read_tiles),
         )
         common = {
@@ -268,6 +277,8 @@ class CpuRunner:
             words.PAGE_TABLE_STRIDE: batch.page_tables.shape[1],
             words.SCRATCH: self._scratch.ctypes.data,
             words.SCRATCH_BYTES: self._scratch_bytes,
+            words.FETCH_PAGES: fetched.ctypes.data,
+            words.NUM_FETCH_PAGES: num_fetched,
         }
         records = {
             words.ALL: {
