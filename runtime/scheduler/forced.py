@@ -8,7 +8,6 @@ token may join what is forced with what is not, such as ``":"`` with a string's 
 
 from __future__ import annotations
 
-import unicodedata
 from collections import OrderedDict
 from collections.abc import Sequence
 
@@ -71,7 +70,7 @@ class ForcedTokens:
             tokens = self._tokenizer.encode_bytes(before + text)
         except InvalidParameterError:
             return [], 0
-        certain = settled_len(before + text)
+        certain = self._tokenizer.settled_len(before + text)
         length = num_certain = 0
         for token_id in tokens:
             length += len(self._tokenizer.token_bytes(token_id))
@@ -83,42 +82,6 @@ class ForcedTokens:
 
 def _size(key: tuple[bytes, bytes]) -> int:
     return 64 + len(key[0]) + len(key[1])
-
-
-def settled_len(text: bytes) -> int:
-    """How many leading bytes no tokenizer of the byte-level family joins with what follows.
-
-    Those tokenizers cut text into runs of letters, digits, white space and others before they
-    merge, so all but the last run is settled. Three things join runs: a space goes with what
-    follows it; another single character may go with letters that follow it; and line ends may go
-    with what precedes them. An incomplete character at the end counts to the last run.
-    """
-    chars = text.decode("utf-8", "ignore")
-    if not chars:
-        return 0
-    start, kind = _last_run(chars, len(chars))
-    if kind == "space" and start and _kind(chars[start - 1]) == "other":
-        start, kind = _last_run(chars, start)
-    if start:
-        before = _kind(chars[start - 1])
-        start -= before == "space" or (kind == "L" and before == "other")
-    return len(chars[:start].encode())
-
-
-def _last_run(chars: str, end: int) -> tuple[int, str]:
-    """Where the run of like characters that ends at ``end`` begins, and their kind."""
-    kind = _kind(chars[end - 1])
-    start = end - 1
-    while start and _kind(chars[start - 1]) == kind:
-        start -= 1
-    return start, kind
-
-
-def _kind(char: str) -> str:
-    if char.isspace():
-        return "space"
-    category = unicodedata.category(char)[0]
-    return "L" if category in "LM" else category if category == "N" else "other"
 
 
 def _others_by_first_byte(texts: Sequence[bytes]) -> npt.NDArray[np.int32]:

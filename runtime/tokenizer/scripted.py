@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from ramet.runtime.tokenizer.byte_level import ByteLevelMerger
+from ramet.runtime.tokenizer.kinds import TokenKind
 from ramet.runtime.tokenizer.pretokenizers import pre_tokenizer
-from ramet.runtime.tokenizer.tokenizer import Tokenizer, TokenKind
+from ramet.runtime.tokenizer.tokenizer import Tokenizer
 
 CONTROL_TEXTS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|reserved|>")
 
@@ -51,8 +53,7 @@ def scripted_tokenizer(*pieces: str | bytes) -> Tokenizer:
     return Tokenizer(
         tokens=tokens,
         kinds=kinds,
-        merges=_MERGES,
-        pre_tokenizer=pre_tokenizer("gpt-2"),
+        merger=ByteLevelMerger(tokens, kinds, _MERGES, pre_tokenizer("gpt-2")),
         bos_id=num_learnt,
         eos_id=num_learnt + CONTROL_TEXTS.index("<|im_end|>"),
         eos_ids={num_learnt},

@@ -1,62 +1,49 @@
-"""Byte-level byte-pair encoding (Sennrich et al. 2016; Radford et al. 2019) from a model file.
+"""A model's vocabulary, and the way between text and its ids.
 
-Merging is done by ``tiktoken``. Its ranks are those of the file's merges, so the ids equal those
-of the model's own tokenizer.
+How ordinary text becomes ids is a ``Merger``'s part: ``byte_level`` and ``sentence_piece`` have
+one each. Here is what all vocabularies share: tokens that are structure, tokens that are always
+whole, bytes that are no text.
 """
 
 from __future__ import annotations
 
-import enum
 import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from typing import Protocol
 
-import tiktoken
-
-from ramet.runtime.errors import InvalidParameterError, ModelLoadError, UnsupportedModelError
+from ramet.runtime.errors import InvalidParameterError
 from ramet.runtime.model.model_file import ModelFile
-from ramet.runtime.tokenizer.byte_alphabet import decode_alphabet
-from ramet.runtime.tokenizer.pretokenizers import PreTokenizer, bounded_chunks, pre_tokenizer
+from ramet.runtime.tokenizer.kinds import TokenKind
 
 PromptPiece = tuple[str, bool]
 """A part of a prompt: its text, and whether that means the control token with this text."""
 
-_END_OF_TURN_TEXTS = frozenset(
-    {
-        "<|endoftext|>",
-        "<|end_of_text|>",
-        "<|im_end|>",
-        "<|eot_id|>",
-        "<|eom_id|>",
-        "<|end|>",
-        "<|endofturn|>",
-        "<|return|>",
-        "<|call|>",
-    }
-)
-_END_OF_MESSAGE = "<|end|>"
-"""Ends an output, too, unless the vocabulary has a token of its own for that (``<|return|>``):
-then it ends one message of several."""
-
-
 _STRAY_BYTE = re.compile("([\udc80-\udcff])")
-_NO_TOKEN = -1
-
-
-class TokenKind(enum.IntEnum):
-    """What a token is, by the numbers of GGUF's ``tokenizer.ggml.token_type``."""
-
-    NORMAL = 1
-    UNKNOWN = 2
-    CONTROL = 3
-    """Structure, not text: never made from a user's text, left out of the output's text."""
-    USER_DEFINED = 4
-    """Text that is always one token, such as ``<think>`` in some vocabularies."""
-    UNUSED = 5
-    BYTE = 6
-
 
 _SPECIAL_KINDS = frozenset({TokenKind.CONTROL, TokenKind.UNKNOWN, TokenKind.UNUSED})
+
+
+class Merger(Protocol):
+    """Encodes text without control tokens and user-defined ones; takes time linear in the text's
+    length, but for a logarithm."""
+
+    def encode(self, text: str) -> list[int]:
+        """The ids that the model's own tokenizer gives. What the vocabulary has no token for is
+        left out; a lone surrogate counts as U+FFFD."""
+        ...
+
+    def encode_exactly(self, text: str) -> list[int] | None:
+        """Ids whose bytes are exactly those of ``text``; None if the vocabulary can't spell it."""
+        ...
+
+    def byte_id(self, byte: int) -> int | None:
+        """The token of one byte, or None."""
+        ...
+
+    def settled_len(self, text: bytes) -> int:
+        """How many leading bytes are joined with nothing that may follow ``text``."""
+        ...
 
 
 class Tokenizer:
@@ -65,8 +52,7 @@ class Tokenizer:
     Args:
         tokens: every id's bytes; of a control token, its text's.
         kinds: every id's kind.
-        merges: the bytes of merged tokens, best merge first.
-        pre_tokenizer: the family's rule for cutting text into pieces.
+        merger: what makes ids of ordinary text.
         bos_id: begins a text, or None.
         eos_id: the end-of-text token that the model file names, or None.
         eos_ids: all tokens that end an output.
@@ -79,8 +65,7 @@ class Tokenizer:
         *,
         tokens: Sequence[bytes],
         kinds: Sequence[TokenKind],
-        merges: Iterable[bytes],
-        pre_tokenizer: PreTokenizer,
+        merger: Merger,
         bos_id: int | None = None,
         eos_id: int | None = None,
         eos_ids: Iterable[int] = (),
@@ -94,7 +79,7 @@ class Tokenizer:
         self.eos_ids = frozenset(eos_ids) | ({eos_id} if eos_id is not None else set())
         self.adds_bos = adds_bos and bos_id is not None
         self.chat_template = chat_template
-        self._pre_tokenizer = pre_tokenizer
+        self._merger = merger
         self.special_ids = frozenset(
             i for i, kind in enumerate(self.kinds) if kind in _SPECIAL_KINDS
         )
@@ -104,44 +89,15 @@ class Tokenizer:
         self._added = control | user_defined
         self._user_defined_pattern = _alternation(user_defined)
         self._added_pattern = _alternation(self._added)
-        self._bpe, self._id_of_rank = _build_bpe(
-            self._tokens, self.kinds, merges, pre_tokenizer.pattern
-        )
+        whole = [text.encode("utf-8", "surrogateescape") for text in user_defined]
+        self._begun = frozenset(text[:n] for text in whole for n in range(1, len(text)))
 
     @classmethod
     def from_gguf(cls, file: ModelFile) -> Tokenizer:
-        """The tokenizer in a model file; ``UnsupportedModelError`` unless it is byte-level BPE."""
-        model = str(file.require("tokenizer.ggml.model"))
-        if model != "gpt2":
-            raise UnsupportedModelError(
-                f"{file.path}: the tokenizer {model!r} is not supported; Ramet has byte-level "
-                "BPE ('gpt2')"
-            )
-        texts: list[str] = file.require("tokenizer.ggml.tokens")
-        merges: list[str] = file.require("tokenizer.ggml.merges")
-        numbers = file.metadata.get("tokenizer.ggml.token_type")
-        kinds = [TokenKind.NORMAL] * len(texts) if numbers is None else _kinds(file, numbers)
-        if len(kinds) != len(texts):
-            raise ModelLoadError(f"{file.path}: {len(texts)} tokens, and {len(kinds)} token types")
-        rule = pre_tokenizer(str(file.metadata.get("tokenizer.ggml.pre", "gpt-2")))
-        try:
-            tokens = _token_bytes(texts, kinds)
-            merged = decode_alphabet([merge.replace(" ", "", 1) for merge in merges])
-        except KeyError as error:
-            raise ModelLoadError(
-                f"{file.path}: a token has {error.args[0]!r}, which is not in the byte alphabet"
-            ) from None
-        return cls(
-            tokens=tokens,
-            kinds=kinds,
-            merges=merged,
-            pre_tokenizer=rule,
-            bos_id=file.metadata.get("tokenizer.ggml.bos_token_id"),
-            eos_id=file.metadata.get("tokenizer.ggml.eos_token_id"),
-            eos_ids=_end_ids(file, texts, kinds),
-            adds_bos=bool(file.metadata.get("tokenizer.ggml.add_bos_token", rule.adds_bos)),
-            chat_template=file.metadata.get("tokenizer.chat_template"),
-        )
+        """The tokenizer in a model file; ``UnsupportedModelError`` for a kind that Ramet lacks."""
+        from ramet.runtime.tokenizer.from_gguf import read_tokenizer
+
+        return read_tokenizer(file)
 
     @property
     def vocab_size(self) -> int:
@@ -154,18 +110,16 @@ class Tokenizer:
         Control tokens come out only with ``allow_special``; otherwise their text is text like any
         other. Bytes that the vocabulary has no token for (SmolLM2 lacks six control characters)
         are left out, as the reference tokenizers do; a lone surrogate counts as U+FFFD. Takes time
-        linear in the text's length; white-space runs above 65,536 characters are encoded in parts.
+        linear in the text's length, but for a logarithm; white-space runs above 65,536 characters
+        are encoded in parts.
         """
         ids = [self.bos_id] if add_bos and self.bos_id is not None else []
         pattern = self._added_pattern if allow_special else self._user_defined_pattern
-        if pattern is None:
-            self._encode_ordinary(text, ids)
-            return ids
-        for index, part in enumerate(pattern.split(text)):
+        for index, part in enumerate(_split(pattern, text)):
             if index % 2:
                 ids.append(self._added[part])
             else:
-                self._encode_ordinary(part, ids)
+                ids += self._merger.encode(part)
         return ids
 
     def encode_pieces(self, pieces: Iterable[PromptPiece]) -> list[int]:
@@ -184,17 +138,27 @@ class Tokenizer:
         Well-formed text is encoded as ``encode`` does without normalisation, and stray bytes one
         by one. ``InvalidParameterError`` if the vocabulary has no token for one of the bytes.
         """
-        ranks: list[int] = []
+        ids: list[int] = []
         for index, part in enumerate(_STRAY_BYTE.split(data.decode("utf-8", "surrogateescape"))):
+            found: list[int] | None
             if index % 2:
-                ranks.append(ord(part) - 0xDC00)  # a byte's rank is its value
+                token_id = self._merger.byte_id(ord(part) - 0xDC00)
+                found = None if token_id is None else [token_id]
             else:
-                for chunk in bounded_chunks(part):
-                    ranks += self._bpe.encode_ordinary(chunk)
-        ids = [self._id_of_rank[rank] for rank in ranks]
-        if _NO_TOKEN in ids:
-            raise InvalidParameterError(f"the vocabulary can't spell {data!r}")
+                found = self._encode_exactly(part)
+            if found is None:
+                raise InvalidParameterError(f"the vocabulary can't spell {data!r}")
+            ids += found
         return ids
+
+    def settled_len(self, text: bytes) -> int:
+        """How many leading bytes of ``text`` have the same tokens whatever follows it."""
+        settled = self._merger.settled_len(text)
+        longest = max(map(len, self._begun), default=0)
+        for start in range(max(0, len(text) - longest), settled):
+            if text[start:] in self._begun:  # what follows may complete a user-defined token
+                return self._merger.settled_len(text[: start + 1])
+        return settled
 
     def decode(self, token_ids: Iterable[int], *, skip_special: bool = True) -> str:
         """The text of some ids; bytes that are no UTF-8 become U+FFFD."""
@@ -230,36 +194,14 @@ class Tokenizer:
             for token, kind in zip(self._tokens, self.kinds, strict=True)
         ]
 
-    def _encode_ordinary(self, text: str, ids: list[int]) -> None:
-        for chunk in bounded_chunks(self._pre_tokenizer.normalise(text)):
-            if chunk:
-                ranks = self._bpe.encode_ordinary(chunk)
-                found = map(self._id_of_rank.__getitem__, ranks)
-                ids += [token_id for token_id in found if token_id != _NO_TOKEN]
-
-
-def _build_bpe(
-    tokens: Sequence[bytes], kinds: Sequence[TokenKind], merges: Iterable[bytes], pattern: str
-) -> tuple[tiktoken.Encoding, list[int]]:
-    """(the encoder, the id of each of its ranks).
-
-    A byte's rank is its value; merged tokens follow in the order of merges. Bytes without a token
-    have ranks too, for the encoder needs all 256; their id is ``_NO_TOKEN``.
-    """
-    text_kinds = (TokenKind.NORMAL, TokenKind.BYTE)
-    id_of: dict[bytes, int] = {}
-    for token_id, (token, kind) in enumerate(zip(tokens, kinds, strict=True)):
-        if kind in text_kinds:
-            id_of.setdefault(token, token_id)
-    single_bytes = [bytes([byte]) for byte in range(256)]
-    ordered = dict.fromkeys(single_bytes) | dict.fromkeys(merges)
-    id_of_rank = [id_of.get(token, _NO_TOKEN) for token in ordered]
-    lost = id_of_rank[256:].count(_NO_TOKEN)
-    if lost:
-        raise ModelLoadError(f"{lost} merges make tokens that the vocabulary doesn't have")
-    ranks = {token: rank for rank, token in enumerate(ordered)}
-    bpe = tiktoken.Encoding("model", pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
-    return bpe, id_of_rank
+    def _encode_exactly(self, text: str) -> list[int] | None:
+        ids: list[int] = []
+        for index, part in enumerate(_split(self._user_defined_pattern, text)):
+            found = [self._added[part]] if index % 2 else self._merger.encode_exactly(part)
+            if found is None:
+                return None
+            ids += found
+        return ids
 
 
 def _ids_by_text(
@@ -278,36 +220,6 @@ def _alternation(texts: Iterable[str]) -> re.Pattern[str] | None:
     return re.compile(f"({'|'.join(map(re.escape, ordered))})") if ordered else None
 
 
-def _kinds(file: ModelFile, numbers: Iterable[int]) -> list[TokenKind]:
-    by_number = {int(kind): kind for kind in TokenKind}
-    try:
-        return [by_number[number] for number in map(int, numbers)]
-    except KeyError as error:
-        raise ModelLoadError(f"{file.path}: unknown token type {error.args[0]}") from None
-
-
-def _token_bytes(texts: Sequence[str], kinds: Sequence[TokenKind]) -> list[bytes]:
-    """Normal tokens are written in the byte alphabet, all others as plain text."""
-    normal = iter(
-        decode_alphabet(
-            [text for text, kind in zip(texts, kinds, strict=True) if kind == TokenKind.NORMAL]
-        )
-    )
-    return [
-        next(normal) if kind == TokenKind.NORMAL else text.encode("utf-8", "surrogateescape")
-        for text, kind in zip(texts, kinds, strict=True)
-    ]
-
-
-def _end_ids(file: ModelFile, texts: Sequence[str], kinds: Sequence[TokenKind]) -> set[int]:
-    """The file's end tokens, and the control tokens that are well known as such."""
-    named = ("eos_token_id", "eot_token_id", "eom_token_id")
-    ids = set(file.metadata.get("ramet.end_token_ids", ()))
-    ids |= {
-        int(i) for name in named if (i := file.metadata.get(f"tokenizer.ggml.{name}")) is not None
-    }
-    if any(not 0 <= i < len(texts) for i in ids):
-        raise ModelLoadError(f"{file.path}: an end token is not in the vocabulary")
-    control = {texts[i]: i for i, kind in enumerate(kinds) if kind == TokenKind.CONTROL}
-    ends = ids | {i for text, i in control.items() if text in _END_OF_TURN_TEXTS}
-    return ends - {control.get(_END_OF_MESSAGE, -1)} if "<|return|>" in control else ends
+def _split(pattern: re.Pattern[str] | None, text: str) -> list[str]:
+    """The parts of ``text`` between matches, and those at odd places."""
+    return [text] if pattern is None else pattern.split(text)

@@ -23,7 +23,8 @@ from ramet.runtime.streams import (
     detect_tool_format,
     join_deltas,
 )
-from ramet.runtime.tokenizer.tokenizer import TokenKind, _end_ids
+from ramet.runtime.tokenizer.from_gguf import _end_ids
+from ramet.runtime.tokenizer.kinds import TokenKind
 
 
 def parse(pieces: list[str], **options: Any) -> list[ChatDelta]:

@@ -16,6 +16,7 @@ from ramet.runtime.model.gguf_file import GgufFile
 from ramet.runtime.model.locate import locate_model
 from ramet.runtime.tokenizer import Tokenizer, TokenKind
 from ramet.runtime.tokenizer.byte_alphabet import decode_alphabet, encode_alphabet
+from ramet.runtime.tokenizer.byte_level import ByteLevelMerger
 from ramet.runtime.tokenizer.pretokenizers import MAX_SPACE_RUN, PRE_TOKENIZERS, pre_tokenizer
 from ramet.runtime.tokenizer.scripted import scripted_tokenizer
 
@@ -206,9 +207,8 @@ def test_ids_outside_the_vocabulary_are_refused() -> None:
 def test_user_defined_tokens_are_text_that_is_always_one_token() -> None:
     tokens = [*(bytes([byte]) for byte in range(256)), b"<think>", b"<|end|>"]
     kinds = [TokenKind.NORMAL] * 256 + [TokenKind.USER_DEFINED, TokenKind.CONTROL]
-    tokenizer = Tokenizer(
-        tokens=tokens, kinds=kinds, merges=[], pre_tokenizer=pre_tokenizer("qwen2")
-    )
+    merger = ByteLevelMerger(tokens, kinds, [], pre_tokenizer("qwen2"))
+    tokenizer = Tokenizer(tokens=tokens, kinds=kinds, merger=merger)
     assert tokenizer.encode("a<think><|end|>") == [97, 256, *b"<|end|>"]
     assert tokenizer.encode("a<think><|end|>", allow_special=True) == [97, 256, 257]
     assert tokenizer.vocabulary[256:] == [b"<think>", None]

@@ -15,8 +15,9 @@ from ramet.runtime.errors import InvalidParameterError
 from ramet.runtime.model.scripted import Script
 from ramet.runtime.server import testing
 from ramet.runtime.tokenizer import Tokenizer
+from ramet.runtime.tokenizer.byte_level import ByteLevelMerger
+from ramet.runtime.tokenizer.kinds import TokenKind
 from ramet.runtime.tokenizer.pretokenizers import pre_tokenizer
-from ramet.runtime.tokenizer.tokenizer import TokenKind
 
 MARKERS = (
     *("<|start|>", "<|end|>", "<|message|>", "<|channel|>", "<|constrain|>"),
@@ -75,8 +76,7 @@ def harmony_tokenizer(*pieces: str | bytes) -> Tokenizer:
     return Tokenizer(
         tokens=tokens,
         kinds=kinds,
-        merges=(),
-        pre_tokenizer=pre_tokenizer("gpt-2"),
+        merger=ByteLevelMerger(tokens, kinds, (), pre_tokenizer("gpt-2")),
         eos_id=ids["<|return|>"],
         eos_ids={ids["<|call|>"], ids["<|endoftext|>"]},
         chat_template=TEMPLATE,

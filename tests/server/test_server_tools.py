@@ -15,9 +15,10 @@ from ramet.runtime.model.scripted import Script
 from ramet.runtime.server.tool_schemas import arguments_schema
 from ramet.runtime.streams import TOOL_FORMATS
 from ramet.runtime.tokenizer import Tokenizer
+from ramet.runtime.tokenizer.byte_level import ByteLevelMerger
+from ramet.runtime.tokenizer.kinds import TokenKind
 from ramet.runtime.tokenizer.pretokenizers import pre_tokenizer
 from ramet.runtime.tokenizer.scripted import scripted_tokenizer
-from ramet.runtime.tokenizer.tokenizer import TokenKind
 
 CITY = {
     "type": "object",
@@ -407,11 +408,11 @@ def with_control_token(text, *pieces):
     """The tokenizer of scripts, in which ``text`` is a control token."""
     base = scripted_tokenizer(*pieces)
     tokens = [base.token_bytes(i) for i in range(base.vocab_size)] + [text.encode()]
+    kinds = [*base.kinds, TokenKind.CONTROL]
     return Tokenizer(
         tokens=tokens,
-        kinds=[*base.kinds, TokenKind.CONTROL],
-        merges=(),
-        pre_tokenizer=pre_tokenizer("gpt-2"),
+        kinds=kinds,
+        merger=ByteLevelMerger(tokens, kinds, (), pre_tokenizer("gpt-2")),
         bos_id=base.bos_id,
         eos_id=base.eos_id,
         chat_template=base.chat_template,

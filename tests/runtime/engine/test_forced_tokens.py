@@ -15,7 +15,7 @@ from ramet.runtime.model.gguf_file import GgufFile
 from ramet.runtime.model.locate import locate_model
 from ramet.runtime.model.scripted import Script
 from ramet.runtime.params import SamplingParams
-from ramet.runtime.scheduler.forced import ForcedTokens, settled_len
+from ramet.runtime.scheduler.forced import ForcedTokens
 from ramet.runtime.tokenizer import Tokenizer
 from ramet.runtime.tokenizer.scripted import scripted_tokenizer
 
@@ -43,7 +43,7 @@ texts = st.text(st.sampled_from("abe {}\":,.'\n\t 019-_é你"), max_size=12)
 @settings(max_examples=600, deadline=None)
 @given(text=texts, following=texts)
 def test_settled_tokens_stand_whatever_follows(model_tokenizer, text, following):
-    certain = text.encode()[: settled_len(text.encode())].decode()
+    certain = text.encode()[: model_tokenizer.settled_len(text.encode())].decode()
     whole = model_tokenizer.encode(text + following)
     kept, length = [], 0
     for token_id in model_tokenizer.encode(text):

@@ -1,0 +1,110 @@
+"""Byte-level byte-pair encoding (Sennrich et al. 2016; Radford et al. 2019).
+
+Merging is done by ``tiktoken``. Its ranks are those of the model's merges, so the ids equal those
+of the model's own tokenizer.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+import tiktoken
+
+from ramet.runtime.errors import ModelLoadError
+from ramet.runtime.tokenizer.kinds import TokenKind
+from ramet.runtime.tokenizer.pretokenizers import PreTokenizer, bounded_chunks
+
+_NO_TOKEN = -1
+
+
+class ByteLevelMerger:
+    """Merges bytes within the pieces that the family's rule cuts a text into (see ``Merger``).
+
+    A byte's rank is its value; merged tokens follow in the order of merges. Bytes without a token
+    have ranks too, for the encoder needs all 256.
+
+    Args:
+        tokens: every id's bytes.
+        kinds: every id's kind.
+        merges: the bytes of merged tokens, best merge first.
+        pre_tokenizer: the family's rule.
+
+    Raises ``ModelLoadError`` where a merge makes what is no token.
+    """
+
+    def __init__(
+        self,
+        tokens: Sequence[bytes],
+        kinds: Sequence[TokenKind],
+        merges: Iterable[bytes],
+        pre_tokenizer: PreTokenizer,
+    ) -> None:
+        self._pre_tokenizer = pre_tokenizer
+        id_of: dict[bytes, int] = {}
+        for token_id, (token, kind) in enumerate(zip(tokens, kinds, strict=True)):
+            if kind in (TokenKind.NORMAL, TokenKind.BYTE):
+                id_of.setdefault(token, token_id)
+        ordered = dict.fromkeys(bytes([byte]) for byte in range(256)) | dict.fromkeys(merges)
+        self._id_of_rank = [id_of.get(token, _NO_TOKEN) for token in ordered]
+        lost = self._id_of_rank[256:].count(_NO_TOKEN)
+        if lost:
+            raise ModelLoadError(f"{lost} merges make tokens that the vocabulary doesn't have")
+        ranks = {token: rank for rank, token in enumerate(ordered)}
+        self._bpe = tiktoken.Encoding(
+            "model", pat_str=pre_tokenizer.pattern, mergeable_ranks=ranks, special_tokens={}
+        )
+
+    def encode(self, text: str) -> list[int]:
+        found = self._encode(self._pre_tokenizer.normalise(text))
+        return [token_id for token_id in found if token_id != _NO_TOKEN]
+
+    def encode_exactly(self, text: str) -> list[int] | None:
+        ids = self._encode(text)
+        return None if _NO_TOKEN in ids else ids
+
+    def byte_id(self, byte: int) -> int | None:
+        token_id = self._id_of_rank[byte]
+        return None if token_id == _NO_TOKEN else token_id
+
+    def settled_len(self, text: bytes) -> int:
+        """All but the last run of letters, digits, white space or others is settled, for the
+        families cut text into such runs before they merge.
+
+        Three things join runs: a space goes with what follows it; another single character may go
+        with letters that follow it; and line ends may go with what precedes them. An incomplete
+        character at the end counts to the last run.
+        """
+        chars = text.decode("utf-8", "ignore")
+        if not chars:
+            return 0
+        start, kind = _last_run(chars, len(chars))
+        if kind == "space" and start and _kind(chars[start - 1]) == "other":
+            start, kind = _last_run(chars, start)
+        if start:
+            before = _kind(chars[start - 1])
+            start -= before == "space" or (kind == "L" and before == "other")
+        return len(chars[:start].encode())
+
+    def _encode(self, text: str) -> list[int]:
+        ids: list[int] = []
+        for chunk in bounded_chunks(text):
+            if chunk:
+                ids += map(self._id_of_rank.__getitem__, self._bpe.encode_ordinary(chunk))
+        return ids
+
+
+def _last_run(chars: str, end: int) -> tuple[int, str]:
+    """Where the run of like characters that ends at ``end`` begins, and their kind."""
+    kind = _kind(chars[end - 1])
+    start = end - 1
+    while start and _kind(chars[start - 1]) == kind:
+        start -= 1
+    return start, kind
+
+
+def _kind(char: str) -> str:
+    if char.isspace():
+        return "space"
+    category = unicodedata.category(char)[0]
+    return "L" if category in "LM" else category if category == "N" else "other"

@@ -1,0 +1,143 @@
+"""Reads the tokenizer of a model file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from ramet.runtime.errors import ModelLoadError, UnsupportedModelError
+from ramet.runtime.model.model_file import ModelFile
+from ramet.runtime.tokenizer.byte_alphabet import decode_alphabet
+from ramet.runtime.tokenizer.byte_level import ByteLevelMerger
+from ramet.runtime.tokenizer.kinds import TokenKind
+from ramet.runtime.tokenizer.pretokenizers import pre_tokenizer
+from ramet.runtime.tokenizer.sentence_piece import SPACE_MARK, ScoreMerger
+from ramet.runtime.tokenizer.tokenizer import Merger, Tokenizer
+
+_END_OF_TURN_TEXTS = frozenset(
+    {
+        "<|endoftext|>",
+        "<|end_of_text|>",
+        "<|im_end|>",
+        "<|eot_id|>",
+        "<|eom_id|>",
+        "<|end|>",
+        "<|endofturn|>",
+        "<end_of_turn>",
+        "<|return|>",
+        "<|call|>",
+    }
+)
+_END_OF_MESSAGE = "<|end|>"
+"""Ends an output, too, unless the vocabulary has a token of its own for that (``<|return|>``):
+then it ends one message of several."""
+
+_BYTE_TEXT = re.compile("<0x([0-9A-F]{2})>")
+
+
+def read_tokenizer(file: ModelFile) -> Tokenizer:
+    """The tokenizer in a model file.
+
+    Raises ``UnsupportedModelError`` for a kind of tokenizer that Ramet doesn't have,
+    ``ModelLoadError`` for a file that contradicts itself.
+    """
+    model = str(file.require("tokenizer.ggml.model"))
+    if model not in _READERS:
+        known = ", ".join(f"{what} ({name!r})" for name, (what, _) in _READERS.items())
+        raise UnsupportedModelError(
+            f"{file.path}: the tokenizer {model!r} is not supported; Ramet has {known}"
+        )
+    texts: list[str] = file.require("tokenizer.ggml.tokens")
+    numbers = file.metadata.get("tokenizer.ggml.token_type")
+    kinds = [TokenKind.NORMAL] * len(texts) if numbers is None else _kinds(file, numbers)
+    if len(kinds) != len(texts):
+        raise ModelLoadError(f"{file.path}: {len(texts)} tokens, and {len(kinds)} token types")
+    tokens, merger, adds_bos = _READERS[model][1](file, texts, kinds)
+    return Tokenizer(
+        tokens=tokens,
+        kinds=kinds,
+        merger=merger,
+        bos_id=file.metadata.get("tokenizer.ggml.bos_token_id"),
+        eos_id=file.metadata.get("tokenizer.ggml.eos_token_id"),
+        eos_ids=_end_ids(file, texts, kinds),
+        adds_bos=bool(file.metadata.get("tokenizer.ggml.add_bos_token", adds_bos)),
+        chat_template=file.metadata.get("tokenizer.chat_template"),
+    )
+
+
+_Read = tuple[list[bytes], Merger, bool]
+"""Every token's bytes, what merges them, and whether prompts begin with the beginning-of-text token
+where the file doesn't say."""
+
+
+def _byte_level(file: ModelFile, texts: Sequence[str], kinds: Sequence[TokenKind]) -> _Read:
+    merges: list[str] = file.require("tokenizer.ggml.merges")
+    rule = pre_tokenizer(str(file.metadata.get("tokenizer.ggml.pre", "gpt-2")))
+    try:
+        tokens = _alphabet_bytes(texts, kinds)
+        merged = decode_alphabet([merge.replace(" ", "", 1) for merge in merges])
+    except KeyError as error:
+        raise ModelLoadError(
+            f"{file.path}: a token has {error.args[0]!r}, which is not in the byte alphabet"
+        ) from None
+    return tokens, ByteLevelMerger(tokens, kinds, merged, rule), rule.adds_bos
+
+
+def _sentence_piece(file: ModelFile, texts: Sequence[str], kinds: Sequence[TokenKind]) -> _Read:
+    for option, default in (("add_space_prefix", True), ("remove_extra_whitespaces", False)):
+        if file.metadata.get(f"tokenizer.ggml.{option}", default):
+            raise UnsupportedModelError(
+                f"{file.path}: a SentencePiece tokenizer with {option} is not supported"
+            )
+    scores = [float(score) for score in file.require("tokenizer.ggml.scores")]
+    if len(scores) != len(texts):
+        raise ModelLoadError(f"{file.path}: {len(texts)} tokens, and {len(scores)} scores")
+    tokens: list[bytes] = []
+    for text, kind in zip(texts, kinds, strict=True):
+        if kind == TokenKind.NORMAL:
+            text = text.replace(SPACE_MARK, " ")
+        byte = _BYTE_TEXT.fullmatch(text) if kind == TokenKind.BYTE else None
+        tokens.append(bytes.fromhex(byte[1]) if byte else text.encode("utf-8", "surrogateescape"))
+    return tokens, ScoreMerger(tokens, kinds, scores), True
+
+
+_READERS = {
+    "gpt2": ("byte-level BPE", _byte_level),
+    "llama": ("SentencePiece's BPE", _sentence_piece),
+}
+"""By ``tokenizer.ggml.model``."""
+
+
+def _kinds(file: ModelFile, numbers: Iterable[int]) -> list[TokenKind]:
+    by_number = {int(kind): kind for kind in TokenKind}
+    try:
+        return [by_number[number] for number in map(int, numbers)]
+    except KeyError as error:
+        raise ModelLoadError(f"{file.path}: unknown token type {error.args[0]}") from None
+
+
+def _alphabet_bytes(texts: Sequence[str], kinds: Sequence[TokenKind]) -> list[bytes]:
+    """Normal tokens are written in the byte alphabet, all others as plain text."""
+    normal = iter(
+        decode_alphabet(
+            [text for text, kind in zip(texts, kinds, strict=True) if kind == TokenKind.NORMAL]
+        )
+    )
+    return [
+        next(normal) if kind == TokenKind.NORMAL else text.encode("utf-8", "surrogateescape")
+        for text, kind in zip(texts, kinds, strict=True)
+    ]
+
+
+def _end_ids(file: ModelFile, texts: Sequence[str], kinds: Sequence[TokenKind]) -> set[int]:
+    """The file's end tokens, and the control tokens that are well known as such."""
+    named = ("eos_token_id", "eot_token_id", "eom_token_id")
+    ids = set(file.metadata.get("ramet.end_token_ids", ()))
+    ids |= {
+        int(i) for name in named if (i := file.metadata.get(f"tokenizer.ggml.{name}")) is not None
+    }
+    if any(not 0 <= i < len(texts) for i in ids):
+        raise ModelLoadError(f"{file.path}: an end token is not in the vocabulary")
+    control = {texts[i]: i for i, kind in enumerate(kinds) if kind == TokenKind.CONTROL}
+    ends = ids | {i for text, i in control.items() if text in _END_OF_TURN_TEXTS}
+    return ends - {control.get(_END_OF_MESSAGE, -1)} if "<|return|>" in control else ends
