@@ -121,9 +121,12 @@ def main() -> None:
 
     file = GgufFile(locate_model(options.model))
     text = "\n\n".join(pydoc_data.topics.topics[name] for name in sorted(pydoc_data.topics.topics))
-    token_ids = Tokenizer.from_gguf(file).encode(text)
-    stride = (len(token_ids) - options.window_len) // options.windows
-    windows = [token_ids[i * stride :][: options.window_len] for i in range(options.windows)]
+    tokenizer = Tokenizer.from_gguf(file)
+    token_ids = tokenizer.encode(text)
+    start = [tokenizer.bos_id] if tokenizer.adds_bos and tokenizer.bos_id is not None else []
+    window_len = options.window_len - len(start)
+    stride = (len(token_ids) - window_len) // options.windows
+    windows = [start + token_ids[i * stride :][:window_len] for i in range(options.windows)]
 
     reference = ReferenceModel(file)
     kinds: tuple[ActivationKind, ...] = ("int8", "float32")

@@ -1,7 +1,7 @@
 """Sums of byte products, for each path of ``features.DotPath``; all give the same integers.
 
 A group is 32 weights of 16 rows, as eight vectors of 16 words: word r holds four unsigned bytes of
-row r. They meet the 32 signed bytes of one activation group.
+row r. They meet the 32 signed bytes of one activation group. Half a group is four vectors.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ def group_dot(
     start: Value,
     num_chains: int,
 ) -> Value:
-    """``start`` [16 x i32] plus each row's products with the 32 bytes at address ``x``.
+    """``start`` [16 x i32] plus each row's products with the bytes at address ``x``.
 
-    ``weights`` are the eight vectors; their bytes are below 2**bits. ``num_chains``: how many sums
+    ``weights`` are the vectors; their bytes are below 2**bits. ``num_chains``: how many sums
     to keep apart, where one chain of dependent instructions would be waited for.
     """
-    words = [vec.splat(b, vec.load(b, x, I32, 4 * t)) for t in range(8)]
+    words = [vec.splat(b, vec.load(b, x, I32, 4 * t)) for t in range(len(weights))]
     if path == "avx512-vnni":
         sums = [start] + [vec.vi32(0)] * (num_chains - 1)
         for t, (u, s) in enumerate(zip(weights, words, strict=True)):

@@ -115,11 +115,13 @@ def _tile(form: WeightFormat, path: DotPath | None, m: int) -> Any:
 
 
 class _Group(NamedTuple):
-    """One group of a block: eight vectors of words of unsigned bytes, scales, minimums."""
+    """One group of a block: eight vectors of words of unsigned bytes, scales, minimums, and the
+    scales of the last four vectors, if they have their own."""
 
     words: list[Value]
     scales: Value
-    minimums: Value | None
+    minimums: Value | None = None
+    second_scales: Value | None = None
 
 
 def _load_group(b: Builder, form: WeightFormat, quants: Value) -> _Group:
@@ -131,9 +133,12 @@ def _load_group(b: Builder, form: WeightFormat, quants: Value) -> _Group:
         words = [b.and_(word, nibbles) for word in raw]
         words += [b.and_(b.lshr(word, vec.vi32(4)), nibbles) for word in raw]
     scales = vec.load_f16(b, quants, 16, form.group_bytes)
-    if not form.has_minimum:
-        return _Group(words, scales, None)
-    return _Group(words, scales, vec.load_f16(b, quants, 16, form.group_bytes + 32))
+    if not (form.has_minimum or form.has_halves):
+        return _Group(words, scales)
+    others = vec.load_f16(b, quants, 16, form.group_bytes + 32)
+    if form.has_halves:
+        return _Group(words, scales, second_scales=others)
+    return _Group(words, scales, others)
 
 
 def _integer_group(
@@ -145,7 +150,7 @@ def _integer_group(
     totals: list[Variable],
 ) -> None:
     """Adds a group's products: integer sums, then scales and minimums."""
-    words, d, low = group
+    words, d, low, second = group
     for row, (scale_at, scaled_at, sum_at), total in zip(*activations, totals, strict=True):
         start = vec.vi32(0)
         if form.zero_point:  # sums come times -8
@@ -153,10 +158,22 @@ def _integer_group(
             start = b.shl(vec.splat(b, vec.load(b, sum_at, I32)), shift)
         # Few rows leave the multiplier waiting for each sum; many keep it busy.
         num_chains = 4 if len(totals) <= 2 else 1
-        dot = group_dot(b, path, form.bits, words, row, start, num_chains)
-        dot = b.sitofp(dot, VF32)
-        scale = b.fmul(d, vec.splat(b, vec.load(b, scale_at, F32)))
-        value = vec.fma(b, dot, scale, total.get())
+        x_scale = vec.splat(b, vec.load(b, scale_at, F32))
+        value = total.get()
+        if second is None:
+            dots = [(group_dot(b, path, form.bits, words, row, start, num_chains), d)]
+        else:
+            # The first half's share of the sum is what constant weights give.
+            zeros = [vec.vi32(0x01010101 * form.zero_point)] * 4
+            share = b.sub(vec.vi32(0), group_dot(b, path, form.bits, zeros, row, vec.vi32(0), 1))
+            rest, at = b.sub(start, share), b.add(row, i64(16))
+            dots = [
+                (group_dot(b, path, form.bits, words[:4], row, share, num_chains), d),
+                (group_dot(b, path, form.bits, words[4:], at, rest, num_chains), second),
+            ]
+        for dot, scales in dots:
+            scale = b.fmul(scales, x_scale)
+            value = vec.fma(b, b.sitofp(dot, VF32), scale, value)
         if low is not None:
             value = vec.fma(b, low, vec.splat(b, vec.load(b, scaled_at, F32)), value)
         total.set(value)
@@ -196,9 +213,11 @@ def _middles(
 
 def _dequantised(b: Builder, form: WeightFormat, group: _Group) -> list[Value]:
     """A group's 32 inputs, each as 16 float32 weights."""
-    words, d, low = group
+    words, d, low, second = group
     values = []
-    for word in words:
+    for number, word in enumerate(words):
+        if second is not None and number == 4:
+            d = second
         for index in range(4):
             shifted = b.lshr(word, vec.vi32(8 * index)) if index else word
             value = b.uitofp(b.and_(shifted, vec.vi32(0xFF)), VF32)

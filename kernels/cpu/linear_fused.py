@@ -75,6 +75,7 @@ def _gelu_tanh(b: Builder, x: Value) -> Value:
     """``x * sigmoid(2 * sqrt(2 / pi) * (x + 0.044715 x**3))``, which is the tanh form."""
     cube = b.fmul(b.fmul(x, x), x)
     inner = b.fmul(vec.fma(b, cube, vec.vf32(0.044715), x), vec.vf32(-1.5957691216057308))
+    inner = vec.minimum(b, inner, vec.vf32(80.0))  # as far as exp goes, and far enough
     return b.fdiv(x, b.fadd(vec.exp(b, inner), vec.vf32(1.0)))
 
 

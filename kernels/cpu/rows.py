@@ -37,7 +37,7 @@ WEIGHT, EPSILON = 9, 10  # of a norm; epsilon as float64 bits
 KEPT, KEPT_STRIDE = 16, 17  # of a norm: float32 rows, copies of its input; or 0
 TABLE, TABLE_BLOCK_BYTES, TABLE_GROUP_STRIDE, TABLE_BITS = 9, 10, 11, 12  # of an embedding
 TABLE_ZERO_POINT, TABLE_LEAST = 13, 14
-NO_LEAST, MINIMUM, MIDDLE = 0, 1, 2  # what a group has besides its scale
+NO_LEAST, MINIMUM, MIDDLE, SECOND_SCALE = 0, 1, 2, 3  # what a group has besides its scale
 EMBED_SCALE = 15  # float64 bits
 
 
@@ -78,6 +78,21 @@ def copy_row(typingctx, x, width, out):  # type: ignore[no-untyped-def]
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64), codegen
+
+
+@intrinsic
+def _add_row(typingctx, x, width, out):  # type: ignore[no-untyped-def]
+    """``out += x``; ``width`` a multiple of 16."""
+
+    def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
+        x, width, out = args
+        with cgutils.for_range(b, b.udiv(width, i64(16))) as loop:
+            target = vec.offset(b, out, loop.index, 64)
+            value = vec.load(b, vec.offset(b, x, loop.index, 64), VF32)
+            vec.store(b, b.fadd(vec.load(b, target, VF32), value), target)
+        return context.get_dummy_value()
+
+    return types.void(*([types.int64] * 3)), codegen
 
 
 @njit
@@ -124,6 +139,23 @@ def norm_rows(stage: int, step: int, counter: int, thread: int) -> None:
 
 
 @op
+def add_norm_rows(stage: int, step: int, counter: int, thread: int) -> None:
+    """Adds the RMSNorm of rows of X, which it overwrites, to OUT."""
+    num_rows = load_i64(step, load_i64(stage, ROWS))
+    size = _rows_per_task(num_rows, load_i64(step, NUM_THREADS))
+    epsilon = bits_to_f32(load_i64(stage, EPSILON))
+    width = load_i64(stage, WIDTH)
+    while True:
+        first = next_task(counter) * size
+        if first >= num_rows:
+            break
+        for m in range(first, min(first + size, num_rows)):
+            x = load_i64(stage, X) + m * load_i64(stage, X_STRIDE)
+            rms_norm_row(x, load_i64(stage, WEIGHT), epsilon, x, width)
+            _add_row(x, width, load_i64(stage, OUT) + m * load_i64(stage, OUT_STRIDE))
+
+
+@op
 def embed_rows(stage: int, step: int, counter: int, thread: int) -> None:
     """Dequantises the embedding of each token to OUT."""
     num_rows = load_i64(step, NUM_TOKENS)
@@ -151,16 +183,19 @@ def embed_rows(stage: int, step: int, counter: int, thread: int) -> None:
                         store_f32(out, g * 32 + k, load_f32(words, k * 16 + lane) * scale)
                 else:
                     d = load_f16(words + group_bytes, lane)
+                    second = d
                     low = d * 0
                     if least == MINIMUM:
                         low = load_f16(words + group_bytes + 32, lane)
                     elif least == MIDDLE:
                         low = load_bf16(words + group_bytes + 32, lane)
+                    elif least == SECOND_SCALE:
+                        second = load_f16(words + group_bytes + 32, lane)
                     for k in range(32):
                         if bits == 8:
                             q = load_i8(words, (k // 4 * 16 + lane) * 4 + k % 4) & 255
                         else:
                             byte = load_i8(words, (k % 16 // 4 * 16 + lane) * 4 + k % 4) & 255
                             q = byte >> (k // 16 * 4) & 15
-                        value = types.float32(q - zero_point) * d + low
+                        value = types.float32(q - zero_point) * (d if k < 16 else second) + low
                         store_f32(out, g * 32 + k, value * scale)

@@ -4,7 +4,8 @@ A block holds 16 rows, group of 32 columns by group: the group's quantised value
 (float16), and, where the format has them, its 16 minimums (float16), so that a block is read as
 one stream. Instead of minimums, formats for CPUs that multiply bfloat16 hold middles, the values
 of the zero point: they are small, so rounding them to bfloat16 is lost in the rounding of
-activations. Word t of row r (four columns) lies at word ``16 * t + r`` of its group. 4-bit words
+activations. Formats with halves have a second scale in that place, for the columns from the 17th
+on. Word t of row r (four columns) lies at word ``16 * t + r`` of its group. 4-bit words
 hold columns 4t to 4t+3 in their low and 16+4t to 16+4t+3 in their high nibbles, as GGML's blocks
 do, so packing moves whole words and changes no value.
 """
@@ -32,13 +33,14 @@ BLOCK_ROWS: Final = 16
 @dataclass(frozen=True, slots=True)
 class WeightFormat:
     """A stored value q of a group stands for ``scale * (q - zero_point)`` plus, if it has one, the
-    group's minimum or middle."""
+    group's minimum or middle. With halves, a group has two scales, of 16 columns each."""
 
     name: str
     bits: int
     zero_point: int = 0  # 0, or a power of two from 8 on
     has_minimum: bool = False
     has_middle: bool = False
+    has_halves: bool = False
 
     @property
     def group_bytes(self) -> int:
@@ -48,7 +50,8 @@ class WeightFormat:
     @property
     def stride(self) -> int:
         """Bytes from one group of a block to the next."""
-        num_sides = 0 if self.bits == 32 else 1 + (self.has_minimum or self.has_middle)
+        has_others = self.has_minimum or self.has_middle or self.has_halves
+        num_sides = 0 if self.bits == 32 else 1 + has_others
         return self.group_bytes + 2 * BLOCK_ROWS * num_sides
 
     def block_bytes(self, num_groups: int) -> int:
@@ -63,6 +66,7 @@ FORMATS: Final = {
         WeightFormat("u4", 4, zero_point=8),
         WeightFormat("u8_min", 8, has_minimum=True),
         WeightFormat("u8_mid", 8, zero_point=16, has_middle=True),
+        WeightFormat("u8_half", 8, zero_point=32, has_halves=True),
         WeightFormat("u8", 8, zero_point=128),
         WeightFormat("f32", 32),
     )
@@ -99,28 +103,24 @@ def pack(
 ) -> PackedWeight:
     """Lays a GGUF tensor's bytes [rows, bytes a row] out for the kernels.
 
-    Q4_0, Q4_1, Q5_0, Q5_1 and Q8_0 keep their values and scales as stored; Q4_K and Q5_K keep
-    their values, and each group's scale and minimum, a product of two numbers there, is rounded to
-    float16. 5-bit values take 8 bits. F32, F16 and BF16 become 8-bit values with a scale a
-    group, as Q8_0, or float32 if ``exact``. With ``middles``, formats with minimums have those
-    instead. ``KeyError`` for any other type: give its float32 values to ``pack_float``.
+    Q4_0, Q4_1, Q5_0, Q5_1 and Q8_0 keep their values and scales as stored; Q4_K, Q5_K and Q6_K keep
+    their values, and each scale and minimum, a product of two numbers there, is rounded to float16.
+    5- and 6-bit values take 8 bits. F32, F16 and BF16 become 8-bit values with a scale a group, as
+    Q8_0, or float32 if ``exact``. With ``middles``, formats with minimums have those instead.
+    ``KeyError`` for any other type.
     """
     num_rows, num_columns = shape
     if kind in _FLOATS:
         return pack_float(_FLOATS[kind](data).reshape(shape), exact=exact, allocate=allocate)
     form_name, unpack = _UNPACK[kind]
     block_len = _BLOCK_LENS.get(kind, GROUP)
-    words, scales, minimums = unpack(data.reshape(num_rows, num_columns // block_len, -1))
-    if middles and minimums is not None:
+    words, scales, others = unpack(data.reshape(num_rows, num_columns // block_len, -1))
+    form = FORMATS[form_name]
+    if middles and form.has_minimum and others is not None:
         form = FORMATS[form_name.replace("_min", "_mid")]
-        middle = minimums.astype(np.float32) + form.zero_point * scales.astype(np.float32)
+        middle = others.astype(np.float32) + form.zero_point * scales.astype(np.float32)
         return _lay_out(form, num_columns, words, scales, _bf16(middle), allocate)
-    return _lay_out(FORMATS[form_name], num_columns, words, scales, minimums, allocate)
-
-
-def packs(kind: str) -> bool:
-    """Whether ``pack`` takes this tensor type."""
-    return kind in _UNPACK or kind in _FLOATS
+    return _lay_out(form, num_columns, words, scales, others, allocate)
 
 
 def pack_float(
@@ -145,11 +145,11 @@ def _lay_out(
     num_columns: int,
     words: npt.NDArray[np.uint32],
     scales: npt.NDArray[np.float16] | None,
-    minimums: npt.NDArray[np.float16] | npt.NDArray[np.uint16] | None,
+    others: npt.NDArray[np.float16] | npt.NDArray[np.uint16] | None,
     allocate: Allocate,
 ) -> PackedWeight:
-    """``words`` [rows, groups, words a row and group]; ``scales``, ``minimums`` (or middles)
-    [rows, groups]."""
+    """``words`` [rows, groups, words a row and group]; ``scales`` and ``others`` (minimums, middles
+    or second scales) [rows, groups]."""
     num_rows, num_groups, _ = words.shape
     num_blocks = -(-num_rows // BLOCK_ROWS)
     data: UInt8Array = allocate((num_blocks, form.block_bytes(num_groups)))
@@ -157,7 +157,7 @@ def _lay_out(
         data[-1] = 0
     groups = data[:, : num_groups * form.stride].reshape(num_blocks, num_groups, form.stride)
     parts: list[tuple[npt.NDArray[Any], int]] = [(words, 0)]
-    for side, values in enumerate((scales, minimums)):
+    for side, values in enumerate((scales, others)):
         if values is not None:
             parts.append((values[..., None], form.group_bytes + 2 * BLOCK_ROWS * side))
     for values, first in parts:
@@ -181,6 +181,7 @@ def _bf16(values: Float32Array) -> npt.NDArray[np.uint16]:
 
 
 _Unpacked = tuple[npt.NDArray[np.uint32], npt.NDArray[np.float16], npt.NDArray[np.float16] | None]
+"""Words, scales, and minimums or second scales."""
 
 
 def _half(blocks: UInt8Array, first: int) -> npt.NDArray[np.float16]:
@@ -257,17 +258,32 @@ def _q5_k(blocks: UInt8Array) -> _Unpacked:
     return _words(values), *_k_scales(blocks)
 
 
+def _q6_k(blocks: UInt8Array) -> _Unpacked:
+    # Each half of a block has 64 bytes of low nibbles, the first two groups' below the last two's,
+    # and 32 bytes that hold the upper two bits of one value of each of its four groups.
+    low = blocks[..., :128].reshape(*blocks.shape[:2], 2, 2, GROUP)
+    nibbles = np.concatenate([low & 15, low >> 4], axis=-2)
+    upper = blocks[..., 128:192].reshape(*blocks.shape[:2], 2, 1, GROUP)
+    upper = upper >> np.array([[0], [2], [4], [6]], np.uint8) & np.uint8(3)
+    values: UInt8Array = nibbles | upper << np.uint8(4)
+    factors = blocks[..., 192:208].view(np.int8).astype(np.float32)
+    scales = (_half(blocks, 208).astype(np.float32)[..., None] * factors).astype(np.float16)
+    scales = scales.reshape(len(blocks), -1, 2)
+    return _words(values.reshape(len(blocks), -1, GROUP)), scales[..., 0], scales[..., 1]
+
+
 _UNPACK: Final = {
     "Q4_0": ("u4", _q4_0),
     "Q4_1": ("u4_min", _q4_1),
     "Q4_K": ("u4_min", _q4_k),
     "Q5_K": ("u8_min", _q5_k),
+    "Q6_K": ("u8_half", _q6_k),
     "Q5_0": ("u8", _q5_0),
     "Q5_1": ("u8_min", _q5_1),
     "Q8_0": ("u8", _q8_0),
 }
 
-_BLOCK_LENS: Final = {"Q4_K": 256, "Q5_K": 256}
+_BLOCK_LENS: Final = {"Q4_K": 256, "Q5_K": 256, "Q6_K": 256}
 
 _FLOATS: Final = {
     "F32": lambda data: data.view(np.float32),

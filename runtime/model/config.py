@@ -1,7 +1,8 @@
-"""What a decoder of the Llama family looks like: its sizes and the variants that it uses."""
+"""What a decoder of the Llama family, or of Gemma 3, looks like: its sizes and its variants."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -11,6 +12,10 @@ import numpy.typing as npt
 
 from ramet.runtime.errors import ModelLoadError, UnsupportedModelError
 from ramet.runtime.model.model_file import ModelFile
+
+Gate = Literal["silu", "gelu_tanh"]
+"""What the gate of a feed-forward layer goes through: SwiGLU's or GeGLU's (Shazeer 2020), the
+latter as its tanh approximation (Hendrycks and Gimpel 2016)."""
 
 RopeLayout = Literal["interleaved", "half_split"]
 """Which values of a head are rotated together. ``interleaved``: 2i and 2i+1, the order in which
@@ -36,6 +41,13 @@ class ModelConfig:
         qkv_bias: q, k and v have biases (Qwen2).
         output_bias: the attention's output projection has a bias.
         qk_norm: q and k are RMS-normalised a head before rotation (Qwen3).
+        gate: see ``Gate``.
+        embedding_scale: embeddings are multiplied by it.
+        query_scale: queries are multiplied by it, in place of ``head_dim ** -0.5``; 0: they aren't.
+        post_norms: what attention and feed-forward give is RMS-normalised before it is added.
+        windows: how many positions a token sees in each layer, itself included; 0: all. Empty:
+            all in every layer.
+        local_rope_theta: the base of rotary angles in layers with a window; without scaling.
     """
 
     architecture: str
@@ -57,6 +69,21 @@ class ModelConfig:
     qkv_bias: bool
     output_bias: bool
     qk_norm: bool
+    gate: Gate = "silu"
+    embedding_scale: float = 1.0
+    query_scale: float = 0.0
+    post_norms: bool = False
+    windows: tuple[int, ...] = ()
+    local_rope_theta: float = 0.0
+
+    @property
+    def attention_scale(self) -> float:
+        """What scores are multiplied by."""
+        return self.query_scale or self.head_dim**-0.5
+
+    def window(self, layer: int) -> int:
+        """How many positions a token sees in a layer, itself included; 0: all."""
+        return self.windows[layer] if self.windows else 0
 
     @classmethod
     def from_gguf(cls, file: ModelFile) -> ModelConfig:
@@ -108,6 +135,11 @@ class ModelConfig:
                     "attn_q_norm.weight": (self.head_dim,),
                     "attn_k_norm.weight": (self.head_dim,),
                 }
+            if self.post_norms:
+                layer_shapes |= {
+                    "post_attention_norm.weight": (hidden,),
+                    "post_ffw_norm.weight": (hidden,),
+                }
             shapes |= {f"blk.{layer}.{name}": shape for name, shape in layer_shapes.items()}
         shapes["output_norm.weight"] = (hidden,)
         if not self.tied_embeddings:
@@ -117,25 +149,37 @@ class ModelConfig:
 
 @dataclass(frozen=True, slots=True)
 class _Architecture:
+    """``gemma``: scaled embeddings, norms behind layers, GeGLU, local layers (Gemma 3, 2025)."""
+
     rope_layout: RopeLayout
     qk_norm: bool = False
+    gemma: bool = False
 
 
 ARCHITECTURES: Mapping[str, _Architecture] = {
     "llama": _Architecture("interleaved"),
     "qwen2": _Architecture("half_split"),
     "qwen3": _Architecture("half_split", qk_norm=True),
+    "gemma3": _Architecture("half_split", qk_norm=True, gemma=True),
 }
 """The architectures that Ramet runs, by ``general.architecture``."""
 
+_LOCAL_ROPE_THETA = 10_000.0
+_PATTERN_LEN = 6
+_LAYERS_OF_27B = 62
 
-def inverse_frequencies(config: ModelConfig, file: ModelFile) -> npt.NDArray[np.float64]:
+
+def inverse_frequencies(
+    config: ModelConfig, file: ModelFile, *, local: bool = False
+) -> npt.NDArray[np.float64]:
     """Rotary angles a position, float64[rope_dim / 2]: position p turns pair i by ``p * f[i]``.
 
     Includes linear scaling and the file's own divisors (Llama 3's long-context scaling is stored
-    as ``rope_freqs.weight``).
+    as ``rope_freqs.weight``). ``local``: those of layers with a window, which have neither.
     """
     exponents = np.arange(0, config.rope_dim, 2, dtype=np.float64) / config.rope_dim
+    if local:
+        return np.asarray(config.local_rope_theta**-exponents)
     frequencies = config.rope_theta**-exponents / config.rope_scale
     divisors = file.tensors.get("rope_freqs.weight")
     if divisors is not None:
@@ -166,7 +210,7 @@ def _read(file: ModelFile) -> ModelConfig:
             raise ModelLoadError(f"{file.path}: {prefix + key} is {value!r}, not a positive number")
         return value
 
-    _refuse_variants(file, prefix)
+    _refuse_variants(file, prefix, variant)
     embedding = file.tensor("token_embd.weight")
     hidden_size, num_heads = integer("embedding_length"), integer("attention.head_count")
     num_kv_heads = integer("attention.head_count_kv", num_heads)
@@ -179,10 +223,11 @@ def _read(file: ModelFile) -> ModelConfig:
             f"{file.path}: {num_heads} heads, {num_kv_heads} kv heads and {rope_dim} of "
             f"{head_dim} rotated values don't fit together"
         )
-    return ModelConfig(
+    num_layers = integer("block_count")
+    config = ModelConfig(
         architecture=architecture,
         name=str(file.metadata.get("general.name", file.path.stem)),
-        num_layers=integer("block_count"),
+        num_layers=num_layers,
         hidden_size=hidden_size,
         ffn_size=integer("feed_forward_length"),
         vocab_size=embedding.shape[0],
@@ -200,14 +245,42 @@ def _read(file: ModelFile) -> ModelConfig:
         output_bias="blk.0.attn_output.bias" in file.tensors,
         qk_norm=variant.qk_norm,
     )
+    if not variant.gemma:
+        return config
+    return dataclasses.replace(
+        config,
+        gate="gelu_tanh",
+        embedding_scale=hidden_size**0.5,
+        # The largest model's queries are scaled by another size than its heads', which its files
+        # don't say.
+        query_scale=(hidden_size / num_heads) ** -0.5 if num_layers == _LAYERS_OF_27B else 0.0,
+        post_norms=True,
+        windows=_windows(file, prefix, num_layers, integer("attention.sliding_window")),
+        local_rope_theta=float(file.metadata.get(prefix + "rope.freq_base_swa", _LOCAL_ROPE_THETA)),
+    )
 
 
-def _refuse_variants(file: ModelFile, prefix: str) -> None:
+def _windows(file: ModelFile, prefix: str, num_layers: int, window: int) -> tuple[int, ...]:
+    """Each layer's window. All but the last of every six layers have one, unless the file has
+    another number than six, or says for each layer whether it has."""
+    key = prefix + "attention.sliding_window_pattern"
+    pattern = file.metadata.get(key, _PATTERN_LEN)
+    if isinstance(pattern, int) and not isinstance(pattern, bool) and pattern > 0:
+        local = [(layer + 1) % pattern != 0 for layer in range(num_layers)]
+    elif isinstance(pattern, np.ndarray) and len(pattern) == num_layers:
+        local = [bool(each) for each in pattern]
+    else:
+        raise ModelLoadError(f"{file.path}: {key} is {pattern!r}")
+    return tuple(window if each else 0 for each in local)
+
+
+def _refuse_variants(file: ModelFile, prefix: str, variant: _Architecture) -> None:
     """Refuses what the family's files can ask for and the forward pass doesn't do."""
     metadata: Mapping[str, Any] = file.metadata
     refused = {
         "mixture of experts": metadata.get(prefix + "expert_count", 0),
-        "sliding-window attention": metadata.get(prefix + "attention.sliding_window", 0),
+        "sliding-window attention": not variant.gemma
+        and metadata.get(prefix + "attention.sliding_window", 0),
         "attention soft-capping": metadata.get(prefix + "attn_logit_softcapping", 0),
         "logit soft-capping": metadata.get(prefix + "final_logit_softcapping", 0),
         "a scale on attention": metadata.get(prefix + "attention.scale", 0),

@@ -1,7 +1,8 @@
-"""The Llama family's forward pass as stages for the CPU kernels."""
+"""A decoder's forward pass as stages for the CPU kernels."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,8 @@ from ramet.runtime.model.cpu_pages import KvPages
 from ramet.runtime.model.cpu_weights import CpuLayer, CpuWeights, LinearWeight
 
 AnyArray = npt.NDArray[np.generic]
+RotaryTable = tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]
+"""Cosines and sines, float32[positions, rope_dim / 2]."""
 _TASKS_A_THREAD = 8
 
 
@@ -62,7 +65,8 @@ class Buffers:
     """Scratch for steps of up to ``max_tokens`` tokens, and as many read ones, and ``max_logits``
     logit rows.
 
-    ``gated`` is None where activations are int8: it is only ever needed quantised.
+    ``gated`` is None where activations are int8: it is only ever needed quantised. ``added`` is
+    what attention or feed-forward gives before its norm, None where it has none.
     """
 
     def __init__(
@@ -87,6 +91,7 @@ class Buffers:
         self.queries = floats(max_tokens, attention_size)
         self.attended = floats(max_tokens, attention_size)
         self.gated = None if quantised else floats(max_tokens, config.ffn_size)
+        self.added = floats(max_tokens, config.hidden_size) if config.post_norms else None
         self.read_hidden = floats(max_tokens, config.hidden_size)
         self.read_normed = floats(max_tokens, config.hidden_size)
         self.logits = floats(max_logits, head_rows)
@@ -110,18 +115,22 @@ class _Tokens:
     normed_q: Activations
 
 
-def llama_program(
+def decoder_program(
     config: ModelConfig,
     weights: CpuWeights,
     pages: KvPages,
     buffers: Buffers,
-    rotary: tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]],
+    rotary: Mapping[bool, RotaryTable],
     *,
     dot_path: DotPath | None,
     attention_path: AttentionPath,
     num_threads: int,
 ) -> Program:
-    """Emits the forward pass. ``dot_path`` None: activations stay float32."""
+    """Emits the forward pass.
+
+    ``rotary``: the table of layers in which tokens see everything, and, under True, of those with
+    a window. ``dot_path`` None: activations stay float32.
+    """
     emitter = _Emitter(config, pages, buffers, rotary, dot_path, attention_path, num_threads)
     emitter.embed(weights.embedding)
     following = [*weights.layers[1:], None]
@@ -137,7 +146,7 @@ class _Emitter:
         config: ModelConfig,
         pages: KvPages,
         buffers: Buffers,
-        rotary: tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]],
+        rotary: Mapping[bool, RotaryTable],
         dot_path: DotPath | None,
         attention_path: AttentionPath,
         num_threads: int,
@@ -167,9 +176,11 @@ class _Emitter:
                 rows.TABLE_BLOCK_BYTES: table.data.shape[1],
                 rows.TABLE_BITS: form.bits,
                 rows.TABLE_ZERO_POINT: form.zero_point,
-                rows.TABLE_LEAST: rows.MINIMUM * form.has_minimum + rows.MIDDLE * form.has_middle,
+                rows.TABLE_LEAST: rows.MINIMUM * form.has_minimum
+                + rows.MIDDLE * form.has_middle
+                + rows.SECOND_SCALE * form.has_halves,
                 rows.TABLE_GROUP_STRIDE: form.stride,
-                rows.EMBED_SCALE: float_operand(1.0),
+                rows.EMBED_SCALE: float_operand(self._config.embedding_scale),
             },
         )
 
@@ -181,18 +192,21 @@ class _Emitter:
         if is_last:
             self._norm_read(layer.attention_norm)
         keys, values = self._pages.keys[:, index], self._pages.values[:, index]
-        self._heads(linear_fused.QUERIES, rest, layer.query, layer.query_norm)
-        self._heads(linear_fused.KEYS, self._all, layer.key, layer.key_norm, keys)
-        self._heads(linear_fused.VALUES, self._all, layer.value, None, values)
-        self._attend(rest, keys, values)
+        window = self._config.window(index)
+        angles = self._rotary[window > 0]
+        self._heads(linear_fused.QUERIES, rest, layer.query, angles, layer.query_norm)
+        self._heads(linear_fused.KEYS, self._all, layer.key, angles, layer.key_norm, keys)
+        self._heads(linear_fused.VALUES, self._all, layer.value, angles, None, values)
+        self._attend(rest, keys, values, window)
         self._fetched = None
         if following is not None:
             own = (layer.attention_output, layer.gate, layer.up, layer.down)
             self._fetch_for(index + 1, *own, *_heads(following))
-        self._add(rest, layer.attention_output, buffers.attended, buffers.attended_q)
+        output, norm = layer.attention_output, layer.attention_post_norm
+        self._add(rest, output, buffers.attended, buffers.attended_q, norm)
         self._norm(rest, layer.ffn_norm)
         self._gated(rest, layer)
-        self._add(rest, layer.down, buffers.gated, buffers.gated_q)
+        self._add(rest, layer.down, buffers.gated, buffers.gated_q, layer.ffn_post_norm)
 
     def head(self, weights: CpuWeights) -> None:
         """The final norm and logits. Those tokens whose logits are wanted are the first read."""
@@ -283,10 +297,30 @@ class _Emitter:
         return max(1, num_pieces // (_TASKS_A_THREAD * self._num_threads))
 
     def _add(
-        self, tokens: _Tokens, layer: LinearWeight, x: AnyArray | None, quantised: Activations
+        self,
+        tokens: _Tokens,
+        layer: LinearWeight,
+        x: AnyArray | None,
+        quantised: Activations,
+        norm: AnyArray | None,
     ) -> None:
-        """Adds a linear layer's results to the hidden rows."""
-        self._linear(tokens, layer, x, quantised, tokens.hidden, add=True)
+        """Adds a linear layer's results, or their norm, to the hidden rows."""
+        added = self._buffers.added
+        if norm is None or added is None:
+            self._linear(tokens, layer, x, quantised, tokens.hidden, add=True)
+            return
+        self._linear(tokens, layer, x, quantised, added)
+        operands = {
+            rows.X: _address(added),
+            rows.X_STRIDE: _stride(added),
+            rows.WIDTH: self._config.hidden_size,
+            rows.ROWS: words.NUM_TOKENS,
+            rows.OUT: _address(tokens.hidden),
+            rows.OUT_STRIDE: _stride(tokens.hidden),
+            rows.WEIGHT: _address(norm),
+            rows.EPSILON: float_operand(self._config.norm_eps),
+        }
+        self._emit(tokens, rows.add_norm_rows, operands)
 
     def _linear(
         self,
@@ -318,12 +352,13 @@ class _Emitter:
         kind: int,
         tokens: _Tokens,
         layer: LinearWeight,
+        angles: RotaryTable,
         norm: AnyArray | None,
         pages: AnyArray | None = None,
     ) -> None:
         config, buffers = self._config, self._buffers
         path, operands = self._product(layer, tokens.normed, tokens.normed_q, words.NUM_TOKENS)
-        cosines, sines = self._rotary
+        cosines, sines = angles
         operands |= self._share(layer) | {
             linear_fused.HEAD_KIND: kind,
             linear_fused.HEAD_DIM: config.head_dim,
@@ -332,7 +367,7 @@ class _Emitter:
             linear_fused.ROPE_DIM: config.rope_dim,
             linear_fused.COSINES: _address(cosines),
             linear_fused.SINES: _address(sines),
-            linear_fused.QUERY_SCALE: float_operand(config.head_dim**-0.5),
+            linear_fused.QUERY_SCALE: float_operand(config.attention_scale),
             linear_fused.HEAD_NORM: 0 if norm is None else _address(norm),
             linear_fused.HEAD_EPSILON: float_operand(config.norm_eps),
         }
@@ -360,7 +395,7 @@ class _Emitter:
             operands |= buffers.gated_q.as_output()
         self._emit(
             tokens,
-            linear_fused.gated_op("silu", gate.form.name, up.form.name, path),
+            linear_fused.gated_op(self._config.gate, gate.form.name, up.form.name, path),
             operands
             | self._share(layer.gate, layer.up)
             | {
@@ -370,7 +405,7 @@ class _Emitter:
             },
         )
 
-    def _attend(self, tokens: _Tokens, keys: AnyArray, values: AnyArray) -> None:
+    def _attend(self, tokens: _Tokens, keys: AnyArray, values: AnyArray, window: int) -> None:
         config, buffers = self._config, self._buffers
         operands = {
             attention.Q: _address(buffers.queries),
@@ -385,6 +420,7 @@ class _Emitter:
             attention.NUM_KV_HEADS: config.num_kv_heads,
             attention.GROUP_SIZE: config.num_heads // config.num_kv_heads,
             attention.HEAD_DIM: config.head_dim,
+            attention.WINDOW: window,
         }
         whole_groups = config.head_dim % GROUP == 0
         if self._dot_path is not None and whole_groups:

@@ -25,7 +25,7 @@ from ramet.runtime.batch import Batch, Float32Array, Meanwhile
 from ramet.runtime.errors import InvalidParameterError
 from ramet.runtime.model.config import ModelConfig
 from ramet.runtime.model.cpu_pages import KvPages
-from ramet.runtime.model.cpu_program import Buffers, llama_program
+from ramet.runtime.model.cpu_program import Buffers, RotaryTable, decoder_program
 from ramet.runtime.model.cpu_weights import CpuWeights, load_cpu_weights
 from ramet.runtime.model.load import open_model
 from ramet.runtime.model.model_file import ModelFile
@@ -59,7 +59,7 @@ def _contiguous(batch: Batch) -> Batch:
 
 
 class CpuRunner:
-    """Runs a decoder of the Llama family with compiled kernels (see ``ModelRunner``).
+    """Runs a decoder with compiled kernels (see ``ModelRunner``).
 
     A token's logits depend on its tokens alone, bit for bit: not on the batch, on how a prompt was
     cut, on the number of threads or on whether pages were shared.
@@ -193,10 +193,21 @@ class CpuRunner:
         self._program = self._buffers = None
         self._pages = KvPages.zeros(self.config, 0, self.page_size)
 
-    def _rotary_tables(self) -> tuple[Float32Array, Float32Array]:
-        """Cosines and sines, float32[positions, rope_dim / 2]."""
-        angles = np.arange(self.max_context_len)[:, None] * self._weights.frequencies
-        return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+    def _rotary_tables(self) -> dict[bool, RotaryTable]:
+        """The table of layers that see everything, and, if there are any, of those with a window
+        (True)."""
+        positions = np.arange(self.max_context_len)[:, None]
+        tables: dict[bool, RotaryTable] = {}
+        for local, frequencies in enumerate(
+            (self._weights.frequencies, self._weights.local_frequencies)
+        ):
+            if frequencies is not None:
+                angles = positions * frequencies
+                tables[bool(local)] = (
+                    np.cos(angles).astype(np.float32),
+                    np.sin(angles).astype(np.float32),
+                )
+        return tables
 
     def _prepare(self, num_tokens: int, num_logits: int) -> tuple[Buffers, Program]:
         """Scratch and program for a step, made anew when a step outgrows them."""
@@ -220,7 +231,7 @@ class CpuRunner:
             quantised=self._dot_path is not None,
             bf16_sums=self._middles,
         )
-        program = llama_program(
+        program = decoder_program(
             self.config,
             self._weights,
             self._pages,

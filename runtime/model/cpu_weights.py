@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ramet.kernels.cpu.buffers import Arena
-from ramet.kernels.cpu.weights import GROUP, PackedWeight, pack, pack_float, packs
+from ramet.kernels.cpu.weights import GROUP, PackedWeight, pack
 from ramet.runtime.errors import UnsupportedModelError
 from ramet.runtime.model.config import ModelConfig, inverse_frequencies
 from ramet.runtime.model.model_file import ModelFile
@@ -26,7 +26,8 @@ class LinearWeight:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CpuLayer:
-    """One decoder layer. ``query``, ``key`` and their norms are in half-split rotary order."""
+    """One decoder layer. ``query``, ``key`` and their norms are in half-split rotary order; the
+    ``post`` norms are of what is added to the residual stream."""
 
     attention_norm: Float32Array
     query: LinearWeight
@@ -35,10 +36,12 @@ class CpuLayer:
     query_norm: Float32Array | None
     key_norm: Float32Array | None
     attention_output: LinearWeight
+    attention_post_norm: Float32Array | None
     ffn_norm: Float32Array
     gate: LinearWeight
     up: LinearWeight
     down: LinearWeight
+    ffn_post_norm: Float32Array | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,6 +53,7 @@ class CpuWeights:
     output_norm: Float32Array
     head: LinearWeight
     frequencies: npt.NDArray[np.float64]  # [rope_dim / 2], radians a position
+    local_frequencies: npt.NDArray[np.float64] | None  # of layers with a window
 
 
 def load_cpu_weights(
@@ -58,20 +62,21 @@ def load_cpu_weights(
     """Packs a file's tensors, with ``middles`` in place of minimums.
 
     With ``exact``, tensors stored as floats stay float32; otherwise they become 8-bit values with
-    a scale a group of 32. Types that the kernels don't have (Q6_K) are packed alike from their
-    float32 values. Raises ``UnsupportedModelError`` for sizes that the kernels don't take.
+    a scale a group of 32. Raises ``UnsupportedModelError`` for sizes that the kernels don't take.
     """
     _check_sizes(file, config)
     loader = _Loader(file, config, exact, middles)
     layers = tuple(loader.layer(index) for index in range(config.num_layers))
     embedding = loader.packed("token_embd.weight")
     head = embedding if config.tied_embeddings else loader.packed("output.weight")
+    local = inverse_frequencies(config, file, local=True) if any(config.windows) else None
     return CpuWeights(
         embedding=embedding,
         layers=layers,
         output_norm=loader.vector("output_norm.weight"),
         head=LinearWeight(head),
         frequencies=inverse_frequencies(config, file),
+        local_frequencies=local,
     )
 
 
@@ -104,10 +109,6 @@ class _Loader:
     def packed(self, name: str, order: npt.NDArray[np.intp] | None = None) -> PackedWeight:
         tensor = self._file.tensor(name)
         rows, columns = tensor.shape
-        if not packs(tensor.type):
-            values = tensor.to_float32()
-            values = values if order is None else values[order]
-            return pack_float(values, exact=self._exact, allocate=self._arena.empty)
         data = tensor.data.reshape(rows, -1)
         if order is not None:
             data = data[order]
@@ -141,6 +142,10 @@ class _Loader:
         query_order, key_order = (
             self._row_order(head_order, heads) for heads in (config.num_heads, config.num_kv_heads)
         )
+        post_norms: list[Float32Array | None] = [None, None]
+        if config.post_norms:
+            names = (f"{prefix}post_attention_norm.weight", f"{prefix}post_ffw_norm.weight")
+            post_norms = [self.vector(name) for name in names]
         return CpuLayer(
             attention_norm=self.vector(f"{prefix}attn_norm.weight"),
             query=self.linear(f"{prefix}attn_q", query_order, bias=config.qkv_bias),
@@ -149,10 +154,12 @@ class _Loader:
             query_norm=head_norms[0],
             key_norm=head_norms[1],
             attention_output=self.linear(f"{prefix}attn_output", bias=config.output_bias),
+            attention_post_norm=post_norms[0],
             ffn_norm=self.vector(f"{prefix}ffn_norm.weight"),
             gate=self.linear(f"{prefix}ffn_gate"),
             up=self.linear(f"{prefix}ffn_up"),
             down=self.linear(f"{prefix}ffn_down"),
+            ffn_post_norm=post_norms[1],
         )
 
     def _head_order(self) -> npt.NDArray[np.intp]:

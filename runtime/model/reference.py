@@ -1,4 +1,4 @@
-"""The plain forward pass of the Llama family, in float32 torch: no cache, no batching, no paging.
+"""The plain forward pass of every architecture, in float32 torch: no cache, batching or paging.
 
 The oracle that every runner is compared with. It holds all weights dequantised, so it needs four
 bytes a parameter.
@@ -27,7 +27,10 @@ class ReferenceModel:
             name: torch.from_numpy(file.tensor(name).to_float32())
             for name in self.config.tensor_shapes()
         }
-        self._frequencies = torch.from_numpy(inverse_frequencies(self.config, file))
+        self._frequencies = {
+            local: torch.from_numpy(inverse_frequencies(self.config, file, local=local))
+            for local in {window > 0 for window in self.config.windows or (0,)}
+        }
 
     @torch.inference_mode()
     def logits(self, token_ids: Sequence[int]) -> npt.NDArray[np.float32]:
@@ -61,29 +64,38 @@ class ReferenceModel:
         ids = torch.tensor(token_ids, dtype=torch.long)
         if len(ids) == 0 or not 0 <= int(ids.min()) <= int(ids.max()) < self.config.vocab_size:
             raise InvalidParameterError("token_ids must be ids of the vocabulary, at least one")
-        angles = torch.arange(len(ids), dtype=torch.float64)[:, None] * self._frequencies
-        cos, sin = angles.cos().float(), angles.sin().float()  # [T, rope_dim / 2]
-        x = self._weights["token_embd.weight"][ids]
+        positions = torch.arange(len(ids), dtype=torch.float64)[:, None]
+        angles = {local: positions * each for local, each in self._frequencies.items()}
+        x = self._weights["token_embd.weight"][ids] * self.config.embedding_scale
         for layer in range(self.config.num_layers):
-            x = x + self._attention(layer, self._norm(x, f"blk.{layer}.attn_norm"), cos, sin)
-            x = x + self._feed_forward(layer, self._norm(x, f"blk.{layer}.ffn_norm"))
+            block = f"blk.{layer}."
+            turns = angles[self.config.window(layer) > 0]
+            added = self._attention(layer, self._norm(x, block + "attn_norm"), turns)
+            x = x + self._behind(added, block + "post_attention_norm")
+            added = self._feed_forward(layer, self._norm(x, block + "ffn_norm"))
+            x = x + self._behind(added, block + "post_ffw_norm")
         return self._norm(x, "output_norm")
 
-    def _attention(
-        self, layer: int, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
-    ) -> torch.Tensor:
+    def _behind(self, added: torch.Tensor, name: str) -> torch.Tensor:
+        return self._norm(added, name) if self.config.post_norms else added
+
+    def _attention(self, layer: int, x: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
+        """``angles``: [T, rope_dim / 2]."""
         config, name = self.config, f"blk.{layer}.attn_"
         q = self._linear(x, name + "q").view(-1, config.num_heads, config.head_dim)
         k = self._linear(x, name + "k").view(-1, config.num_kv_heads, config.head_dim)
         v = self._linear(x, name + "v").view(-1, config.num_kv_heads, config.head_dim)
         if config.qk_norm:
             q, k = self._norm(q, name + "q_norm"), self._norm(k, name + "k_norm")
+        cos, sin = angles.cos().float(), angles.sin().float()
         q, k = self._rotate(q, cos, sin), self._rotate(k, cos, sin)
         group = config.num_heads // config.num_kv_heads
         k, v = k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1)
-        scores = torch.einsum("qhd,khd->hqk", q, k) * config.head_dim**-0.5
-        future = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
-        weights = scores.masked_fill(future, -torch.inf).softmax(-1)
+        scores = torch.einsum("qhd,khd->hqk", q, k) * config.attention_scale
+        unseen = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+        if window := config.window(layer):
+            unseen |= torch.ones_like(unseen).tril(-window)
+        weights = scores.masked_fill(unseen, -torch.inf).softmax(-1)
         mixed = torch.einsum("hqk,khd->qhd", weights, v)
         return self._linear(mixed.flatten(1), name + "output")
 
@@ -102,8 +114,9 @@ class ReferenceModel:
 
     def _feed_forward(self, layer: int, x: torch.Tensor) -> torch.Tensor:
         name = f"blk.{layer}.ffn_"
-        gated = F.silu(self._linear(x, name + "gate")) * self._linear(x, name + "up")
-        return self._linear(gated, name + "down")
+        gate = self._linear(x, name + "gate")
+        gate = F.silu(gate) if self.config.gate == "silu" else F.gelu(gate, approximate="tanh")
+        return self._linear(gate * self._linear(x, name + "up"), name + "down")
 
     def _linear(self, x: torch.Tensor, name: str) -> torch.Tensor:
         return F.linear(x, self._weights[name + ".weight"], self._weights.get(name + ".bias"))

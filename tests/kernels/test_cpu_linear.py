@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from ramet.kernels.cpu import linear, linear_fused, quantise, rows
 from ramet.kernels.cpu import step as words
 from ramet.kernels.cpu.features import multiplies_bf16, supported_dot_paths
-from ramet.kernels.cpu.program import Program, Stage, Team
-from ramet.kernels.cpu.weights import pack, packs
+from ramet.kernels.cpu.program import Program, Stage, Team, float_operand
+from ramet.kernels.cpu.weights import pack
 
 KINDS = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "F16", "F32")
 
@@ -26,10 +26,12 @@ def stored(kind, values):
     return data.view(np.uint8).reshape(len(values), -1), exact
 
 
-def run(stages, num_rows, num_threads=1):
+def run(stages, num_rows, num_threads=1, token_ids=None):
     step = np.zeros(words.SIZE, np.int64)
     scratch = np.zeros((num_threads, 65536), np.uint8)
     step[words.NUM_TOKENS] = num_rows
+    if token_ids is not None:
+        step[words.TOKEN_IDS] = token_ids.ctypes.data
     step[words.SCRATCH], step[words.SCRATCH_BYTES] = scratch.ctypes.data, scratch.shape[1]
     team = Team(num_threads)
     team.run(Program(stages), step)
@@ -273,21 +275,88 @@ def test_gated_layers_equal_exact_arithmetic(gate, num_rows):
     assert (error <= 0.51 * step).all()
 
 
-@pytest.mark.parametrize(("kind", "block_bytes"), [("Q4_K", 144), ("Q5_K", 176)])
-def test_k_quants_keep_their_values(kind, block_bytes):
+K_QUANTS = {"Q4_K": (144, slice(0, 4)), "Q5_K": (176, slice(0, 4)), "Q6_K": (210, slice(208, 210))}
+"""Bytes of a block, and where its float16 factors are."""
+
+
+def random_k_quants(kind, num_rows):
+    """Rows of two blocks of any bytes, and the float64 values that they stand for."""
     rng = np.random.default_rng(4)
-    data = rng.integers(0, 256, (20, 2, block_bytes)).astype(np.uint8)
-    data[..., :4] = rng.uniform(1e-3, 1e-2, (20, 2, 2)).astype(np.float16).view(np.uint8)
-    data = data.reshape(20, -1)
-    exact = dequantize(data, GGMLQuantizationType[kind]).astype(np.float64)
+    block_bytes, factors = K_QUANTS[kind]
+    data = rng.integers(0, 256, (num_rows, 2, block_bytes)).astype(np.uint8)
+    shape = *data.shape[:2], (factors.stop - factors.start) // 2
+    data[..., factors] = rng.uniform(1e-3, 1e-2, shape).astype(np.float16).view(np.uint8)
+    data = data.reshape(num_rows, -1)
+    return data, dequantize(data, GGMLQuantizationType[kind]).astype(np.float64)
+
+
+@pytest.mark.parametrize("kind", K_QUANTS)
+def test_k_quants_meet_int8_rows(kind):
+    data, exact = random_k_quants(kind, 35)
+    weight = pack(kind, data, exact.shape)
+    x = Quantised(np.random.default_rng(6).normal(size=(15, 512)).astype(np.float32))
+    expected = x.values() @ exact.T
+    results = [product(weight, x, path) for path in supported_dot_paths()]
+    for y in results:
+        # Scales are rounded to float16.
+        np.testing.assert_allclose(y, expected, rtol=0, atol=5e-4 * np.abs(expected).max())
+        np.testing.assert_array_equal(y, results[0])
+
+
+@pytest.mark.parametrize("kind", K_QUANTS)
+def test_k_quants_keep_their_values(kind):
+    data, exact = random_k_quants(kind, 20)
     weight = pack(kind, data, exact.shape)
     x = np.eye(512, dtype=np.float32)
     y = product(weight, x, None)  # the weight itself, transposed
     np.testing.assert_allclose(y, exact.T, rtol=0, atol=2e-3 * np.abs(exact).max())
 
 
-def test_types_without_a_layout_of_their_own_are_named():
-    assert all(packs(kind) for kind in (*KINDS, "Q4_K", "Q5_K"))
-    assert not packs("Q6_K")
+@pytest.mark.parametrize("kind", [*KINDS, *K_QUANTS])
+def test_embeddings_are_the_rows_of_their_table(kind):
+    if kind in K_QUANTS:
+        data, exact = random_k_quants(kind, 20)
+    else:
+        values = np.random.default_rng(7).normal(size=(20, 64)).astype(np.float32)
+        data, exact = stored(kind, values)
+    tokens = np.array([3, 19, 0, 3], np.int32)
+    for middles in (False, True):
+        table = pack(kind, data, exact.shape, exact=True, middles=middles)
+        out = np.zeros((4, exact.shape[1]), np.float32)
+        form = table.form
+        least = (
+            rows.MINIMUM * form.has_minimum
+            + rows.MIDDLE * form.has_middle
+            + rows.SECOND_SCALE * form.has_halves
+        )
+        operands = {
+            rows.WIDTH: exact.shape[1], rows.OUT: out.ctypes.data, rows.OUT_STRIDE: out.strides[0],
+            rows.TABLE: table.data.ctypes.data, rows.TABLE_BLOCK_BYTES: table.data.shape[1],
+            rows.TABLE_BITS: form.bits, rows.TABLE_ZERO_POINT: form.zero_point,
+            rows.TABLE_LEAST: least, rows.TABLE_GROUP_STRIDE: form.stride,
+            rows.EMBED_SCALE: float_operand(3.0)}  # fmt: skip
+        run([Stage(rows.embed_rows, operands)], 4, token_ids=tokens)
+        expected = 3 * exact[tokens]
+        # Middles are rounded to bfloat16.
+        error = 2**-8 if form.has_middle else 1e-3
+        np.testing.assert_allclose(out, expected, rtol=0, atol=error * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("width", [32, 96])
+def test_norms_are_added(width):
+    rng = np.random.default_rng(8)
+    x, out = rng.normal(size=(2, 9, width)).astype(np.float32)
+    weight = rng.normal(size=width).astype(np.float32)
+    exact = x.astype(np.float64)
+    exact = out + exact / np.sqrt(np.square(exact).mean(-1, keepdims=True) + 1e-5) * weight
+    operands = {
+        rows.X: x.ctypes.data, rows.X_STRIDE: x.strides[0], rows.WIDTH: width,
+        rows.OUT: out.ctypes.data, rows.OUT_STRIDE: out.strides[0], rows.ROWS: words.NUM_TOKENS,
+        rows.WEIGHT: weight.ctypes.data, rows.EPSILON: float_operand(1e-5)}  # fmt: skip
+    run([Stage(rows.add_norm_rows, operands)], 9, 2)
+    np.testing.assert_allclose(out, exact, rtol=1e-5, atol=1e-5)
+
+
+def test_other_types_are_refused():
     with pytest.raises(KeyError):
-        pack("Q6_K", np.zeros((1, 210), np.uint8), (1, 256))
+        pack("Q2_K", np.zeros((1, 84), np.uint8), (1, 256))

@@ -1,4 +1,4 @@
-"""The reference forward pass: equal to independent implementations of the three architectures."""
+"""The reference forward pass: equal to independent implementations of the architectures."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ramet.runtime.model.config import ModelConfig, inverse_frequencies
 from ramet.runtime.model.gguf_file import GgufFile
 from ramet.runtime.model.locate import locate_model
 from ramet.runtime.model.reference import ReferenceModel
+from ramet.runtime.model.torch_runner import TorchOptions, TorchRunner
 from ramet.runtime.tokenizer import ChatTemplate, Tokenizer
 
 VOCAB_SIZE, HIDDEN, HEADS, KV_HEADS, HEAD_DIM, FFN = 50, 32, 4, 2, 16, 48
@@ -34,10 +35,16 @@ NAMES = {
     "post_attention_layernorm": "ffn_norm",
     "input_layernorm": "attn_norm",
 }
+# Gemma's has the same word for another norm.
+GEMMA_NAMES = {
+    "post_attention_layernorm": "post_attention_norm",
+    "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+}
 
 
-def gguf_name(name: str) -> str:
-    for theirs, ours in NAMES.items():
+def gguf_name(name: str, architecture: str) -> str:
+    for theirs, ours in (NAMES | (GEMMA_NAMES if architecture == "gemma3" else {})).items():
         name = name.replace(theirs, ours)
     return name.replace("model.layers.", "blk.")
 
@@ -53,9 +60,11 @@ def write_model(
     architecture: str,
     weights: dict[str, np.ndarray],
     metadata: dict[str, Any] | None = None,
+    *,
+    num_layers: int = 2,
 ) -> Path:
     writer = gguf.GGUFWriter(path, architecture)
-    writer.add_block_count(2)
+    writer.add_block_count(num_layers)
     writer.add_context_length(128)
     writer.add_embedding_length(HIDDEN)
     writer.add_feed_forward_length(FFN)
@@ -71,6 +80,8 @@ def write_model(
             writer.add_string(f"{architecture}.{key}", value)
         elif isinstance(value, float):
             writer.add_float32(f"{architecture}.{key}", value)
+        elif isinstance(value, list):
+            writer.add_array(f"{architecture}.{key}", value)
         else:
             writer.add_uint32(f"{architecture}.{key}", value)
     for name, tensor in weights.items():
@@ -85,6 +96,8 @@ def write_model(
 def random_model(architecture: str, *, tied: bool) -> Any:
     transformers = pytest.importorskip("transformers")
     torch.manual_seed(3)
+    if architecture == "gemma3":
+        return random_gemma3(transformers)
     kind = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3"}[architecture]
     config = getattr(transformers, f"{kind}Config")(
         vocab_size=VOCAB_SIZE,
@@ -115,8 +128,89 @@ def weights_of(model: Any, architecture: str, *, tied: bool) -> dict[str, np.nda
         values = tensor.numpy()
         if architecture == "llama" and ("q_proj" in name or "k_proj" in name):
             values = interleaved(values, HEADS if "q_proj" in name else KV_HEADS)
-        weights[gguf_name(name)] = values
+        if architecture == "gemma3" and "norm" in name:
+            values = values + 1  # as its files have it
+        weights[gguf_name(name, architecture)] = values
     return weights
+
+
+def random_gemma3(transformers: Any) -> Any:
+    config = transformers.Gemma3TextConfig(
+        vocab_size=VOCAB_SIZE,
+        hidden_size=HIDDEN,
+        intermediate_size=FFN,
+        num_hidden_layers=NUM_GEMMA_LAYERS,
+        num_attention_heads=HEADS,
+        num_key_value_heads=KV_HEADS,
+        head_dim=HEAD_DIM,
+        max_position_embeddings=128,
+        rms_norm_eps=1e-5,
+        query_pre_attn_scalar=HEAD_DIM,
+        sliding_window=4,
+        layer_types=["sliding_attention", "sliding_attention", "full_attention"],
+        rope_parameters={
+            "sliding_attention": {"rope_type": "default", "rope_theta": 700.0},
+            "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 5000.0},
+        },
+        attn_implementation="eager",
+    )
+    model = transformers.Gemma3ForCausalLM(config).eval()
+    for weight in model.parameters():
+        torch.nn.init.normal_(weight, 0.0, 0.1 if weight.dim() == 1 else 0.3)
+    return model
+
+
+GEMMA3 = {
+    "attention.sliding_window": 4,
+    "attention.sliding_window_pattern": 3,
+    "rope.freq_base_swa": 700.0,
+    "rope.scaling.type": "linear",
+    "rope.scaling.factor": 8.0,
+}
+NUM_GEMMA_LAYERS = 3
+
+
+def test_gemma3_equals_an_independent_implementation(tmp_path: Path) -> None:
+    model = random_model("gemma3", tied=True)
+    weights = weights_of(model, "gemma3", tied=True)
+    path = write_model(tmp_path / "m.gguf", "gemma3", weights, GEMMA3, num_layers=NUM_GEMMA_LAYERS)
+    ids = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]
+    with torch.inference_mode():
+        expected = model(torch.tensor([ids])).logits[0].numpy()
+    reference = ReferenceModel(GgufFile(path))
+    assert reference.config.windows == (4, 4, 0)
+    np.testing.assert_allclose(reference.logits(ids), expected, rtol=2e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "windows"),
+    [(None, (8,) * 5 + (0,) + (8,) * 2), (4, (8, 8, 8, 0) * 2), ([True, False] * 4, (8, 0) * 4)],
+)
+def test_gemma3_files_say_which_layers_are_local(
+    tmp_path: Path, pattern: Any, windows: tuple[int, ...]
+) -> None:
+    metadata = {"attention.sliding_window": 8}
+    if pattern is not None:
+        metadata["attention.sliding_window_pattern"] = pattern
+    weights = random_weights("gemma3", num_layers=8)
+    file = GgufFile(write_model(tmp_path / "m.gguf", "gemma3", weights, metadata, num_layers=8))
+    config = ModelConfig.from_gguf(file)
+    assert config.windows == windows
+    local = inverse_frequencies(config, file, local=True)
+    np.testing.assert_allclose(local, 10_000.0 ** -(np.arange(0, HEAD_DIM, 2) / HEAD_DIM))
+
+
+def test_a_gemma3_file_without_a_window_is_a_load_error(tmp_path: Path) -> None:
+    path = write_model(tmp_path / "m.gguf", "gemma3", random_weights("gemma3"))
+    with pytest.raises(ModelLoadError, match="sliding_window"):
+        ModelConfig.from_gguf(GgufFile(path))
+
+
+def test_gemma3_is_refused_by_the_torch_runner(tmp_path: Path) -> None:
+    weights = random_weights("gemma3")
+    path = write_model(tmp_path / "m.gguf", "gemma3", weights, {"attention.sliding_window": 8})
+    with pytest.raises(UnsupportedModelError, match="'gemma3' runs on the CPU alone"):
+        TorchRunner.load(path, TorchOptions(device="cpu"))
 
 
 @pytest.mark.parametrize("architecture", ["llama", "qwen2", "qwen3"])
@@ -136,11 +230,18 @@ def test_logits_equal_an_independent_implementation(
     np.testing.assert_allclose(reference.logits(ids), expected, rtol=2e-4, atol=2e-4)
 
 
-def random_weights(architecture: str = "llama") -> dict[str, np.ndarray]:
+def random_weights(architecture: str = "llama", *, num_layers: int = 2) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(1)
     shapes: dict[str, tuple[int, ...]] = {"token_embd.weight": (VOCAB_SIZE, HIDDEN)}
-    for layer in range(2):
+    for layer in range(num_layers):
         prefix = f"blk.{layer}."
+        if architecture == "gemma3":
+            shapes |= {
+                prefix + "attn_q_norm.weight": (HEAD_DIM,),
+                prefix + "attn_k_norm.weight": (HEAD_DIM,),
+                prefix + "post_attention_norm.weight": (HIDDEN,),
+                prefix + "post_ffw_norm.weight": (HIDDEN,),
+            }
         shapes |= {
             prefix + "attn_norm.weight": (HIDDEN,),
             prefix + "attn_q.weight": (HEADS * HEAD_DIM, HIDDEN),

@@ -30,9 +30,15 @@ def write_model(
     vocab_size: int = 250,
     tied: bool = True,
     bias: bool = False,
+    window: int = 0,
+    global_every: int = 2,
+    rope_scale: float = 1.0,
     seed: int = 0,
 ) -> Path:
-    """Writes a model with random weights; ``weight_types`` go round over its linear layers."""
+    """Writes a model with random weights; ``weight_types`` go round over its linear layers.
+
+    ``window``, ``global_every`` and ``rope_scale`` are gemma3's.
+    """
     rng = np.random.default_rng(seed)
     writer = gguf.GGUFWriter(str(path), architecture)
     writer.add_block_count(num_layers)
@@ -46,6 +52,12 @@ def write_model(
     writer.add_rope_dimension_count(head_dim)
     writer.add_rope_freq_base(10_000.0)
     writer.add_layer_norm_rms_eps(1e-5)
+    if architecture == "gemma3":
+        writer.add_sliding_window(window)
+        writer.add_uint32("gemma3.attention.sliding_window_pattern", global_every)
+        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(rope_scale)
+    has_head_norms = architecture in ("qwen3", "gemma3")
     num_linear = 0
 
     def linear(name: str, rows: int, columns: int) -> None:
@@ -71,13 +83,16 @@ def write_model(
             linear(f"{prefix}attn_{part}.weight", size, hidden_size)
             if bias:
                 vector(f"{prefix}attn_{part}.bias", size, 0)
-            if architecture == "qwen3" and part != "v":
+            if has_head_norms and part != "v":
                 vector(f"{prefix}attn_{part}_norm.weight", head_dim, 1)
         linear(f"{prefix}attn_output.weight", hidden_size, q_size)
         vector(f"{prefix}ffn_norm.weight", hidden_size, 1)
         linear(f"{prefix}ffn_gate.weight", ffn_size, hidden_size)
         linear(f"{prefix}ffn_up.weight", ffn_size, hidden_size)
         linear(f"{prefix}ffn_down.weight", hidden_size, ffn_size)
+        if architecture == "gemma3":
+            vector(f"{prefix}post_attention_norm.weight", hidden_size, 1)
+            vector(f"{prefix}post_ffw_norm.weight", hidden_size, 1)
     vector("output_norm.weight", hidden_size, 1)
     if not tied:
         linear("output.weight", vocab_size, hidden_size)

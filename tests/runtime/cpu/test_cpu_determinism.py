@@ -89,10 +89,16 @@ def run_together(runner, batch_of, sequences, rng):
     return logits
 
 
-@pytest.fixture(scope="module")
-def runners(model_factory):
-    """The same model: one thread; two threads; two without grouping; float32 activations."""
-    file = model_factory(num_heads=6, num_kv_heads=2, weight_types=("Q4_1", "Q8_0"))
+MODELS = {
+    "llama": {"num_heads": 6, "num_kv_heads": 2, "weight_types": ("Q4_1", "Q8_0")},
+    "gemma3": {"architecture": "gemma3", "num_kv_heads": 1, "head_dim": 64, "window": 40},
+}
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def runners(model_factory, request):
+    """The same model: one thread; two threads; two without grouping."""
+    file = model_factory(**MODELS[request.param])
     options = [
         {"num_threads": 1},
         {"num_threads": 2},

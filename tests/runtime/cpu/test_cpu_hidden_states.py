@@ -12,7 +12,12 @@ from ramet.runtime.params import SamplingParams
 from ramet.runtime.request import Request
 from ramet.runtime.tokenizer.scripted import scripted_tokenizer
 
-VARIANTS = [{}, {"architecture": "qwen3", "head_dim": 128, "num_kv_heads": 1}, {"tied": False}]
+VARIANTS = [
+    {},
+    {"architecture": "qwen3", "head_dim": 128, "num_kv_heads": 1},
+    {"architecture": "gemma3", "num_layers": 3, "window": 9},
+    {"tied": False},
+]
 
 
 @pytest.fixture

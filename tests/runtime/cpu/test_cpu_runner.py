@@ -9,6 +9,15 @@ from ramet.runtime.errors import InvalidParameterError, UnsupportedModelError
 from ramet.runtime.model.cpu_runner import CpuRunner
 from ramet.runtime.model.reference import ReferenceModel
 
+GEMMA3 = {
+    "architecture": "gemma3",
+    "weight_types": ("Q8_0", "Q5_0"),
+    "num_layers": 4,
+    "num_kv_heads": 1,
+    "head_dim": 256,
+    "window": 20,
+    "rope_scale": 4.0,
+}
 VARIANTS = {
     "llama": {},
     "untied head": {"tied": False},
@@ -17,6 +26,8 @@ VARIANTS = {
     "many heads a key head": {"num_heads": 7, "num_kv_heads": 1},
     "qwen2": {"architecture": "qwen2", "bias": True, "tied": False},
     "qwen3": {"architecture": "qwen3", "head_dim": 128, "num_kv_heads": 1},
+    "gemma3": GEMMA3,
+    "gemma3, all layers local": {**GEMMA3, "num_layers": 1, "window": 1},
     "stored as floats": {"weight_types": ("F32", "F16")},
     "four bits": {"weight_types": ("Q4_0", "Q4_1")},
     "five bits": {"weight_types": ("Q5_0", "Q5_1")},
