@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from types import UnionType
 from typing import get_args
 
@@ -14,7 +14,7 @@ from ramet.runtime.errors import (
 )
 from ramet.runtime.params import SamplingParams
 from ramet.runtime.request import Pooling, ProgramHint, Request
-from ramet.runtime.values import number, text, whole
+from ramet.runtime.values import number, only_ints, text, whole
 
 
 def check_request(request: Request, *, vocab_size: int, max_len: int) -> int:
@@ -94,12 +94,18 @@ def _check_kind(name: str, value: object, kind: type | UnionType) -> None:
         )
 
 
-def _check_ids(name: str, token_ids: Iterable[int], vocab_size: int) -> None:
+def _check_ids(name: str, token_ids: Collection[int], vocab_size: int) -> None:
+    if not token_ids or (only_ints(token_ids) and _within(token_ids, vocab_size)):
+        return
     for token_id in token_ids:
         if not 0 <= whole(name, token_id) < vocab_size:
             raise InvalidParameterError(
                 f"{name} names token {token_id}; ids are 0 to {vocab_size - 1}", param=name
             )
+
+
+def _within(token_ids: Collection[int], vocab_size: int) -> bool:
+    return min(token_ids) >= 0 and max(token_ids) < vocab_size
 
 
 def _check_pooling(request: Request) -> None:

@@ -11,6 +11,7 @@ from ramet.runtime.request import ProgramHint
 from ramet.runtime.server.protocol.base import ApiModel, Int
 from ramet.runtime.server.protocol.constraints import ConstraintFields
 from ramet.runtime.server.protocol.sampling import CommonSampling, SamplingFields
+from ramet.runtime.values import only_ints
 
 NO_EFFECT = frozenset(
     {
@@ -128,10 +129,10 @@ def split_prompts(prompt: Any, *, param: str = "prompt") -> list[str | list[int]
     if isinstance(prompt, str):
         return [prompt]
     if isinstance(prompt, list) and prompt:
-        if all(type(item) is int for item in prompt):
+        if only_ints(prompt):
             return [prompt]
         for index, item in enumerate(prompt):
-            ids = isinstance(item, list) and all(type(token_id) is int for token_id in item)
+            ids = isinstance(item, list) and only_ints(item)
             if not isinstance(item, str) and not ids:
                 raise InvalidParameterError(
                     f"{param}[{index}] is neither text nor a list of token ids",
