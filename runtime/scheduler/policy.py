@@ -14,6 +14,7 @@ from ramet.runtime.cache import RadixCache
 from ramet.runtime.scheduler.sequence import Sequence, SequenceState
 
 _MAX_PROGRAMS = 8192
+_MAX_IDLE_TENANTS = 4096
 
 Rank = tuple[bool, int, bool, float, float, int]
 """(not overdue, -priority, not preempted, tenant's counter, the policy's key, arrival)"""
@@ -162,6 +163,15 @@ class TenantShares:
             self._floor = max(self._floor, self._counters[tenant])
         if not self._live:
             self._counters.clear()
+        elif len(self._counters) - len(self._live) > _MAX_IDLE_TENANTS:
+            self._forget_idle()
+
+    def _forget_idle(self) -> None:
+        """Forgets the half of the idle tenants that have the least: to come back at the least
+        active counter changes the least for them."""
+        idle = sorted(self._counters.keys() - self._live.keys(), key=self._counters.__getitem__)
+        for tenant in idle[: len(idle) // 2]:
+            del self._counters[tenant]
 
     def charge(self, tenant: str, num_tokens: int) -> None:
         self._counters[tenant] += num_tokens / self._weights.get(tenant, 1.0)
