@@ -11,6 +11,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ramet.compiled import jit
+
 PRINTABLE, PLAIN = range(2)
 MAX_EXCEPTIONS = 12
 DEPTHS = (6, 12, 24, 1 << 30)
@@ -53,7 +55,7 @@ def _group_tables() -> tuple[NDArray[np.int32], ...]:
 GROUPS = _group_tables()
 
 
-@njit("boolean(uint64[::1], int64, uint64[::1], int64)", cache=True, nogil=True, inline="always")
+@njit(inline="always")
 def _meets(words, reach, lives, live):  # type: ignore[no-untyped-def]
     for i in range(1, 1 + np.int64(min(words[reach], lives[live]))):
         if words[reach + i] & lives[live + i]:
@@ -61,11 +63,9 @@ def _meets(words, reach, lives, live):  # type: ignore[no-untyped-def]
     return False
 
 
-@njit(
+@jit(
     "int64(int32[:,::1], int32[:,::1], uint64[::1], uint64[::1], int64, int64, int32[:,::1], int64,"
     " int64)",
-    cache=True,
-    nogil=True,
 )
 def _covered_depth(rows, states, words, lives, state, live, group, mode, depth):  # type: ignore[no-untyped-def]
     """The most characters, up to ``depth``, that any text of a group may have from a state.
@@ -130,11 +130,9 @@ def _covered_depth(rows, states, words, lives, state, live, group, mode, depth):
     return depth
 
 
-@njit(
+@jit(
     "int64(int32[:,::1], int32[:,::1], uint64[::1], uint64[::1], int64, int64, int32[:,::1], int64,"
     " int64, int32[::1])",
-    cache=True,
-    nogil=True,
 )
 def cover(rows, states, words, lives, state, live, group, longest, least, exceptions):  # type: ignore[no-untyped-def]
     """How well a group describes what a state allows.

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from ramet.compiled import jit
 
 from .regular import Dfa, RegularLimits
 from .regular._arrays import INT, INT32S, TABLE, Array
@@ -76,7 +77,7 @@ class LabelledDfa:
         return found
 
 
-@njit((TABLE, INT32S, INT), cache=True, nogil=True)
+@jit((TABLE, INT32S, INT))
 def _reachable(table: Array, labels: Array, num_words: int) -> Array:
     num_states, num_classes = table.shape
     sets = np.zeros((num_states, num_words), np.uint64)

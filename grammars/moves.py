@@ -10,6 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from ramet.compiled import jit
+
 from .automaton import DEAD, LAZY
 from .names import is_taken, read_name
 from .pointers import int32_table, int32s, uint64s
@@ -90,7 +92,7 @@ _WHERE = "int64[::1], uint8[::1], int64[::1]"
 table."""
 
 
-@njit("int64(int32[:,::1], int32[::1], int64, int64)", cache=True, nogil=True, inline="always")
+@njit(inline="always")
 def _after(contexts, transitions, context, label):  # type: ignore[no-untyped-def]
     offset = contexts[context, TRANSITIONS]
     if offset < 0 or label >= transitions[offset]:
@@ -98,10 +100,8 @@ def _after(contexts, transitions, context, label):  # type: ignore[no-untyped-de
     return np.int64(transitions[offset + 1 + label])
 
 
-@njit(
+@jit(
     f"UniTuple(int64, 7)(int64, int64, int64, int64, int64, int64, int64, {_WHERE})",
-    cache=True,
-    nogil=True,
 )
 def cross(  # type: ignore[no-untyped-def]
     context, stack, label, begin, end, free, given, frames, text, machine
@@ -240,11 +240,9 @@ def cross(  # type: ignore[no-untyped-def]
     return DONE, np.int64(inner), stack, live, free, 0, 0
 
 
-@njit(
+@jit(
     f"UniTuple(int64, 10)(int64, int64, int64, int64, int64, int64, int64, int64, int64, int64,"
     f" {_WHERE})",
-    cache=True,
-    nogil=True,
 )
 def move(  # type: ignore[no-untyped-def]
     byte, at, state, context, stack, live, begin, free, given, with_text,
@@ -308,10 +306,8 @@ def move(  # type: ignore[no-untyped-def]
             return DONE, state, context, stack, live, begin, free, 0, 0, 0
 
 
-@njit(
+@jit(
     f"int64(int64[:,::1], int64, uint8[::1], int64[:,::1], int64, int64, int64, {_WHERE})",
-    cache=True,
-    nogil=True,
 )
 def advance(  # type: ignore[no-untyped-def]
     positions, at, data, spans, index, resume, given,
@@ -351,10 +347,8 @@ def advance(  # type: ignore[no-untyped-def]
     return status
 
 
-@njit(
+@jit(
     f"int64(int64[:,::1], int64, int64, {_WHERE})",
-    cache=True,
-    nogil=True,
 )
 def leave(  # type: ignore[no-untyped-def]
     positions, at, given,
@@ -368,7 +362,8 @@ def leave(  # type: ignore[no-untyped-def]
     contexts = int32_table(machine, CONTEXTS, NUM_CONTEXT_COLUMNS)
     words = uint64s(machine, WORDS)
     before, after = positions[at], positions[at + 1]
-    after[:] = before
+    for i in range(before.shape[0]):
+        after[i] = before[i]
     state, context, live = before[STATE], before[CONTEXT], before[LIVE_AT]
     if states[state, READY] == 0:
         after[ASKED] = state

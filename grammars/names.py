@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from ramet.compiled import jit
+
 _QUOTE, _BACKSLASH = 0x22, 0x5C
 
 
-@njit("int64(uint8[::1], int64)", cache=True, nogil=True, inline="always")
+@njit(inline="always")
 def _four_digits(text, at):  # type: ignore[no-untyped-def]
     code = np.int64(0)
     for i in range(at, at + 4):
@@ -21,7 +23,9 @@ def _four_digits(text, at):  # type: ignore[no-untyped-def]
     return code
 
 
-@njit("int64(uint8[::1], int64, int64, int64[::1], int64)", cache=True, nogil=True)
+@jit(
+    "int64(uint8[::1], int64, int64, int64[::1], int64)",
+)
 def read_name(text, begin, end, frames, record):  # type: ignore[no-untyped-def]
     """Write the name that is spelled in ``text[begin:end]`` as a record; its size in words.
 
@@ -74,7 +78,7 @@ def read_name(text, begin, end, frames, record):  # type: ignore[no-untyped-def]
     return 3 + (length >> 3)
 
 
-@njit("boolean(uint8[::1], int64, int64, int64[::1], int64, int64)", cache=True, nogil=True)
+@jit("boolean(uint8[::1], int64, int64, int64[::1], int64, int64)")
 def is_taken(text, begin, end, frames, names, free):  # type: ignore[no-untyped-def]
     """Whether a name is among those that ``names`` leads to; words from ``free`` on are scratch."""
     size = read_name(text, begin, end, frames, free)

@@ -14,12 +14,12 @@ from numba import carray, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from ramet.compiled import jit
 
-@njit(
+
+@jit(
     "int64[::1](int32[:,::1], int32[:,::1], int32[:,::1], int32[::1], uint64[::1], int32[::1],"
     " int32[::1])",
-    cache=True,
-    nogil=True,
 )
 def machine_table(rows, states, contexts, transitions, words, pushes, plans):  # type: ignore[no-untyped-def]
     """int64[14]: the table of a machine's arrays, in this order."""
@@ -34,10 +34,8 @@ def machine_table(rows, states, contexts, transitions, words, pushes, plans):  #
     return table
 
 
-@njit(
+@jit(
     "int64[::1](int32[:,::1], int32[:,::1], uint8[::1], int32[::1], int32[:,::1])",
-    cache=True,
-    nogil=True,
 )
 def inside_table(trie, roots, prefixes, mask, aliases):  # type: ignore[no-untyped-def]
     """int64[10]: the table of these arrays."""
@@ -58,25 +56,25 @@ def _pointer(typing_context, address):  # type: ignore[no-untyped-def]
     return types.voidptr(types.int64), generate
 
 
-@njit("int32[::1](int64[::1], int64)", cache=True, nogil=True, inline="always")
+@njit(inline="always")
 def int32s(table, i):  # type: ignore[no-untyped-def]
     """The i-th array of a table, of one dimension."""
     return carray(_pointer(table[2 * i]), (table[2 * i + 1],), np.int32)
 
 
-@njit("uint64[::1](int64[::1], int64)", cache=True, nogil=True, inline="always")
+@njit(inline="always")
 def uint64s(table, i):  # type: ignore[no-untyped-def]
     """The i-th array of a table, of one dimension and 64-bit words."""
     return carray(_pointer(table[2 * i]), (table[2 * i + 1],), np.uint64)
 
 
-@njit("uint8[::1](int64[::1], int64)", cache=True, nogil=True, inline="always")
+@njit(inline="always")
 def uint8s(table, i):  # type: ignore[no-untyped-def]
     """The i-th array of a table, of one dimension and bytes."""
     return carray(_pointer(table[2 * i]), (table[2 * i + 1],), np.uint8)
 
 
-@njit("int32[:,::1](int64[::1], int64, int64)", cache=True, nogil=True, inline="always")
+@njit(inline="always")
 def int32_table(table, i, width):  # type: ignore[no-untyped-def]
     """The i-th array of a table, of ``width`` columns."""
     return carray(_pointer(table[2 * i]), (table[2 * i + 1], width), np.int32)

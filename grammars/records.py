@@ -20,6 +20,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from ramet.compiled import jit
+
 BELOW, WHAT, LABEL, COUNT, NAMES, SEEN = range(6)
 """The places in an object's record. An array's count is at ``LABEL``."""
 
@@ -41,7 +43,7 @@ NO_FILTER = -1
 record's live labels; more is an offset in ``Lexicon.words``."""
 
 
-@njit("int64(uint64)", cache=True, nogil=True, inline="always")
+@njit(inline="always")
 def _popcount(x):  # type: ignore[no-untyped-def]
     x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))
     x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
@@ -49,12 +51,12 @@ def _popcount(x):  # type: ignore[no-untyped-def]
     return np.int64((x * np.uint64(0x0101010101010101)) >> np.uint64(56))
 
 
-@njit("uint64(uint64[::1], int64, int64)", cache=True, nogil=True, inline="always")
+@njit(inline="always")
 def _word(words, offset, i):  # type: ignore[no-untyped-def]
     return words[offset + 1 + i] if i < np.int64(words[offset]) else np.uint64(0)
 
 
-@njit("boolean(uint64[::1], int64[::1], int64, int64)", cache=True, nogil=True, inline="always")
+@njit(inline="always")
 def meets(words, frames, reach, live):  # type: ignore[no-untyped-def]
     """Whether one of the labels at ``words[reach]`` is live (see ``NO_FILTER``)."""
     if live >= 0:
@@ -69,7 +71,7 @@ def meets(words, frames, reach, live):  # type: ignore[no-untyped-def]
     return False
 
 
-@njit("boolean(uint64[::1], int64[::1], int64, int64)", cache=True, nogil=True, inline="always")
+@njit(inline="always")
 def is_live(words, frames, live, label):  # type: ignore[no-untyped-def]
     """Whether a label is live."""
     word = label >> 6
@@ -83,19 +85,21 @@ def is_live(words, frames, live, label):  # type: ignore[no-untyped-def]
     return (frames[at + 1 + word] >> (label & 63)) & 1 != 0
 
 
-@njit("int64(int64[::1], int32[::1], int64)", cache=True, nogil=True, inline="always")
+@njit(inline="always")
 def live_names(frames, plans, record):  # type: ignore[no-untyped-def]
     """How a context writes that an object's own live labels are its own."""
     return -2 - (record + SEEN + plans[frames[record + WHAT] + NUM_WORDS])
 
 
-@njit("int64(int64[::1], int32[::1], int64)", cache=True, nogil=True, inline="always")
+@njit(inline="always")
 def object_size(frames, plans, record):  # type: ignore[no-untyped-def]
     """The words of an object's record."""
     return SEEN + 1 + 2 * plans[frames[record + WHAT] + NUM_WORDS]
 
 
-@njit("void(int64[::1], int32[::1], uint64[::1], int64)", cache=True, nogil=True)
+@jit(
+    "void(int64[::1], int32[::1], uint64[::1], int64)",
+)
 def find_live(frames, plans, words, record):  # type: ignore[no-untyped-def]
     """Write an object's live labels.
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from ramet.compiled import jit
 
 BYTE, SKIP, TOKEN, DEPTH = range(4)
 """Columns of a trie: the node's byte, the first node after its subtree, the id of the token that
 ends here (or -1), and the node's depth (0 for a token's first byte)."""
 
 
-@njit("int32[:,::1](uint8[::1], int64[::1], int64[::1], int32[::1])", cache=True, nogil=True)
+@jit("int32[:,::1](uint8[::1], int64[::1], int64[::1], int32[::1])")
 def build_trie(data, begins, ends, ids):  # type: ignore[no-untyped-def]
     """The trie of sorted, distinct, non-empty texts.
 
@@ -61,7 +62,7 @@ def build_trie(data, begins, ends, ids):  # type: ignore[no-untyped-def]
     return trie
 
 
-@njit("int32[::1](uint8[::1], int64[::1], int32[:,::1])", cache=True, nogil=True)
+@jit("int32[::1](uint8[::1], int64[::1], int32[:,::1])")
 def characters_inside(data, starts, table):  # type: ignore[no-untyped-def]
     """How each text fares inside a JSON string that is at the border of two characters.
 
@@ -89,7 +90,7 @@ def characters_inside(data, starts, table):  # type: ignore[no-untyped-def]
     return counts
 
 
-@njit("int32[::1](uint8[::1], int64[::1], int32[:,::1])", cache=True, nogil=True)
+@jit("int32[::1](uint8[::1], int64[::1], int32[:,::1])")
 def characters_of(data, starts, table):  # type: ignore[no-untyped-def]
     """The characters of each text that an automaton allows whole, -1 for others.
 
@@ -128,7 +129,7 @@ def roots_of(trie: NDArray[np.int32]) -> NDArray[np.int32]:
     return np.array(found, np.int32).reshape(-1, 6)
 
 
-@njit("int32[::1](int32[:,::1], int64)", cache=True, nogil=True)
+@jit("int32[::1](int32[:,::1], int64)")
 def leaves_of(trie, num_tokens):  # type: ignore[no-untyped-def]
     """int32[num_tokens]: the node at which each token ends; -1 if it isn't in the trie."""
     leaves = np.full(num_tokens, -1, np.int32)
@@ -138,7 +139,7 @@ def leaves_of(trie, num_tokens):  # type: ignore[no-untyped-def]
     return leaves
 
 
-@njit("void(int32[:,::1], int32[:,::1], int32[::1], int32[:,::1])", cache=True, nogil=True)
+@jit("void(int32[:,::1], int32[:,::1], int32[::1], int32[:,::1])")
 def locate(trie, whole, leaves, ends):  # type: ignore[no-untyped-def]
     """Rewrite nodes of a trie, ``ends[:, 0]``, as those of a trie that has its tokens too."""
     for i in range(ends.shape[0]):
@@ -153,10 +154,8 @@ def locate(trie, whole, leaves, ends):  # type: ignore[no-untyped-def]
         ends[i, 0] = node
 
 
-@njit(
+@jit(
     "Tuple((int32[:,::1], uint8[::1]))(int32[:,::1], uint8[::1], int64[:,::1], int32[:,::1])",
-    cache=True,
-    nogil=True,
 )
 def root_table(trie, data, spans, ends):  # type: ignore[no-untyped-def]
     """Nodes, each with a state and a label, as a table of roots, and the bytes before each."""

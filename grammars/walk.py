@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from ramet.compiled import jit
 
 from .automaton import DEAD, LAZY
 from .moves import (
@@ -65,7 +66,7 @@ TRIE, ROOTS, PREFIXES, MASK, ALIASES = range(5)
 _AT_A_ROOT = 1 << 60
 
 
-@njit("int64(int32[:,::1], int64)", cache=True, nogil=True)
+@jit("int64(int32[:,::1], int64)")
 def num_bytes(rows, state):  # type: ignore[no-untyped-def]
     """How many bytes a state's row allows."""
     count = 0
@@ -74,11 +75,9 @@ def num_bytes(rows, state):  # type: ignore[no-untyped-def]
     return count
 
 
-@njit(
+@jit(
     "int64(int32[:,::1], int32[:,::1], int64, int64, int64, uint64[::1], int64[::1],"
     " int32[:,::1], int32[:,::1], int32[::1], int32[::1], int64[::1], int32[:,::1])",
-    cache=True,
-    nogil=True,
 )
 def survey(  # type: ignore[no-untyped-def]
     trie, roots, resume, state, live, words, frames, rows, states, mask, path, asked, found,
@@ -155,11 +154,9 @@ def survey(  # type: ignore[no-untyped-def]
             path[depth + 1] = target
 
 
-@njit(
+@jit(
     "int64(int64[::1], int64, int64, int64[:,::1], int64, int32[::1], int64[:,::1], int32[::1],"
     " int64[::1], uint8[::1], int64[::1])",
-    cache=True,
-    nogil=True,
 )
 def walk(  # type: ignore[no-untyped-def]
     inside, resume, own, positions, at, mask, work, uncertain, frames, text, machine

@@ -29,6 +29,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from ramet.compiled import open_jit
+
 Int32Array = npt.NDArray[np.int32]
 
 TABLE_ROW, KEY_START, KEY_END, TOKEN_START, TOKEN_END, SLOT = range(6)
@@ -131,7 +133,7 @@ class _Params(NamedTuple):
     per_item: float
 
 
-@njit(cache=True, nogil=True)
+@open_jit()
 def _common_pages(page_tables, num_full_pages, quantum):  # type: ignore[no-untyped-def]
     """Leading full pages that each row shares with the next, in whole quanta: [R]; the last 0."""
     num_rows = len(num_full_pages)
@@ -145,7 +147,7 @@ def _common_pages(page_tables, num_full_pages, quantum):  # type: ignore[no-unty
     return common
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _cost(p, num_tokens, num_keys):  # type: ignore[no-untyped-def]
     """Seconds, for one key/value head, in which ``num_tokens`` tokens see ``num_keys`` keys."""
     total = 0.0
@@ -156,7 +158,7 @@ def _cost(p, num_tokens, num_keys):  # type: ignore[no-untyped-def]
     return total
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _grouping_pays(p, common, row_starts, first, end, depth, num_keys, merged):  # type: ignore[no-untyped-def]
     """Whether reading ``num_keys`` keys once for rows ``first:end`` beats once for each child.
 
@@ -180,7 +182,7 @@ def _grouping_pays(p, common, row_starts, first, end, depth, num_keys, merged): 
     return once < apart
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _emit(p, row, first_key, end_key, tokens, positions, items, num_items):  # type: ignore[no-untyped-def]
     """Adds the items of ``tokens`` over ``first_key:end_key``; returns the new number of items.
 
@@ -221,7 +223,7 @@ def _emit(p, row, first_key, end_key, tokens, positions, items, num_items):  # t
     return num_items
 
 
-@njit(cache=True, nogil=True)
+@open_jit()
 def _walk(p, common, row_starts, context_lens, positions, items):  # type: ignore[no-untyped-def]
     """Emits the tree's items, each node before its children; returns their number."""
     num_rows = len(context_lens)
@@ -285,7 +287,7 @@ def _walk(p, common, row_starts, context_lens, positions, items):  # type: ignor
     return num_items
 
 
-@njit(cache=True, nogil=True)
+@open_jit()
 def _assign_slots(items, num_tokens):  # type: ignore[no-untyped-def]
     """Fills the slot column; returns the merge lists and the number of slots."""
     count = np.zeros(num_tokens, np.int32)

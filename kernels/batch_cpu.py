@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ramet.kernels.cpu.compiled import jit
+from ramet.compiled import open_jit
 
 FAULTS = (
     "",
@@ -17,7 +17,10 @@ FAULTS = (
 """What ``first_fault`` finds, by its number; 0 is none."""
 
 
-@jit()
+@open_jit(
+    "int64(int32[::1], int32[::1], int32[::1], int32[::1], int32[:,::1], int32[:,::1], int32[::1],"
+    " int32[::1], int64, int64, int64, int64)"
+)
 def first_fault(  # type: ignore[no-untyped-def]
     token_ids,
     positions,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ramet.kernels.cpu.compiled import jit
+from ramet.compiled import open_jit
 
 
-@jit()
+@open_jit("boolean(int32[::1], uint8[::1], int32[:,::1])")
 def agrees_on_first_byte(mask, first_bytes, others):  # type: ignore[no-untyped-def]
     """Whether all tokens of a mask begin with one byte; False if there is none.
 

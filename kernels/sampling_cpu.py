@@ -18,8 +18,8 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from ramet.compiled import open_jit
 from ramet.kernels.cpu import ir as vec
-from ramet.kernels.cpu.compiled import jit
 from ramet.kernels.cpu.ir import VF32, Variable, i64
 from ramet.kernels.cpu.memory import next_task
 from ramet.kernels.sampling import (
@@ -320,7 +320,12 @@ def _top(x, size, shift, out_ids, out_logprobs, wanted):  # type: ignore[no-unty
         out_logprobs[i] = np.float32(np.float64(out_logprobs[i]) - shift)
 
 
-@jit()
+@open_jit(
+    "void(float32[:,::1], float32[::1], float32[::1], int32[::1], float32[::1], float32[::1],"
+    " float32[::1], float32[::1], uint64[::1], int64[::1], int32[::1], int32[:,::1], int32[::1],"
+    " int32[::1], int32[::1], int32[::1], float32[::1], int32[::1], int32[::1], int32[::1],"
+    " int64[::1], float32[:,::1], int32[::1], float32[::1], int32[:,::1], float32[:,::1])"
+)
 def _sample(logits, temperature, top_p, top_k, min_p, presence_penalty, frequency_penalty,  # type: ignore[no-untyped-def]
             repetition_penalty, seeds, positions, mask_rows, masks, num_logprobs, targets,
             bias_starts, bias_token_ids, bias_values, seen_starts, seen_token_ids,

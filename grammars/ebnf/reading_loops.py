@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
+from ramet.compiled import jit
 from ramet.grammars.regular._arrays import BOOLS, BYTES, INT, INT32S, TABLE, Array, sort_prefix
 
 ACCEPT_NODE = -1
@@ -29,7 +30,7 @@ _TABLE_OUT = types.int32[:, ::1]
 _COUNTS = types.int64[::1]
 
 
-@njit("int64(int64, int64)", cache=True, nogil=True)
+@jit("int64(int64, int64)")
 def _mixed(a: Any, b: Any) -> Any:
     # Unsigned, since compiled code takes for granted that signed products don't overflow.
     h = np.uint64(a) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(b)
@@ -37,7 +38,7 @@ def _mixed(a: Any, b: Any) -> Any:
     return np.int64((h ^ (h >> np.uint64(29))) & np.uint64(0x7FFFFFFFFFFFFFFF))
 
 
-@njit((_TABLE_OUT, _WRITES, _COUNTS, INT, INT, INT), cache=True, nogil=True)
+@jit((_TABLE_OUT, _WRITES, _COUNTS, INT, INT, INT))
 def interned(pairs: Array, slots: Array, counts: Array, which: int, a: Any, b: Any) -> Any:
     """The number of a pair; -1 if there is no room for a new one."""
     mask = slots.shape[0] - 1
@@ -64,7 +65,7 @@ _STORE = (_TABLE_OUT, _WRITES, _TABLE_OUT, _WRITES, _TABLE_OUT, _WRITES, _WRITES
 """cells, cell_slots, configurations, configuration_slots, closures, closed, seen, counts."""
 
 
-@njit((INT, *_NETWORK, *_STORE), cache=True, nogil=True)
+@jit((INT, *_NETWORK, *_STORE))
 def close(  # type: ignore[no-untyped-def]
     first, call_starts, calls, is_final, is_bare, is_loop, may_end,
     cells, cell_slots, configurations, configuration_slots, closures, closed, seen, counts,
@@ -147,7 +148,7 @@ def close(  # type: ignore[no-untyped-def]
     return DONE
 
 
-@njit((_WRITES, INT, _TABLE_OUT, _WRITES, _WRITES, _COUNTS), cache=True, nogil=True)
+@jit((_WRITES, INT, _TABLE_OUT, _WRITES, _WRITES, _COUNTS))
 def interned_set(  # type: ignore[no-untyped-def]
     found, size, sets, set_slots, items, counts
 ):  # fmt: skip
@@ -182,14 +183,12 @@ def interned_set(  # type: ignore[no-untyped-def]
     return np.int64(number)
 
 
-@njit(
+@jit(
     (
         *(INT, BYTES, TABLE, TABLE, BOOLS, _WRITES, _WRITES, _TABLE_OUT, _WRITES, _WRITES),
         *_NETWORK,
         *_STORE,
     ),
-    cache=True,
-    nogil=True,
 )
 def write_row(  # type: ignore[no-untyped-def]
     state, class_of, moves, foreign_moves, has_moves, row, found, sets, set_slots, items,
@@ -300,7 +299,7 @@ def write_row(  # type: ignore[no-untyped-def]
     return DONE
 
 
-@njit((TABLE, INT, _WRITES), cache=True, nogil=True)
+@jit((TABLE, INT, _WRITES))
 def index_pairs(pairs: Array, count: int, slots: Array) -> None:
     """Enter pairs into a table of slots."""
     mask = slots.shape[0] - 1
@@ -311,7 +310,7 @@ def index_pairs(pairs: Array, count: int, slots: Array) -> None:
         slots[slot] = number
 
 
-@njit((TABLE, INT, INT32S, _WRITES), cache=True, nogil=True)
+@jit((TABLE, INT, INT32S, _WRITES))
 def index_sets(sets: Array, count: int, items: Array, slots: Array) -> None:
     """Enter sets into a table of slots."""
     mask = slots.shape[0] - 1

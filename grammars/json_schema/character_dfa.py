@@ -8,9 +8,9 @@ move that arrives at a border completes one character.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from ramet.compiled import jit
 from ramet.grammars.json_text import key_text
 from ramet.grammars.regular import Dfa
 from ramet.grammars.regular._arrays import BOOLS, INT, INT32S, INT64S, TABLE, Array
@@ -21,7 +21,7 @@ _UNREACHED = -1
 _BOTH = 0b1000
 
 
-@njit((TABLE,), cache=True, nogil=True)
+@jit((TABLE,))
 def _moves_into(table: Array) -> tuple[Array, Array]:
     """The distinct moves by where they arrive: ``sources[starts[t]:starts[t + 1]]`` lead to t."""
     num_states, num_classes = table.shape
@@ -48,7 +48,7 @@ def _moves_into(table: Array) -> tuple[Array, Array]:
     return starts, sources
 
 
-@njit((INT64S, INT32S, BOOLS, BOOLS), cache=True, nogil=True)
+@jit((INT64S, INT32S, BOOLS, BOOLS))
 def _shortest(starts: Array, sources: Array, at_border: Array, accepting: Array) -> Array:
     """By state, the fewest characters to acceptance: breadth first, one level a character."""
     num_states = at_border.shape[0]
@@ -85,7 +85,7 @@ def _shortest(starts: Array, sources: Array, at_border: Array, accepting: Array)
     return shortest
 
 
-@njit((TABLE, INT64S, BOOLS), cache=True, nogil=True)
+@jit((TABLE, INT64S, BOOLS))
 def _longest(table: Array, starts: Array, at_border: Array) -> int:
     """The most characters on a path from state 0; -1 if there is a loop."""
     num_states, num_classes = table.shape
@@ -117,7 +117,7 @@ def _longest(table: Array, starts: Array, at_border: Array) -> int:
     return most if size == num_states else -1
 
 
-@njit((INT64S, INT32S, BOOLS, BOOLS, INT), cache=True, nogil=True)
+@jit((INT64S, INT32S, BOOLS, BOOLS, INT))
 def _before(starts: Array, sources: Array, at_border: Array, alive: Array, steps: int) -> Array:
     """The states from which ``steps`` characters, one that is begun included, lead to ``alive``.
 

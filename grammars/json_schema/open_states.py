@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numpy.typing import NDArray
 
+from ramet.compiled import jit
 from ramet.grammars.json_text import KEY_SLICE, slice_tables
 from ramet.grammars.regular._arrays import BYTES, TABLE
 
 _NOT_SEEN = -1
 
 
-@njit(types.boolean[::1](TABLE, BYTES, TABLE), cache=True, nogil=True)
+@jit(types.boolean[::1](TABLE, BYTES, TABLE))
 def _open_states(table, class_of, text):  # type: ignore[no-untyped-def]
     num_states, num_classes = table.shape
     modes = np.full(num_states, _NOT_SEEN, np.int32)

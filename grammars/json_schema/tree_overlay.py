@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from ramet.compiled import jit
 from ramet.grammars.automaton import LAZY
 
 
-@njit(cache=True, nogil=True)
+@jit("void(uint64[:,::1], int64, uint64[::1], int64)")
 def _add_words(reach, state, words, offset):  # type: ignore[no-untyped-def]
     """Add the set of labels at an offset of ``words``."""
     for word in range(min(reach.shape[1], np.int64(words[offset]))):
         reach[state, word] |= words[offset + 1 + word]
 
 
-@njit(cache=True, nogil=True)
+@jit("void(int32[:,::1], int32[:,::1], uint64[::1], int64, int64, uint64[:,::1])")
 def _add_row(rows, states, words, first, state, reach):  # type: ignore[no-untyped-def]
     """Add the labels to which a state's row leads."""
     before = np.int32(-1)
@@ -31,11 +31,9 @@ def _add_row(rows, states, words, first, state, reach):  # type: ignore[no-untyp
             _add_words(reach, state, words, states[target, 2])
 
 
-@njit(
+@jit(
     "int64(int32[:,::1], int64, int32[::1], int32[:,::1], int32[:,::1], uint64[::1], int64, int64,"
     " int32[::1], uint64[:,::1], int32[::1], uint8[:,::1], boolean, boolean)",
-    cache=True,
-    nogil=True,
 )
 def lay_over(  # type: ignore[no-untyped-def]
     trie, root, labels, rows, states, words, first, base, closers, reach, bases, escapes, is_exact,

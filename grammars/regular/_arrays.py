@@ -1,9 +1,7 @@
 """What the compiled loops that make automata have in common.
 
 Tables are int32[num_states, num_classes], where a class is a set of bytes that no state tells
-apart; -1 is dead. All loops count their work, so limits are the same on every machine. Their
-types are given, so that they are compiled (or read from the cache) when the package is imported,
-and not while somebody waits.
+apart; -1 is dead. All loops count their work, so limits are the same on every machine.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ TABLE, TABLE_64 = reads(types.int32, 2), reads(types.int64, 2)
 # Plain loops: array slices and numpy's sort would take several times as long to compile.
 
 
-@njit(cache=True, nogil=True)
+@njit
 def grown_1d(array: Array, size: int) -> Array:
     bigger = np.empty(max(size, 2 * array.shape[0]), array.dtype)
     for i in range(array.shape[0]):
@@ -45,7 +43,7 @@ def grown_1d(array: Array, size: int) -> Array:
     return bigger
 
 
-@njit(cache=True, nogil=True)
+@njit
 def grown_2d(array: Array, size: int) -> Array:
     bigger = np.empty((max(size, 2 * array.shape[0]), array.shape[1]), array.dtype)
     for i in range(array.shape[0]):
@@ -54,7 +52,7 @@ def grown_2d(array: Array, size: int) -> Array:
     return bigger
 
 
-@njit(cache=True, nogil=True)
+@njit
 def sort_prefix(values: Array, length: int) -> None:
     """Sort ``values[:length]`` in place: Shell's sort with Knuth's gaps."""
     gap = 1

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+from numba import types
+
+from ramet.compiled import jit
 
 from ._arrays import BOOLS, BYTES, INT, INT64S, TABLE, TABLE_64, Array
 
+_WRITES = types.int32[::1]
 
-@njit(cache=True, nogil=True)
+
+@jit((INT, *(_WRITES,) * 6, INT))
 def _mark(
     element: int,
     elements: Array,
@@ -35,7 +39,7 @@ def _mark(
     return num_touched
 
 
-@njit(cache=True, nogil=True)
+@jit((*(_WRITES,) * 6, INT, INT))
 def _split(
     elements: Array,
     block: Array,
@@ -67,7 +71,7 @@ def _split(
     return num_blocks
 
 
-@njit((INT64S, TABLE, BOOLS, INT), cache=True, nogil=True)
+@jit((INT64S, TABLE, BOOLS, INT))
 def canonicalise(
     class_of: Array, table: Array, accepting: Array, start: int
 ) -> tuple[Array, Array, Array]:
@@ -276,7 +280,7 @@ def canonicalise(
     return classes, columns, final[:count].copy()
 
 
-@njit((BYTES, BYTES), cache=True, nogil=True)
+@jit((BYTES, BYTES))
 def joint_classes(a: Array, b: Array) -> tuple[Array, Array, Array]:
     """The classes of symbols that two class arrays both don't tell apart.
 
@@ -284,8 +288,11 @@ def joint_classes(a: Array, b: Array) -> tuple[Array, Array, Array]:
         int64[num_symbols], each symbol's joint class; by joint class, its class in a and in b.
     """
     num_symbols = a.shape[0]
-    width = b.max() + 1
-    known = np.full((a.max() + 1) * width, -1, np.int64)
+    most_a = most_b = np.int64(0)
+    for symbol in range(num_symbols):
+        most_a, most_b = max(most_a, np.int64(a[symbol])), max(most_b, np.int64(b[symbol]))
+    width = most_b + 1
+    known = np.full((most_a + 1) * width, -1, np.int64)
     joint = np.empty(num_symbols, np.int64)
     of_a = np.empty(num_symbols, np.int64)
     of_b = np.empty(num_symbols, np.int64)
@@ -301,7 +308,7 @@ def joint_classes(a: Array, b: Array) -> tuple[Array, Array, Array]:
     return joint, of_a[:count].copy(), of_b[:count].copy()
 
 
-@njit((TABLE_64,), cache=True, nogil=True)
+@jit((TABLE_64,))
 def equal_columns(columns: Array) -> tuple[Array, Array]:
     """The classes of equal columns of an int64[num_rows, num_symbols] array.
 

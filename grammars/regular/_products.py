@@ -5,21 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from ramet.compiled import jit
 
 from ._arrays import BOOLS, INT, INT64S, OK, TABLE, TOO_MANY_STATES, Array, grown_1d, grown_2d
 
 
-@njit("int64(int64)", cache=True, nogil=True)
+@jit("int64(int64)")
 def _hash(key: Any) -> Any:
     # Unsigned, since compiled code takes for granted that signed products don't overflow.
     return np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(17))
 
 
-@njit(
+@jit(
     (TABLE, BOOLS, INT, TABLE, BOOLS, INT, INT64S, INT64S, INT, INT),
-    cache=True,
-    nogil=True,
 )
 def product(
     table_a: Array,

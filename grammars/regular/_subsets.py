@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from ramet.compiled import jit
 
 from ._arrays import (
     BOOLS,
@@ -20,10 +21,8 @@ from ._arrays import (
 )
 
 
-@njit(
+@jit(
     (INT64S, INT32S, INT32S, INT32S, INT64S, INT32S, BOOLS, INT, INT, INT, INT, INT),
-    cache=True,
-    nogil=True,
 )
 def determinise(
     edge_start: Array,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from ramet.compiled import jit
+
 from ._arrays import (
     BOOLS,
     INT,
@@ -19,7 +21,7 @@ from ._arrays import (
 )
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _reached_modes(
     table: Array, modes: Array, outputs: Array, live: Array, live_start: Array, classes: Array
 ) -> tuple[Array, Array]:
@@ -64,10 +66,8 @@ def _reached_modes(
     return known, borders[:num_borders].copy()
 
 
-@njit(
+@jit(
     (TABLE, BOOLS, TABLE_64, TABLE_64, INT64S, INT64S, INT),
-    cache=True,
-    nogil=True,
 )
 def transduce(
     table: Array,

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from ramet.compiled import jit
 
 from ._arrays import BYTES, INT, INT64S, OK, TOO_MANY_STATES, Array, grown_1d, grown_2d
 
 
-@njit(
+@jit(
     (BYTES, INT64S, BYTES, INT, INT),
-    cache=True,
-    nogil=True,
 )
 def trie(
     data: Array,

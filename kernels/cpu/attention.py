@@ -18,13 +18,14 @@ from functools import cache
 
 from numba import njit, types
 
+from ramet.compiled import open_jit
 from ramet.kernels.cpu import attention_runs as runs
 from ramet.kernels.cpu import attention_softmax as softmax
 from ramet.kernels.cpu import attention_tiles as tiles
 from ramet.kernels.cpu.attention_softmax import LANES
 from ramet.kernels.cpu.attention_tiles import CHUNK, MASKED
-from ramet.kernels.cpu.compiled import Op, jit
-from ramet.kernels.cpu.features import AttentionPath
+from ramet.kernels.cpu.compiled import Op
+from ramet.kernels.cpu.features import AttentionPath, best_attention_path
 from ramet.kernels.cpu.memory import (
     bits_to_f32,
     load_i32,
@@ -264,7 +265,12 @@ def attend_op(path: AttentionPath) -> Op:
     return Op(f"attend_tiles_{path}", attend_tiles)
 
 
-@jit()
+def likely_ops() -> list[Op]:
+    """What models usually need of this module on this CPU."""
+    return [attend_op(best_attention_path())]
+
+
+@open_jit("int64(int32[::1], int32[::1], int32[:,::1], int64, int64, boolean, int32[:,::1])")
 def cut_tiles(token_rows, positions, page_tables, page_size, max_tokens, grouping, tile_bounds):  # type: ignore[no-untyped-def]
     """Cuts tokens into tiles; returns their number.
 
@@ -288,7 +294,7 @@ def cut_tiles(token_rows, positions, page_tables, page_size, max_tokens, groupin
     return num_tiles
 
 
-@jit()
+@open_jit("int64(int32[::1], int32[:,::1], int64, int64, int32[::1])")
 def list_pages(context_lens, page_tables, page_size, most, pages):  # type: ignore[no-untyped-def]
     """Fills in up to ``most`` pages of the contexts, those that neighbouring rows share once;
     returns their number."""
@@ -305,7 +311,10 @@ def list_pages(context_lens, page_tables, page_size, most, pages):  # type: igno
     return count
 
 
-@jit()
+@open_jit(
+    "int64(int32[::1], int32[::1], int32[:,::1], int64, int64, boolean, int32[::1], int32[::1],"
+    " int32[::1], int32[:,::1])"
+)
 def plan_tokens(row_starts, context_lens, page_tables, page_size, max_tokens, grouping,  # type: ignore[no-untyped-def]
                 token_rows, slots, positions, tile_bounds):  # fmt: skip
     """Fills each token's row and slot, and cuts the tokens into tiles; returns their number."""

@@ -25,8 +25,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ramet.compiled import jit
 from ramet.kernels.cpu import step as words
-from ramet.kernels.cpu.compiled import Op, jit
+from ramet.kernels.cpu.compiled import Op
 from ramet.kernels.cpu.memory import (
     HAS_FUTEX,
     add_in_order,

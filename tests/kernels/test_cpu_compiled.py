@@ -1,4 +1,4 @@
-"""Compiled code: its disk cache, and other CPUs' instructions."""
+"""Compiled operations: kept on disk, and with other CPUs' instructions."""
 
 from __future__ import annotations
 
@@ -19,11 +19,15 @@ def double_operand(stage, step, counter, thread):
     store_i64(step, 0, 2 * load_i64(stage, 2))
 
 
-def run_once(name):
+def triple_operand(stage, step, counter, thread):
+    store_i64(step, 0, 3 * load_i64(stage, 2))
+
+
+def run_once(name, function=double_operand):
     """Makes the operation anew, as another process would, and runs it."""
     step = np.zeros(16, np.int64)
     team = Team(1)
-    team.run(Program([Stage(Op(name, double_operand), {2: 21})]), step)
+    team.run(Program([Stage(Op(name, function), {2: 21})]), step)
     team.close()
     return step[0]
 
@@ -48,38 +52,20 @@ def test_what_was_compiled_is_loaded(tmp_path, monkeypatch, compilations):
     assert compilations == ["cached"]
 
 
-def test_a_changed_source_is_compiled_again(tmp_path, monkeypatch, compilations):
+def test_a_changed_operation_is_compiled_again(tmp_path, monkeypatch, compilations):
     monkeypatch.setenv("RAMET_CACHE_DIR", str(tmp_path))
     run_once("changed")
-    monkeypatch.setattr(compiled, "_stamp", lambda: b"another text")
+    assert run_once("changed", triple_operand) == 63
     assert run_once("changed") == 42
     assert compilations == ["changed", "changed"]
 
 
-def test_a_damaged_cache_is_passed_over(tmp_path, monkeypatch, compilations):
+def test_whether_an_operation_is_on_disk_can_be_asked(tmp_path, monkeypatch):
     monkeypatch.setenv("RAMET_CACHE_DIR", str(tmp_path))
-    run_once("damaged")
-    for path in tmp_path.iterdir():
-        path.write_bytes(path.read_bytes()[:100])
-    assert run_once("damaged") == 42
-    assert compilations == ["damaged", "damaged"]
-
-
-def test_a_folder_that_takes_nothing_is_no_obstacle(tmp_path, monkeypatch, compilations):
-    blocked = tmp_path / "file"
-    blocked.write_text("not a folder")
-    monkeypatch.setenv("RAMET_CACHE_DIR", str(blocked))
-    assert run_once("blocked") == 42
-    assert compilations == ["blocked"]
-
-
-def test_a_second_folder_is_read_when_the_first_lacks_it(tmp_path, monkeypatch, compilations):
-    filled, empty = tmp_path / "filled", tmp_path / "empty"
-    monkeypatch.setattr(compiled, "cache_folders", lambda: (filled,))
-    run_once("second")
-    monkeypatch.setattr(compiled, "cache_folders", lambda: (empty, filled))
-    assert run_once("second") == 42
-    assert compilations == ["second"]
+    assert not Op("asked", double_operand).is_compiled
+    run_once("asked")
+    assert Op("asked", double_operand).is_compiled
+    assert not Op("asked", double_operand).is_busy
 
 
 def test_the_dot_path_can_be_chosen(monkeypatch):

@@ -1,0 +1,106 @@
+"""Functions that are compiled when they are first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from numba.core import typeinfer
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.registry import CPUDispatcher
+
+from ramet.compiled.disk import DiskCache
+from ramet.compiled.sources import digest
+
+
+class Function(CPUDispatcher):  # type: ignore[misc]
+    """A compiled function, kept on disk.
+
+    Args:
+        signatures: what it can be compiled for ahead of need.
+        is_open: whether it takes other types as well, and is compiled for these when they come.
+        options: numba's.
+    """
+
+    def __init__(
+        self,
+        function: Any,
+        signatures: tuple[Any, ...],
+        options: dict[str, Any],
+        *,
+        is_open: bool = False,
+    ) -> None:
+        super().__init__(py_func=function, targetoptions={"nopython": True, **options})
+        self._signatures = signatures
+        self._is_open = is_open
+        self._is_loaded = False
+        self._cache = DiskCache(
+            f"{function.__module__}.{function.__qualname__}",
+            lambda: digest(function, str(signatures), sorted(map(str, options.items()))),
+        )
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether the machine code for all of its signatures is on disk."""
+        codegen = self.targetctx.codegen()
+        return all(self._cache.has(each, codegen) for each in self._signatures)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether another process is compiling it."""
+        codegen = self.targetctx.codegen()
+        return any(self._cache.is_busy(each, codegen) for each in self._signatures)
+
+    def load(self) -> None:
+        """Loads or compiles the function for its signatures."""
+        with global_compiler_lock:
+            if self._is_loaded:
+                return
+            self._is_loaded = True  # a function that calls itself asks again
+            try:
+                with typeinfer.register_dispatcher(self):
+                    for signature in self._signatures:
+                        self.compile(signature)
+            except BaseException:
+                self._is_loaded = False
+                raise
+            if not self._is_open:
+                self.disable_compile()
+
+    def compile(self, sig: Any) -> Any:
+        with global_compiler_lock, self._cache.alone(sig, self.targetctx.codegen()):
+            return super().compile(sig)
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        if not self._is_open:
+            self.load()
+        return super().get_call_template(args, kws)
+
+    def _compile_for_args(self, *args: Any, **kws: Any) -> Any:
+        """What numba calls when nothing that has been compiled fits; it calls the result."""
+        if self._is_open:
+            return super()._compile_for_args(*args, **kws)
+        self.load()
+        return self
+
+    def __reduce__(self) -> Any:
+        """Compiled code names the functions that it calls."""
+        return _named, (self.py_func.__module__, self.py_func.__qualname__)
+
+
+def jit(*signatures: Any, **options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Makes a ``Function`` of these signatures; ``options`` are numba's."""
+    return lambda function: Function(function, signatures, {"nogil": True, **options})
+
+
+def open_jit(*signatures: Any, **options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Makes a ``Function`` that these signatures are the likely ones of."""
+    return lambda function: Function(function, signatures, {"nogil": True, **options}, is_open=True)
+
+
+def _named(module: str, qualified_name: str) -> Any:
+    value: Any = import_module(module)
+    for name in qualified_name.split("."):
+        value = getattr(value, name)
+    return value
