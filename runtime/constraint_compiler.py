@@ -1,4 +1,4 @@
-"""The compiler of an engine's constraints, made when the first one comes."""
+"""The compiler of an engine's constraints, made when the first one comes or before."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from ramet.grammars import AutomatonStore, Constraint, GrammarCompiler, GrammarStats, Vocabulary
 from ramet.runtime.engine_config import EngineConfig
+from ramet.runtime.first_start import load_constraints
 from ramet.runtime.grammar_pool import CompiledGrammar
 
 
@@ -16,17 +17,28 @@ class ConstraintCompiler:
     Args:
         vocabulary: makes what grammars are compiled for, which takes a while.
         config: how much is remembered, and where.
+        is_wanted: whether there is an engine that waits for it.
     """
 
-    def __init__(self, vocabulary: Callable[[], Vocabulary], config: EngineConfig) -> None:
+    def __init__(
+        self,
+        vocabulary: Callable[[], Vocabulary],
+        config: EngineConfig,
+        is_wanted: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._vocabulary = vocabulary
         self._config = config
+        self._is_wanted = is_wanted
         self._lock = threading.Lock()
         self._made: GrammarCompiler | None = None
 
     def compile(self, constraint: Constraint) -> CompiledGrammar:
         """The constraint's grammar. ConstraintError, or GrammarTooComplexError."""
         return self._compiler().compile(constraint)
+
+    def warm(self) -> None:
+        """Makes the compiler, as the first constraint would."""
+        self._compiler()
 
     def find(self, constraint: Constraint) -> CompiledGrammar | None:
         """The constraint's grammar if it is remembered."""
@@ -39,11 +51,13 @@ class ConstraintCompiler:
     def _compiler(self) -> GrammarCompiler:
         with self._lock:
             if self._made is None:
+                load_constraints(self._is_wanted)
                 folder = self._config.grammar_cache
-                self._made = GrammarCompiler(
+                made = GrammarCompiler(
                     self._vocabulary(),
                     max_bytes=self._config.grammar_bytes,
                     store=None if folder is None else AutomatonStore(folder),
                 )
-                self._made.warm()
+                made.warm()
+                self._made = made
             return self._made

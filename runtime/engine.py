@@ -39,6 +39,7 @@ from ramet.runtime.errors import (
     RequestAbortedError,
 )
 from ramet.runtime.events import Event
+from ramet.runtime.first_start import are_constraints_ready, begin_compiling
 from ramet.runtime.grammar_pool import GrammarPool
 from ramet.runtime.grammar_vocabulary import grammar_vocabulary
 from ramet.runtime.live_requests import LiveRequests
@@ -122,7 +123,10 @@ class Engine:
         if sampler is None and not isinstance(runner, SamplingRunner):
             sampler = self._own_sampler = _default_sampler()
         self._stepper = Stepper(self._scheduler, runner, sampler)
-        self._compiler = ConstraintCompiler(lambda: self.vocabulary, config)
+        self._closing = False
+        self._compiler = ConstraintCompiler(
+            lambda: self.vocabulary, config, lambda: not self._closing
+        )
         self._grammars = GrammarPool(
             self._compiler.compile, self._compiler.find, num_threads=config.grammar_threads
         )
@@ -137,7 +141,6 @@ class Engine:
         self._wakeups = Wakeups()
         self._step_listeners: list[Callable[[], None]] = [self._wakeups.flush]
         self._lock = threading.Lock()
-        self._closing = False
         self._thread = StepThread(self._step, self._pause_s, self._shut_down)
         self._thread.start()
 
@@ -150,6 +153,7 @@ class Engine:
         ModelLoadError says what is wrong with the model, or which names there are.
         """
         config = config or EngineConfig()
+        begin_compiling()
         file = open_model(model)
         runner = load_runner(
             file,
@@ -320,15 +324,22 @@ class Engine:
         self._thread.ask(self._scheduler.check)
 
     def warm_up(self) -> None:
-        """Has all compiled code loaded before the first request needs it; counts nothing."""
+        """Has all compiled code loaded before the first request needs it; counts nothing.
+
+        At an installation's first start, what constraints need is still being compiled; then the
+        engine is ready without, and the first of them waits.
+        """
         params = SamplingParams(temperature=1.0, top_p=0.9, seed=0, max_tokens=4)
         prompt = [self.tokenizer.bos_id or 0] * 2
         hint = ProgramHint(program_id="warm-up", remaining_uses=0)
-        schema = {"type": "string", "pattern": "^[a-z]+$", "minLength": 9}
-        constraint = JsonSchema(schema)
-        self._compiler.compile(
-            constraint
-        )  # here, at full speed: the threads for grammars step back
+        constraint = None
+        if are_constraints_ready():
+            schema = {"type": "string", "pattern": "^[a-z]+$", "minLength": 9}
+            constraint = JsonSchema(schema)
+            # Here, at full speed: the threads for grammars step back.
+            self._compiler.compile(constraint)
+        else:
+            self._grammars.prepare(self._compiler.warm)
         self.generate(prompt, params, constraint=constraint, hint=hint)
         self._thread.ask(lambda: self._cache.evict(1))  # what it has left, for it goes first
         self._thread.ask(self._scheduler.stats.reset)

@@ -116,6 +116,10 @@ class GrammarPool:
         self.get(constraint, lambda: not answer.cancelled()).add_done_callback(pass_on)
         return answer
 
+    def prepare(self, work: Callable[[], None]) -> None:
+        """Has one of the threads do what grammars need; those that come meanwhile wait for it."""
+        self._threads.submit(work)
+
     def close(self) -> None:
         """Ends the threads; what is queued is cancelled."""
         with self._lock:

@@ -17,8 +17,10 @@ def info() -> None:
     import rich
     from rich.table import Table
 
+    from ramet.compiled.disk import writable_folder
     from ramet.kernels.cpu.features import describe
     from ramet.runtime.errors import ModelLoadError
+    from ramet.runtime.first_start import is_first_start
     from ramet.runtime.model.locate import PACKAGED_MODELS, locate_model
 
     table = Table(show_header=False, box=None)
@@ -30,6 +32,8 @@ def info() -> None:
             table.add_row(package, "not installed")
     for fact, value in describe().items():
         table.add_row(fact, value)
+    state = "to be compiled at the first start" if is_first_start() else "all compiled"
+    table.add_row("compiled code", f"{writable_folder() or 'no folder can be written'}: {state}")
     for name, packaged in PACKAGED_MODELS.items():
         try:
             table.add_row(f"model {name}", str(locate_model(name)))

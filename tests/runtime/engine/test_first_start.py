@@ -1,0 +1,60 @@
+"""While an installation's first start compiles what constraints need, plain requests go on."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from ramet.grammars import Choice
+from ramet.runtime import first_start
+from ramet.runtime.errors import EngineDeadError
+from ramet.runtime.params import SamplingParams
+from ramet.runtime.request import Request
+from ramet.runtime.scripted_engine import scripted_engine
+
+
+@pytest.fixture
+def compiling(monkeypatch):
+    """A process that is said to compile, until its standard input is closed."""
+    command = [sys.executable, "-c", "input()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        monkeypatch.setattr(first_start, "is_compiled", lambda *_: False)
+        monkeypatch.setattr(first_start, "compile_beside", lambda *_: process)
+        yield process
+        process.kill()
+
+
+def constrained(engine):
+    prompt = tuple(engine.tokenizer.encode("?"))
+    params = SamplingParams(max_tokens=8, temperature=0)
+    return Request(prompt, params, constraint=Choice(("yes", "no")))
+
+
+def test_constraints_wait_and_others_do_not(compiling):
+    with scripted_engine() as engine:
+        engine.warm_up()
+        stream = engine.submit(constrained(engine))
+        assert len(engine.generate("hello", SamplingParams(max_tokens=3)).token_ids) == 3
+        assert compiling.poll() is None
+        assert engine.stats().num_compiling == 1
+        compiling.stdin.close()
+        assert stream.result().text in ("yes", "no")
+
+
+def test_closing_the_engine_ends_the_compiling(compiling):
+    engine = scripted_engine()
+    engine.warm_up()
+    stream = engine.submit(constrained(engine))
+    engine.close()
+    assert compiling.poll() is not None
+    with pytest.raises(EngineDeadError):
+        stream.result()
+
+
+def test_a_process_that_fails_is_made_up_for(compiling):
+    compiling.kill()
+    with scripted_engine() as engine:
+        engine.warm_up()
+        assert engine.submit(constrained(engine)).result().text in ("yes", "no")
