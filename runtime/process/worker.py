@@ -72,12 +72,13 @@ def run_engine(connection: Connection, factory: Callable[[], Engine]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt means
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     outbox = Outbox(connection)
+    gc.disable()  # hardly anything that a start makes goes again
     try:
         engine = factory()
     except Exception as error:
         outbox.send(StartFailed(error))
         return
-    gc.collect()
+    gc.enable()
     gc.freeze()  # what the engine is made of stays; no collection has to look at it again
     sys.setswitchinterval(_SWITCH_S)
     engine.add_step_listener(outbox.flush)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-COMMAND = [sys.executable, "-c", "from ramet.cli.main import main; main()", "serve"]
+COMMAND = [sys.executable, "-c", "from ramet.cli import main; main()", "serve"]
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

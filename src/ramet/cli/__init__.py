@@ -1,6 +1,30 @@
 """The ``ramet`` command: a file a group of commands. Each imports what it runs when it runs it, so
-that ``ramet --help`` is quick."""
+that ``ramet --help`` is quick.
 
-from ramet.cli.main import app, main
+The package itself imports nothing: a server's engine process, which imports the command's script
+once more, would wait for it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ramet.cli.root import app
 
 __all__ = ["app", "main"]
+
+
+def main() -> None:
+    """Entry point of the command."""
+    from ramet.cli.root import main as run
+
+    run()
+
+
+def __getattr__(name: str) -> Any:
+    if name != "app":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from ramet.cli.root import app
+
+    return app
