@@ -21,6 +21,7 @@ from numba.extending import intrinsic
 from ramet.compiled import open_jit
 from ramet.kernels.cpu import ir as vec
 from ramet.kernels.cpu.ir import VF32, Variable, i64
+from ramet.kernels.cpu.largest import first_equal, first_largest
 from ramet.kernels.cpu.memory import next_task
 from ramet.kernels.sampling import (
     Float32Array,
@@ -31,7 +32,6 @@ from ramet.kernels.sampling import (
 )
 
 _BLOCK = 64
-_WIDE_BLOCK = 2048
 _LOWEST = np.float32(-np.inf)
 _NEAR = np.float32(1 / 1024)  # candidates are at first at least this likely, times the likeliest
 
@@ -66,23 +66,6 @@ def _exp_row(typingctx, x, shift, temperature, out, count):  # type: ignore[no-u
     return types.float64(*kinds), codegen
 
 
-@intrinsic
-def _largest(typingctx, x, count):  # type: ignore[no-untyped-def]
-    """The largest of ``count`` values at ``x``, a multiple of 64; -inf if all are that or NaN."""
-
-    def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
-        x, count = args
-        tops = [Variable(b, vec.vf32(-math.inf)) for _ in range(4)]
-        with cgutils.for_range(b, b.udiv(count, i64(64))) as loop:
-            first = vec.offset(b, x, loop.index, 256)
-            for lane, top in enumerate(tops):
-                top.set(vec.maximum(b, vec.load(b, first, VF32, 64 * lane), top.get()))
-        left, right = (vec.maximum(b, tops[i].get(), tops[i + 1].get()) for i in (0, 2))
-        return vec.fold(b, vec.maximum(b, left, right), vec.maximum)
-
-    return types.float32(types.int64, types.int64), codegen
-
-
 @njit
 def _uniform(seed, position):  # type: ignore[no-untyped-def]
     """``sampling.uniforms`` for one row."""
@@ -107,34 +90,6 @@ def _uniform(seed, position):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _first_equal(x, first, end, value):  # type: ignore[no-untyped-def]
-    for i in range(first, end):
-        if x[i] == value:
-            return i
-    return -1
-
-
-@njit
-def _argmax(x, size):  # type: ignore[no-untyped-def]
-    """The first index of the largest of ``x[:size]``; -1 if all are -inf or NaN."""
-    best, at = _LOWEST, -1
-    address = x.ctypes.data
-    whole = size // 64 * 64
-    for first in range(0, whole, _WIDE_BLOCK):
-        largest = _largest(address + 4 * first, min(whole - first, _WIDE_BLOCK))
-        if largest > best:
-            best, at = largest, first
-    largest = _LOWEST
-    for i in range(whole, size):
-        largest = x[i] if x[i] > largest else largest
-    if largest > best:
-        best, at = largest, whole
-    if at < 0:
-        return -1
-    return _first_equal(x, at, min(at + _WIDE_BLOCK, size), best)
-
-
-@njit
 def _masked_argmax(x, size, mask):  # type: ignore[no-untyped-def]
     best, at = _LOWEST, -1
     for word in range((size + 31) // 32):
@@ -147,7 +102,7 @@ def _masked_argmax(x, size, mask):  # type: ignore[no-untyped-def]
             for i in range(first, first + 32):
                 largest = x[i] if x[i] > largest else largest
             if largest > best:
-                best, at = largest, _first_equal(x, first, first + 32, largest)
+                best, at = largest, first_equal(x.ctypes.data, first, first + 32, largest)
             continue
         for i in range(first, min(first + 32, size)):
             if (bits >> (i - first)) & 1 and x[i] > best:
@@ -357,7 +312,7 @@ def _sample(logits, temperature, top_p, top_k, min_p, presence_penalty, frequenc
             if masked:
                 token_ids[row] = _masked_argmax(logits[row], size, mask)
             else:
-                token_ids[row] = _argmax(logits[row], size)
+                token_ids[row] = first_largest(logits[row].ctypes.data, size)
             continue
 
         _copy(logits[row], size, mask, x)
@@ -374,7 +329,7 @@ def _sample(logits, temperature, top_p, top_k, min_p, presence_penalty, frequenc
             if count > 0:
                 value -= presence_penalty[row]
             x[token] = value
-        likeliest = _argmax(x, size)
+        likeliest = first_largest(x.ctypes.data, size)
         if likeliest < 0:
             if target >= 0:
                 token_ids[row] = target

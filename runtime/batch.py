@@ -53,6 +53,18 @@ class SamplingRows:
     def num_rows(self) -> int:
         return len(self.temperature)
 
+    @property
+    def all_greedy(self) -> bool:
+        """Whether each row takes its likeliest token of all, and nothing else is wanted of it."""
+        return (
+            not self.temperature.any()
+            and self.mask_rows.max(initial=-1) < 0
+            and self.num_logprobs.max(initial=-1) < 0
+            and self.targets.max(initial=-1) < 0
+            and not len(self.bias_token_ids)
+            and not len(self.seen_token_ids)
+        )
+
 
 @dataclass(slots=True)
 class Batch:
@@ -97,6 +109,17 @@ class StepResult:
     top_token_ids: Int32Array  # [L, K]
     top_logprobs: Float32Array  # [L, K]
     hidden_states: Float32Array | None = None  # [H, hidden_size]; None: none was wanted
+
+    @classmethod
+    def of_tokens(cls, token_ids: Int32Array) -> StepResult:
+        """Tokens of rows that want no log-probabilities."""
+        num_rows = len(token_ids)
+        return cls(
+            token_ids,
+            np.full(num_rows, np.nan, np.float32),
+            np.empty((num_rows, 0), np.int32),
+            np.empty((num_rows, 0), np.float32),
+        )
 
 
 class ModelRunner(Protocol):

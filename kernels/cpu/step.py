@@ -25,4 +25,5 @@ SCRATCH = 13  # attention scratch of thread 0
 SCRATCH_BYTES = 14  # of one thread
 FETCH_PAGES = 15  # int32[pages]: pages that attention will read, each once
 NUM_FETCH_PAGES = 16
-SIZE = 17
+NUM_GREEDY = 17  # logit rows, from the first on, whose largest is looked for
+SIZE = 18

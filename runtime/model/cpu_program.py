@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ramet.kernels.cpu import attention, fetch, linear, linear_fused, quantise, rows
+from ramet.kernels.cpu import attention, fetch, largest, linear, linear_fused, quantise, rows
 from ramet.kernels.cpu import step as words
 from ramet.kernels.cpu.buffers import aligned_empty
 from ramet.kernels.cpu.compiled import Op
@@ -66,7 +66,8 @@ class Buffers:
     logit rows.
 
     ``gated`` is None where activations are int8: it is only ever needed quantised. ``added`` is
-    what attention or feed-forward gives before its norm, None where it has none.
+    what attention or feed-forward gives before its norm, None where it has none. ``likeliest`` is
+    for the tokens of greedy rows.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class Buffers:
         self.read_hidden = floats(max_tokens, config.hidden_size)
         self.read_normed = floats(max_tokens, config.hidden_size)
         self.logits = floats(max_logits, head_rows)
+        self.likeliest = np.empty(max_logits, np.int32)
 
         def activations(width: int) -> Activations:
             return Activations(width, max_tokens, bf16_sums=bf16_sums)
@@ -209,10 +211,18 @@ class _Emitter:
         self._add(rest, layer.down, buffers.gated, buffers.gated_q, layer.ffn_post_norm)
 
     def head(self, weights: CpuWeights) -> None:
-        """The final norm and logits. Those tokens whose logits are wanted are the first read."""
+        """The final norm, logits, and the likeliest token of greedy rows. Those tokens whose logits
+        are wanted are the first read."""
         read, logits = self._read, self._buffers.logits
         self._norm(read, weights.output_norm, {rows.ROWS: words.NUM_LOGITS})
         self._linear(read, weights.head, read.normed, read.normed_q, logits, count=words.NUM_LOGITS)
+        operands = {
+            largest.X: _address(logits),
+            largest.X_STRIDE: _stride(logits),
+            largest.WIDTH: self._config.vocab_size,
+            largest.OUT: _address(self._buffers.likeliest),
+        }
+        self._emit(read, largest.largest_of_rows, operands)
 
     def _emit(
         self, tokens: _Tokens, operation: Op, operands: dict[int, int], *, wait: bool = True

@@ -21,7 +21,7 @@ from ramet.kernels.cpu.features import (
     usable_cores,
 )
 from ramet.kernels.cpu.program import Program, Team
-from ramet.runtime.batch import Batch, Float32Array, Meanwhile
+from ramet.runtime.batch import Batch, Float32Array, Meanwhile, StepResult
 from ramet.runtime.errors import InvalidParameterError
 from ramet.runtime.model.config import ModelConfig
 from ramet.runtime.model.cpu_pages import KvPages
@@ -29,6 +29,7 @@ from ramet.runtime.model.cpu_program import Buffers, RotaryTable, decoder_progra
 from ramet.runtime.model.cpu_weights import CpuWeights, load_cpu_weights
 from ramet.runtime.model.load import open_model
 from ramet.runtime.model.model_file import ModelFile
+from ramet.runtime.sampler import Sampler
 
 ActivationKind = Literal["int8", "float32"]
 
@@ -122,6 +123,7 @@ class CpuRunner:
         self._buffers: Buffers | None = None
         self._program: Program | None = None
         self._team = Team(self._num_threads)
+        self._sampler = Sampler(num_threads=self._num_threads)
         self._closed = False
 
     @property
@@ -142,6 +144,20 @@ class CpuRunner:
 
     def run(self, batch: Batch, meanwhile: Meanwhile | None = None) -> Float32Array:
         """See ``ModelRunner.run``. The result is valid until the next call."""
+        return self._run(batch, meanwhile, num_greedy=0)
+
+    def run_and_sample(self, batch: Batch, meanwhile: Meanwhile | None = None) -> StepResult:
+        """See ``SamplingRunner``. Where each row takes its likeliest token, the threads that make
+        the logits look for it at once."""
+        if not batch.sampling.all_greedy:
+            return self._sampler.sample(self.run(batch, meanwhile), batch.sampling)
+        num_rows = len(batch.logit_tokens)
+        self._run(batch, meanwhile, num_greedy=num_rows)
+        assert self._buffers is not None
+        return StepResult.of_tokens(self._buffers.likeliest[:num_rows].copy())
+
+    def _run(self, batch: Batch, meanwhile: Meanwhile | None, *, num_greedy: int) -> Float32Array:
+        """The logits; ``likeliest`` of the buffers has the first ``num_greedy`` rows' tokens."""
         if self._closed:
             raise RuntimeError("the runner is closed")
         batch = _contiguous(batch)
@@ -152,7 +168,7 @@ class CpuRunner:
         num_read = num_logits + num_hidden
         self._hidden_rows = slice(num_logits, num_read)
         buffers, program = self._prepare(max(batch.num_tokens, num_read), num_logits)
-        self._team.run(program, self._step(batch), meanwhile)
+        self._team.run(program, self._step(batch, num_greedy), meanwhile)
         logits: Float32Array = buffers.logits[:num_logits, : self.vocab_size]  # type: ignore[assignment]
         return logits
 
@@ -190,6 +206,7 @@ class CpuRunner:
         """Ends the threads and frees the pages and scratch; a second call does nothing."""
         self._closed = True
         self._team.close()
+        self._sampler.close()
         self._program = self._buffers = None
         self._pages = KvPages.zeros(self.config, 0, self.page_size)
 
@@ -244,7 +261,7 @@ class CpuRunner:
         self._buffers, self._program = buffers, program
         return buffers, program
 
-    def _step(self, batch: Batch) -> npt.NDArray[np.int64]:
+    def _step(self, batch: Batch, num_greedy: int) -> npt.NDArray[np.int64]:
         """The step's records; the arrays that they point to live in ``self._step_arrays``."""
         num_tokens = batch.num_tokens
         token_rows, slots = np.empty((2, num_tokens), np.int32)
@@ -308,6 +325,7 @@ class CpuRunner:
                 words.TOKEN_ROWS: read_rows.ctypes.data,
                 words.TILES: read_tiles.ctypes.data,
                 words.NUM_TILES: num_read_tiles,
+                words.NUM_GREEDY: num_greedy,
             },
         }
         step = np.zeros((words.NUM_RECORDS, words.SIZE), np.int64)
