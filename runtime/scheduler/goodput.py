@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as Seq
-from math import log, log1p
+from math import sqrt
 
 
 def draft_lens(
     odds: Seq[Seq[float]], num_rows: float, step_cost: float, token_cost: float, limit: int
 ) -> list[int]:
-    """The lengths of drafts that make the product of all rows' rates the greatest.
+    """The lengths of drafts that make the sum of the square roots of all rows' rates the greatest.
 
     A row's rate is the number of tokens that a step is expected to give it over the step's time.
-    Guesses make one row faster and, as they take time, all others slower; the product is greatest
-    where the last token guessed helps its row, in proportion, just as much as it costs all
-    (proportional fairness, Kelly 1997). Among rows that are alike this is the most tokens a second
-    (goodput, Liu et al. 2024); where one text repeats itself and others don't, the one can't take
-    the step for itself.
+    Guesses make one row faster and, as they take time, all others slower. The square root is
+    halfway between two ends of one scale (alpha-fairness, Mo and Walrand 2000): the sum of the
+    rates themselves (goodput, Liu et al. 2024) lets a text that repeats itself take the step from
+    the others, and the sum of their logarithms (proportional fairness, Kelly 1997) has the others
+    hold up those that repeat themselves. Among rows that are alike all of these are the most tokens
+    a second.
 
     Args:
         odds: for each draft, the chance that its first, its first two, ... tokens are all right.
@@ -27,18 +28,18 @@ def draft_lens(
     """
     gains: list[tuple[float, int]] = []
     for owner, chances in enumerate(odds):
-        rate = 1.0
+        rate, root = 1.0, 1.0
         for chance in chances:
-            gains.append((-log1p(chance / rate), owner))
             rate += chance
+            gains.append((root - sqrt(rate), owner))
+            root = sqrt(rate)
     # A draft's tokens help less and less, so the best come in order within it.
     gains.sort()
     share = token_cost / step_cost
-    gain = best = 0.0
-    best_count = 0
+    roots, best, best_count = num_rows, num_rows * num_rows, 0
     for count, (loss, _) in enumerate(gains[:limit], 1):
-        gain -= loss
-        total = gain - num_rows * log(1.0 + count * share)
+        roots -= loss
+        total = roots * roots / (1.0 + count * share)
         if total > best:
             best, best_count = total, count
     lens = [0] * len(odds)

@@ -13,6 +13,10 @@ from ramet.runtime.scheduler.step_cost import StepCost
 _GUESS_COST = 1.25
 """In tokens: kernels take tokens in groups, and a few more begin a group that they don't fill."""
 
+_MAX_SLOWDOWN = 3.5
+"""A step with guesses takes at most so many times as long as without: some streams may get nothing
+out of them but a longer wait. What larger steps would win is little."""
+
 
 class StepPlan:
     """Rows within a budget of tokens and of logits.
@@ -97,6 +101,7 @@ class StepPlan:
         num_rows = len(self._rows)
         cost, a_token = step_cost.expected(self.num_tokens, num_rows)
         a_guess = _GUESS_COST * a_token
+        limit = min(limit, int((_MAX_SLOWDOWN - 1.0) * cost / a_guess))
         lens = draft_lens(odds, num_rows + newcomers, cost, a_guess, limit)
         for (row, guess), length in zip(guesses, lens, strict=True):
             sequence = row.sequence

@@ -19,10 +19,12 @@ chances = st.lists(st.floats(0.05, 1.0), max_size=3).map(
 )
 
 
-def product_of_rates(odds, lens, num_rows, step_cost, token_cost):
-    """Its logarithm, for rows without a draft as well."""
-    gain = sum(math.log1p(sum(each[:count])) for each, count in zip(odds, lens, strict=True))
-    return gain - num_rows * math.log(step_cost + token_cost * sum(lens))
+def roots_of_rates(odds, lens, num_rows, step_cost, token_cost):
+    """The sum of the rates' square roots, for rows without a draft as well."""
+    tokens = [1.0 + sum(each[:count]) for each, count in zip(odds, lens, strict=True)]
+    seconds = step_cost + token_cost * sum(lens)
+    roots = sum(math.sqrt(each / seconds) for each in tokens)
+    return roots + (num_rows - len(tokens)) / math.sqrt(seconds)
 
 
 @settings(max_examples=200, deadline=None)
@@ -32,16 +34,16 @@ def product_of_rates(odds, lens, num_rows, step_cost, token_cost):
     step_cost=st.floats(1.0, 50.0),
     limit=st.integers(0, 9),
 )
-def test_no_other_lengths_give_a_greater_product_of_rates(odds, others, step_cost, limit):
+def test_no_other_lengths_give_more(odds, others, step_cost, limit):
     num_rows = len(odds) + others
     chosen = draft_lens(odds, num_rows, step_cost, 1.0, limit)
     assert sum(chosen) <= limit
     assert all(count <= len(each) for count, each in zip(chosen, odds, strict=True))
-    reached = product_of_rates(odds, chosen, num_rows, step_cost, 1.0)
+    reached = roots_of_rates(odds, chosen, num_rows, step_cost, 1.0)
     for lens in itertools.product(*(range(len(each) + 1) for each in odds)):
         if sum(lens) <= limit:
-            other = product_of_rates(odds, lens, num_rows, step_cost, 1.0)
-            assert other <= reached + 1e-9
+            other = roots_of_rates(odds, lens, num_rows, step_cost, 1.0)
+            assert other <= reached * (1 + 1e-12)
 
 
 def test_rows_that_are_alike_get_the_most_tokens_a_second():
@@ -54,7 +56,7 @@ def test_one_that_repeats_itself_does_not_take_the_step_from_the_others():
     alone = draft_lens([[1.0] * 16], 1, 4.0, 0.5, 100)
     beside_others = draft_lens([[1.0] * 16], 16, 12.0, 0.5, 100)
     assert alone == [16]
-    assert 1 <= beside_others[0] <= 2
+    assert 1 <= beside_others[0] <= 3
 
 
 @settings(max_examples=60, deadline=None)
