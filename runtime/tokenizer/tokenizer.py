@@ -91,6 +91,7 @@ class Tokenizer:
         self._added_pattern = _alternation(self._added)
         whole = [text.encode("utf-8", "surrogateescape") for text in user_defined]
         self._begun = frozenset(text[:n] for text in whole for n in range(1, len(text)))
+        self._longest_begun = max(map(len, self._begun), default=0)
 
     @classmethod
     def from_gguf(cls, file: ModelFile) -> Tokenizer:
@@ -154,8 +155,7 @@ class Tokenizer:
     def settled_len(self, text: bytes) -> int:
         """How many leading bytes of ``text`` have the same tokens whatever follows it."""
         settled = self._merger.settled_len(text)
-        longest = max(map(len, self._begun), default=0)
-        for start in range(max(0, len(text) - longest), settled):
+        for start in range(max(0, len(text) - self._longest_begun), settled):
             if text[start:] in self._begun:  # what follows may complete a user-defined token
                 return self._merger.settled_len(text[: start + 1])
         return settled

@@ -16,6 +16,12 @@ from ramet.kernels.cpu.program import Program, Stage, Team, float_operand
 PATHS: list[AttentionPath] = sorted({"float32", best_attention_path()})
 TOLERANCES: dict[AttentionPath, float] = {"float32": 2e-5, "bf16": 2e-3}
 
+HEADS = [
+    *((3, 1, 64), (4, 2, 80), (2, 2, 16), (7, 1, 128), (1, 1, 256)),
+    *((4, 1, 256), (6, 2, 192), (3, 3, 96), (20, 1, 32), (64, 1, 16)),
+]
+"""Query heads, key heads, their size: groups of any size, beyond what a tile holds too."""
+
 ROWS = st.lists(
     st.tuples(st.integers(0, 8), st.integers(0, 20), st.integers(0, 200), st.integers(1, 30)),
     min_size=1,
@@ -100,7 +106,7 @@ def rounded(pages):
 @given(
     ROWS,
     st.sampled_from([16, 32, 48, 128]),
-    st.sampled_from([(3, 1, 64), (4, 2, 80), (2, 2, 16), (7, 1, 128), (1, 1, 256)]),
+    st.sampled_from(HEADS),
     st.sampled_from([0, 1, 20, 130]),
     st.sampled_from([0.0, 5.0]),
     st.sampled_from(PATHS),

@@ -247,13 +247,14 @@ def test_results_are_added_and_biased():
 
 @pytest.mark.parametrize("gate", ["silu", "gelu_tanh"])
 @pytest.mark.parametrize("num_rows", [1, 7, 20])
-def test_gated_layers_equal_exact_arithmetic(gate, num_rows):
+@pytest.mark.parametrize("size", [2, 20])
+def test_gated_layers_equal_exact_arithmetic(gate, num_rows, size):
     rng = np.random.default_rng(3)
     gate_values, up_values = rng.normal(size=(2, 64, 32)).astype(np.float32)
     gate_data, gate_exact = stored("Q8_0", gate_values)
     up_data, up_exact = stored("Q4_1", up_values)
     gate_weight, up_weight = pack("Q8_0", gate_data, (64, 32)), pack("Q4_1", up_data, (64, 32))
-    x = rng.normal(size=(num_rows, 32)).astype(np.float32) * 2
+    x = rng.normal(size=(num_rows, 32)).astype(np.float32) * size
     out = np.zeros((num_rows, 64), np.float32)
     quantised = Quantised(np.zeros_like(out))
     operands = weight_operands(gate_weight) | float_source(x) | {
