@@ -38,6 +38,13 @@ def test_every_command_has_help() -> None:
         assert result.exit_code == 0, result.output
 
 
+def test_info_tells_where_compiled_code_is(tmp_path: Path) -> None:
+    variables = {"RAMET_CACHE_DIR": str(tmp_path), "COLUMNS": "300"}
+    result = CliRunner().invoke(app, ["info"], env=variables)
+    assert result.exit_code == 0, result.output
+    assert f"{tmp_path}: to be compiled at the first start" in " ".join(result.output.split())
+
+
 def test_serve_help_fits_a_screen() -> None:
     result = CliRunner().invoke(app, ["serve", "--help"], env={"COLUMNS": "120"})
     assert len(result.output.splitlines()) <= 50

@@ -29,7 +29,7 @@ def compiling(monkeypatch):
 def constrained(engine):
     prompt = tuple(engine.tokenizer.encode("?"))
     params = SamplingParams(max_tokens=8, temperature=0)
-    return Request(prompt, params, constraint=Choice(("yes", "no")))
+    return Request(prompt_token_ids=prompt, params=params, constraint=Choice(("yes", "no")))
 
 
 def test_constraints_wait_and_others_do_not(compiling):
