@@ -210,7 +210,8 @@ def attention_time(
     step[words.NUM_TOKENS] = num_tokens
     step[words.NUM_TILES] = attention.plan_tokens(
         batch.row_starts, batch.context_lens, batch.page_tables, 16,
-        attention.max_tile_tokens(group_size), grouping, rows, slots, batch.positions, tiles,
+        attention.max_tile_tokens(group_size), grouping, num_kv_heads, 1, rows, slots,
+        batch.positions, tiles,
     )  # fmt: skip
     step[words.PAGE_TABLE_STRIDE] = batch.page_tables.shape[1]
     step[words.SCRATCH_BYTES] = size

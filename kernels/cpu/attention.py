@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from functools import cache
 
+import numpy as np
 from numba import njit, types
 
 from ramet.compiled import open_jit
@@ -36,6 +37,7 @@ from ramet.kernels.cpu.memory import (
 )
 from ramet.kernels.cpu.quantise import store_quantised
 from ramet.kernels.cpu.step import (
+    NUM_THREADS,
     NUM_TILES,
     PAGE_TABLE_STRIDE,
     PAGE_TABLES,
@@ -48,6 +50,8 @@ from ramet.kernels.cpu.step import (
 
 _CHUNK_VECTORS = CHUNK // 16
 _MAX_TILE_ROWS = 48
+_TILE_OVERHEAD = 1 / 40
+"""What a tile costs beside its tokens, of those of the largest tile: measured."""
 
 # Operands; the results are also quantised if the operands of ``quantise`` ask for it.
 Q, Q_STRIDE = 2, 3  # float32 rows that begin with all heads' queries, scaled
@@ -190,13 +194,16 @@ def attend_op(path: AttentionPath) -> Op:
         cap = bits_to_f32(load_i64(stage, SOFT_CAP))
         positions = load_i64(step, POSITIONS)
         num_tiles = load_i64(step, NUM_TILES)
+        num_tasks = num_tiles * num_kv_heads
+        # Where there are few tasks, one that is taken ahead would be missing elsewhere.
+        ahead = num_tasks >= 3 * load_i64(step, NUM_THREADS)
         max_rows = max(1, _MAX_TILE_ROWS // group_size) * group_size
         keys, values, queries, scores, totals, sums, maxima, decays = _layout(
             load_i64(step, SCRATCH) + thread * load_i64(step, SCRATCH_BYTES), max_rows, head_dim
         )
         task = next_task(counter)
-        while task < num_tiles * num_kv_heads:
-            following = next_task(counter)
+        while task < num_tasks:
+            following = next_task(counter) if ahead else num_tasks
             # Later tiles of a prompt see more: they go first, so that threads end together.
             tile = num_tiles - 1 - task // num_kv_heads
             head = task % num_kv_heads
@@ -260,7 +267,7 @@ def attend_op(path: AttentionPath) -> Op:
                                        out + 4 * h * head_dim)  # fmt: skip
                     r += 1
                 store_quantised(stage, out, token, column // 32, group_size * head_dim // 32)
-            task = following
+            task = following if ahead else next_task(counter)
 
     return Op(f"attend_tiles_{path}", attend_tiles)
 
@@ -270,13 +277,9 @@ def likely_ops() -> list[Op]:
     return [attend_op(best_attention_path())]
 
 
-@open_jit("int64(int32[::1], int32[::1], int32[:,::1], int64, int64, boolean, int32[:,::1])")
-def cut_tiles(token_rows, positions, page_tables, page_size, max_tokens, grouping, tile_bounds):  # type: ignore[no-untyped-def]
-    """Cuts tokens into tiles; returns their number.
-
-    A tile takes up to ``max_tokens`` neighbours of one row, or, with ``grouping``, of rows that
-    share their first chunk.
-    """
+@njit
+def _cut(token_rows, positions, page_tables, page_size, max_tokens, grouping, tile_bounds):  # type: ignore[no-untyped-def]
+    """``cut_tiles`` into the largest tiles."""
     num_tiles = 0
     chunk_pages = (CHUNK + page_size - 1) // page_size
     for token in range(len(token_rows)):
@@ -292,6 +295,47 @@ def cut_tiles(token_rows, positions, page_tables, page_size, max_tokens, groupin
             num_tiles += 1
         tile_bounds[num_tiles - 1, 1] = token + 1
     return num_tiles
+
+
+@njit
+def _span(tile_bounds, num_tiles, num_kv_heads, num_threads, overhead):  # type: ignore[no-untyped-def]
+    """How long the tiles' tasks take when a thread that is free takes the next, in tokens."""
+    loads = np.zeros(num_threads)
+    for tile in range(num_tiles - 1, -1, -1):
+        for _ in range(num_kv_heads):
+            loads[loads.argmin()] += tile_bounds[tile, 1] - tile_bounds[tile, 0] + overhead
+    return loads.max()
+
+
+@open_jit(
+    "int64(int32[::1], int32[::1], int32[:,::1], int64, int64, boolean, int64, int64, int32[:,::1])"
+)
+def cut_tiles(token_rows, positions, page_tables, page_size, max_tokens, grouping,  # type: ignore[no-untyped-def]
+              num_kv_heads, num_threads, tile_bounds):  # fmt: skip
+    """Cuts tokens into tiles; returns their number.
+
+    A tile takes up to ``max_tokens`` neighbours of one row, or, with ``grouping``, of rows that
+    share their first chunk. If there are few tiles, they are cut finer where threads would
+    otherwise have nothing to do for longer than that costs.
+    """
+    num_tiles = _cut(
+        token_rows, positions, page_tables, page_size, max_tokens, grouping, tile_bounds
+    )
+    if num_threads == 1 or num_tiles >= 4 * num_threads or num_tiles == 0:
+        return num_tiles
+    overhead = _TILE_OVERHEAD * max_tokens
+    best = max_tokens
+    least = _span(tile_bounds, num_tiles, num_kv_heads, num_threads, overhead)
+    finer = (tile_bounds[:num_tiles, 1] - tile_bounds[:num_tiles, 0]).max()
+    while finer > max(1, max_tokens // 8):
+        finer = (finer + 1) // 2
+        num_tiles = _cut(
+            token_rows, positions, page_tables, page_size, finer, grouping, tile_bounds
+        )
+        span = _span(tile_bounds, num_tiles, num_kv_heads, num_threads, overhead)
+        if span < least:
+            best, least = finer, span
+    return _cut(token_rows, positions, page_tables, page_size, best, grouping, tile_bounds)
 
 
 @open_jit("int64(int32[::1], int32[:,::1], int64, int64, int32[::1])")
@@ -312,11 +356,11 @@ def list_pages(context_lens, page_tables, page_size, most, pages):  # type: igno
 
 
 @open_jit(
-    "int64(int32[::1], int32[::1], int32[:,::1], int64, int64, boolean, int32[::1], int32[::1],"
-    " int32[::1], int32[:,::1])"
+    "int64(int32[::1], int32[::1], int32[:,::1], int64, int64, boolean, int64, int64,"
+    " int32[::1], int32[::1], int32[::1], int32[:,::1])"
 )
 def plan_tokens(row_starts, context_lens, page_tables, page_size, max_tokens, grouping,  # type: ignore[no-untyped-def]
-                token_rows, slots, positions, tile_bounds):  # fmt: skip
+                num_kv_heads, num_threads, token_rows, slots, positions, tile_bounds):  # fmt: skip
     """Fills each token's row and slot, and cuts the tokens into tiles; returns their number."""
     for row in range(len(context_lens)):
         for token in range(row_starts[row], row_starts[row + 1]):
@@ -325,4 +369,4 @@ def plan_tokens(row_starts, context_lens, page_tables, page_size, max_tokens, gr
             page = page_tables[row, position // page_size]
             slots[token] = page * page_size + position % page_size
     return cut_tiles(token_rows, positions, page_tables, page_size, max_tokens, grouping,
-                     tile_bounds)  # fmt: skip
+                     num_kv_heads, num_threads, tile_bounds)  # fmt: skip

@@ -273,6 +273,8 @@ class CpuRunner:
             self.page_size,
             self._tile_tokens,
             self._group_pages,
+            self.config.num_kv_heads,
+            self._num_threads,
             token_rows,
             slots,
             batch.positions,
@@ -289,6 +291,8 @@ class CpuRunner:
             self.page_size,
             self._tile_tokens,
             self._group_pages,
+            self.config.num_kv_heads,
+            self._num_threads,
             read_tiles,
         )
         fetched = np.empty(min(self._max_fetched, batch.page_tables.size), np.int32)

@@ -54,6 +54,8 @@ def attend(tree, q, k, v, *, window=0, soft_cap=0.0, path="float32", grouping=Tr
         tree.page_size,
         attention.max_tile_tokens(group_size),
         grouping,
+        num_kv_heads,
+        num_threads,
         rows,
         slots,
         positions,
@@ -147,19 +149,43 @@ def test_grouping_and_threads_change_no_bit(row_tree, rows, page_size, window, s
         np.testing.assert_array_equal(grouped.view(np.int32), plain.view(np.int32))
 
 
+@given(
+    ROWS, st.integers(1, 20), st.booleans(), st.sampled_from([1, 3, 8]), st.sampled_from([1, 2, 5])
+)
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+def test_tiles_cover_all_tokens_in_order(row_tree, rows, max_tokens, grouping, heads, threads):
+    tree = row_tree(16, rows)
+    token_rows, slots = np.zeros((2, tree.num_tokens), np.int32)
+    tiles = np.zeros((tree.num_tokens, 2), np.int32)
+    num_tiles = attention.plan_tokens(
+        tree.row_starts, tree.context_lens, tree.page_tables, 16, max_tokens, grouping, heads,
+        threads, token_rows, slots, tree.positions, tiles)  # fmt: skip
+    cuts = tiles[:num_tiles].tolist()
+    assert [0, *(end for _, end in cuts)] == [*(begin for begin, _ in cuts), tree.num_tokens]
+    for begin, end in cuts:
+        assert 0 < end - begin <= max_tokens
+        assert grouping or len(set(token_rows[begin:end])) == 1
+
+
 def test_rows_that_share_pages_share_tiles(row_tree):
     tree = row_tree(16, [(0, 0, 320, 1)] + [(0, 20, 5, 1)] * 15)
     num_tokens = tree.num_tokens
     rows, slots = np.zeros((2, num_tokens), np.int32)
     tiles = np.zeros((num_tokens, 2), np.int32)
 
-    def num_tiles(grouping):
-        return attention.plan_tokens(
-            tree.row_starts, tree.context_lens, tree.page_tables, 16, 16, grouping, rows, slots,
-            tree.positions, tiles)  # fmt: skip
+    def sizes(grouping, num_kv_heads=1, num_threads=1):
+        num_tiles = attention.plan_tokens(
+            tree.row_starts, tree.context_lens, tree.page_tables, 16, 16, grouping, num_kv_heads,
+            num_threads, rows, slots, tree.positions, tiles)  # fmt: skip
+        return (tiles[:num_tiles, 1] - tiles[:num_tiles, 0]).tolist()
 
-    assert num_tiles(False) == 16
-    assert num_tiles(True) == 1
+    assert sizes(False) == [1] * 16
+    assert sizes(True) == [16]
+    assert sizes(True, num_threads=2) == [8, 8]
+    assert sizes(True, num_kv_heads=2, num_threads=2) == [16]
+    assert sizes(True, num_kv_heads=3, num_threads=2) == [8, 8]
+    assert sizes(True, num_kv_heads=1, num_threads=4) == [4] * 4
+    assert sizes(True) == [16]
     assert tiles[0].tolist() == [0, 16]
     pages = tree.page_tables[rows, tree.positions // 16]
     np.testing.assert_array_equal(slots, pages * 16 + tree.positions % 16)
