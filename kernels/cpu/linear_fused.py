@@ -68,13 +68,18 @@ def tile_scratch_bytes(head_dim: int) -> int:
 
 
 def _silu(b: Builder, x: Value) -> Value:
-    return b.fdiv(x, b.fadd(vec.exp(b, b.fneg(x)), vec.vf32(1.0)))
+    return _times_sigmoid(b, x, b.fneg(x))
 
 
 def _gelu_tanh(b: Builder, x: Value) -> Value:
     """``x * sigmoid(2 * sqrt(2 / pi) * (x + 0.044715 x**3))``, which is the tanh form."""
     cube = b.fmul(b.fmul(x, x), x)
     inner = b.fmul(vec.fma(b, cube, vec.vf32(0.044715), x), vec.vf32(-1.5957691216057308))
+    return _times_sigmoid(b, x, inner)
+
+
+def _times_sigmoid(b: Builder, x: Value, inner: Value) -> Value:
+    """``x / (1 + exp(inner))``."""
     inner = vec.minimum(b, inner, vec.vf32(80.0))  # as far as exp goes, and far enough
     return b.fdiv(x, b.fadd(vec.exp(b, inner), vec.vf32(1.0)))
 

@@ -247,7 +247,7 @@ def test_results_are_added_and_biased():
 
 @pytest.mark.parametrize("gate", ["silu", "gelu_tanh"])
 @pytest.mark.parametrize("num_rows", [1, 7, 20])
-@pytest.mark.parametrize("size", [2, 20])
+@pytest.mark.parametrize("size", [2, 20, 200])
 def test_gated_layers_equal_exact_arithmetic(gate, num_rows, size):
     rng = np.random.default_rng(3)
     gate_values, up_values = rng.normal(size=(2, 64, 32)).astype(np.float32)
