@@ -2,7 +2,7 @@
 """Linear layers on weights as stored, for one or many rows of activations.
 
 A weight block is 16 output rows by all inputs, laid out by ``weights.pack``. A task multiplies a
-few blocks with every activation row, in register tiles of up to 16 rows. The order of one row's
+few blocks with up to 64 activation rows, in register tiles of up to 16 rows. The order of one row's
 sum (groups in order, one fused multiply-add each, then middles in pairs of groups) is the same in
 every tile, so a row's result never depends on how many others there are.
 
@@ -40,6 +40,7 @@ ACCUMULATE = 16  # 1: add to y
 TASK_BLOCKS = 17
 
 TILE_ROWS = 16  # most rows of a register tile
+TASK_ROWS = 64  # most rows of a task: threads that share many rows end together
 
 
 def operation_label(format_name: str, path: DotPath | None) -> str:
@@ -319,9 +320,15 @@ def linear_op(format_name: str, path: DotPath | None) -> Op:
         block_bytes = load_i64(stage, BLOCK_BYTES)
         plan = fetch_plan(stage, step, num_rows, load_i64(stage, NUM_GROUPS))
         num_tiles = (num_rows + TILE_ROWS - 1) // TILE_ROWS
-        first = next_task(counter) * task_blocks
-        while first < num_blocks:
-            following = next_task(counter) * task_blocks
+        num_parts = (num_rows + TASK_ROWS - 1) // TASK_ROWS
+        num_tasks = (num_blocks + task_blocks - 1) // task_blocks * num_parts
+        task = next_task(counter)
+        while task < num_tasks:
+            next_one = next_task(counter)
+            first = task // num_parts * task_blocks
+            following = next_one // num_parts * task_blocks
+            begin = task % num_parts * TASK_ROWS
+            stop = min(begin + TASK_ROWS, num_rows)
             end = min(first + task_blocks, num_blocks)
             for block in range(first, end):
                 w = load_i64(stage, WEIGHT) + block * block_bytes
@@ -330,11 +337,11 @@ def linear_op(format_name: str, path: DotPath | None) -> Op:
                     next_w = load_i64(stage, WEIGHT) + following * block_bytes
                 y = load_i64(stage, Y) + block * 64
                 block_bias = bias + block * 64 if bias != 0 else 0
-                for tile in range(num_tiles):
-                    m = tile * TILE_ROWS
-                    fetch, fetch_last = fetch_piece(stage, step, plan, block * num_tiles + tile)
-                    product(stage, w, next_w, m, min(m + TILE_ROWS, num_rows), y + m * y_stride,
+                for m in range(begin, stop, TILE_ROWS):
+                    tile = block * num_tiles + m // TILE_ROWS
+                    fetch, fetch_last = fetch_piece(stage, step, plan, tile)
+                    product(stage, w, next_w, m, min(m + TILE_ROWS, stop), y + m * y_stride,
                             y_stride, accumulate, block_bias, fetch, fetch_last)  # fmt: skip
-            first = following
+            task = next_one
 
     return Op(f"linear_{operation_label(format_name, path)}", linear)

@@ -27,6 +27,7 @@ from ramet.kernels.cpu.linear import (
     NUM_BLOCKS,
     NUM_GROUPS,
     ROWS,
+    TASK_ROWS,
     TILE_ROWS,
     WEIGHT,
     block_product,
@@ -45,6 +46,8 @@ from ramet.kernels.cpu.rows import rms_norm_row
 from ramet.kernels.cpu.step import POSITIONS, SCRATCH, SCRATCH_BYTES, SLOTS
 
 Gate = Literal["silu", "gelu_tanh"]
+
+_HEAD_ROWS = 32  # most rows of a task of ``heads_op``: there are few heads
 
 # Operands of ``gated_op``; those of ``linear`` up to BIAS are the gate's.
 UP_WEIGHT, UP_BLOCK_BYTES = 14, 15
@@ -119,9 +122,15 @@ def gated_op(gate: Gate, gate_format: str, up_format: str, path: DotPath | None)
         local = load_i64(step, SCRATCH) + thread * load_i64(step, SCRATCH_BYTES)
         plan = fetch_plan(stage, step, num_rows, load_i64(stage, NUM_GROUPS))
         num_tiles = (num_rows + TILE_ROWS - 1) // TILE_ROWS
-        first = next_task(counter) * task_units
-        while first < num_units:
-            following = next_task(counter) * task_units
+        num_parts = (num_rows + TASK_ROWS - 1) // TASK_ROWS
+        num_tasks = (num_units + task_units - 1) // task_units * num_parts
+        task = next_task(counter)
+        while task < num_tasks:
+            next_one = next_task(counter)
+            first = task // num_parts * task_units
+            following = next_one // num_parts * task_units
+            begin = task % num_parts * TASK_ROWS
+            stop = min(begin + TASK_ROWS, num_rows)
             last = min(first + task_units, num_units) - 1
             for unit in range(first, last + 1):
                 gate_at = load_i64(stage, WEIGHT) + 2 * unit * gate_bytes
@@ -131,8 +140,8 @@ def gated_op(gate: Gate, gate_format: str, up_format: str, path: DotPath | None)
                     turn = following
                 # From a unit's first half to its second, then to the next unit.
                 steps = 1, 2 * (turn - unit) - 1
-                for m in range(0, num_rows, TILE_ROWS):
-                    end = min(m + TILE_ROWS, num_rows)
+                for m in range(begin, stop, TILE_ROWS):
+                    end = min(m + TILE_ROWS, stop)
                     for half in range(2):
                         at = local + 64 * half
                         g, u = gate_at + half * gate_bytes, up_at + half * up_bytes
@@ -153,7 +162,7 @@ def gated_op(gate: Gate, gate_format: str, up_format: str, path: DotPath | None)
                             out += row * load_i64(stage, OUT_STRIDE) + 128 * unit
                         gated_group(x, x + 128, out)
                         store_quantised(stage, out, row, unit, 1)
-            first = following
+            task = next_one
 
     label = operation_label(f"{gate}_{gate_format}_{up_format}", path)
     return Op(f"gated_{label}", gated)
@@ -287,12 +296,16 @@ def heads_op(format_name: str, path: DotPath | None) -> Op:
         bias = load_i64(stage, BIAS)
         plan = fetch_plan(stage, step, num_rows, load_i64(stage, NUM_GROUPS))
         num_tiles = (num_rows + TILE_ROWS - 1) // TILE_ROWS
-        head = next_task(counter)
-        while head < num_heads:
-            following = next_task(counter)
+        num_parts = (num_rows + _HEAD_ROWS - 1) // _HEAD_ROWS
+        task = next_task(counter)
+        while task < num_heads * num_parts:
+            next_one = next_task(counter)
+            head, following = task // num_parts, next_one // num_parts
+            begin = task % num_parts * _HEAD_ROWS
+            stop = min(begin + _HEAD_ROWS, num_rows)
             w = load_i64(stage, WEIGHT) + head * head_blocks * block_bytes
-            for m in range(0, num_rows, TILE_ROWS):
-                end = min(m + TILE_ROWS, num_rows)
+            for m in range(begin, stop, TILE_ROWS):
+                end = min(m + TILE_ROWS, stop)
                 for block in range(head_blocks):
                     at = bias
                     if bias != 0:
@@ -307,6 +320,6 @@ def heads_op(format_name: str, path: DotPath | None) -> Op:
                             fetch, last_fetch)  # fmt: skip
                 for row in range(m, end):
                     _finish_head(stage, step, local + 4 * head_dim * (row - m), row, head)
-            head = following
+            task = next_one
 
     return Op(f"heads_{operation_label(format_name, path)}", heads)

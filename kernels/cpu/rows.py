@@ -25,12 +25,12 @@ from ramet.kernels.cpu.memory import (
     store_f32,
 )
 from ramet.kernels.cpu.quantise import store_quantised
-from ramet.kernels.cpu.step import NUM_THREADS, NUM_TOKENS, TOKEN_IDS
+from ramet.kernels.cpu.step import NUM_THREADS, NUM_TOKENS, SCRATCH, SCRATCH_BYTES, TOKEN_IDS
 
 # Operands; rows are also quantised if the operands of ``quantise`` ask for it.
 X, X_STRIDE = 2, 3  # float32 input rows, bytes between them
 WIDTH = 4  # values of a row
-OUT, OUT_STRIDE = 5, 6  # float32 output rows
+OUT, OUT_STRIDE = 5, 6  # float32 output rows; of a norm, or 0: only quantised ones are wanted
 ROWS = 7  # the word of the step's record that holds the number of rows
 INDEX = 8  # the word that holds the address of int32 input row numbers, or 0: row m is row m
 WEIGHT, EPSILON = 9, 10  # of a norm; epsilon as float64 bits
@@ -116,11 +116,12 @@ def quantise_rows(stage: int, step: int, counter: int, thread: int) -> None:
 
 @op
 def norm_rows(stage: int, step: int, counter: int, thread: int) -> None:
-    """RMSNorm of rows of X to OUT, then quantised."""
+    """RMSNorm of rows of X to OUT, or only quantised where that is 0."""
     num_rows = load_i64(step, load_i64(stage, ROWS))
     size = _rows_per_task(num_rows, load_i64(step, NUM_THREADS))
     index_word = load_i64(stage, INDEX)
     kept = load_i64(stage, KEPT)
+    local = load_i64(step, SCRATCH) + thread * load_i64(step, SCRATCH_BYTES)
     epsilon = bits_to_f32(load_i64(stage, EPSILON))
     while True:
         first = next_task(counter) * size
@@ -130,7 +131,8 @@ def norm_rows(stage: int, step: int, counter: int, thread: int) -> None:
             source = m
             if index_word != 0:
                 source = load_i32(load_i64(step, index_word), m)
-            out = load_i64(stage, OUT) + m * load_i64(stage, OUT_STRIDE)
+            out = load_i64(stage, OUT)
+            out = local if out == 0 else out + m * load_i64(stage, OUT_STRIDE)
             x = load_i64(stage, X) + source * load_i64(stage, X_STRIDE)
             if kept != 0:
                 copy_row(x, load_i64(stage, WIDTH), kept + m * load_i64(stage, KEPT_STRIDE))

@@ -8,103 +8,20 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ramet.kernels.cpu import attention, fetch, largest, linear, linear_fused, quantise, rows
+from ramet.kernels.cpu import attention, fetch, largest, linear, linear_fused, rows
 from ramet.kernels.cpu import step as words
-from ramet.kernels.cpu.buffers import aligned_empty
 from ramet.kernels.cpu.compiled import Op
 from ramet.kernels.cpu.features import AttentionPath, DotPath
 from ramet.kernels.cpu.program import Program, Stage, float_operand
 from ramet.kernels.cpu.weights import GROUP, PackedWeight
 from ramet.runtime.model.config import ModelConfig
+from ramet.runtime.model.cpu_buffers import Activations, AnyArray, Buffers, address, stride
 from ramet.runtime.model.cpu_pages import KvPages
 from ramet.runtime.model.cpu_weights import CpuLayer, CpuWeights, LinearWeight
 
-AnyArray = npt.NDArray[np.generic]
 RotaryTable = tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]
 """Cosines and sines, float32[positions, rope_dim / 2]."""
 _TASKS_A_THREAD = 8
-
-
-class Activations:
-    """Rows that a linear layer reads: float32 rows elsewhere, or their int8 form, held here."""
-
-    def __init__(self, width: int, num_rows: int, *, bf16_sums: bool) -> None:
-        self.width = width
-        self._bf16_sums = bf16_sums
-        shape = (num_rows, width // GROUP)
-        self.quants = aligned_empty((num_rows, width), np.int8)
-        self.scales = aligned_empty(shape, np.float32)
-        self.scaled_sums = aligned_empty(shape, np.float32)  # or bfloat16, in half of the memory
-        self.sums = aligned_empty(shape, np.int32)
-
-    def as_output(self) -> dict[int, int]:
-        """Operands of an operation that fills them."""
-        return {
-            quantise.QUANTS: _address(self.quants),
-            quantise.QUANT_STRIDE: self.width,
-            quantise.SCALES: _address(self.scales),
-            quantise.SCALED_SUMS: _address(self.scaled_sums),
-            quantise.SUMS: _address(self.sums),
-            quantise.SCALE_STRIDE: self.width // GROUP * 4,
-            quantise.BF16_SUMS: self._bf16_sums,
-        }
-
-    def as_input(self) -> dict[int, int]:
-        """Operands of a linear layer that reads them."""
-        return {
-            linear.X: _address(self.quants),
-            linear.X_STRIDE: self.width,
-            linear.SCALES: _address(self.scales),
-            linear.SCALED_SUMS: _address(self.scaled_sums),
-            linear.SUMS: _address(self.sums),
-            linear.SCALE_STRIDE: self.width // GROUP * 4,
-        }
-
-
-class Buffers:
-    """Scratch for steps of up to ``max_tokens`` tokens, and as many read ones, and ``max_logits``
-    logit rows.
-
-    ``gated`` is None where activations are int8: it is only ever needed quantised. ``added`` is
-    what attention or feed-forward gives before its norm, None where it has none. ``likeliest`` is
-    for the tokens of greedy rows.
-    """
-
-    def __init__(
-        self,
-        config: ModelConfig,
-        *,
-        head_rows: int,
-        max_tokens: int,
-        max_logits: int,
-        quantised: bool,
-        bf16_sums: bool,
-    ) -> None:
-        self.max_tokens = max_tokens
-        self.max_logits = max_logits
-        attention_size = config.num_heads * config.head_dim
-
-        def floats(num_rows: int, width: int) -> AnyArray:
-            return aligned_empty((num_rows, width), np.float32)
-
-        self.hidden = floats(max_tokens, config.hidden_size)
-        self.normed = floats(max_tokens, config.hidden_size)
-        self.queries = floats(max_tokens, attention_size)
-        self.attended = floats(max_tokens, attention_size)
-        self.gated = None if quantised else floats(max_tokens, config.ffn_size)
-        self.added = floats(max_tokens, config.hidden_size) if config.post_norms else None
-        self.read_hidden = floats(max_tokens, config.hidden_size)
-        self.read_normed = floats(max_tokens, config.hidden_size)
-        self.logits = floats(max_logits, head_rows)
-        self.likeliest = np.empty(max_logits, np.int32)
-
-        def activations(width: int) -> Activations:
-            return Activations(width, max_tokens, bf16_sums=bf16_sums)
-
-        self.normed_q = activations(config.hidden_size)
-        self.attended_q = activations(attention_size)
-        self.gated_q = activations(config.ffn_size)
-        self.read_q = activations(config.hidden_size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +30,7 @@ class _Tokens:
 
     record: int
     hidden: AnyArray
-    normed: AnyArray
+    normed: AnyArray | None
     normed_q: Activations
 
 
@@ -172,9 +89,9 @@ class _Emitter:
             rows.embed_rows,
             {
                 rows.WIDTH: table.num_columns,
-                rows.OUT: _address(self._buffers.hidden),
-                rows.OUT_STRIDE: _stride(self._buffers.hidden),
-                rows.TABLE: _address(table.data),
+                rows.OUT: address(self._buffers.hidden),
+                rows.OUT_STRIDE: stride(self._buffers.hidden),
+                rows.TABLE: address(table.data),
                 rows.TABLE_BLOCK_BYTES: table.data.shape[1],
                 rows.TABLE_BITS: form.bits,
                 rows.TABLE_ZERO_POINT: form.zero_point,
@@ -201,7 +118,8 @@ class _Emitter:
         self._heads(linear_fused.VALUES, self._all, layer.value, angles, None, values)
         self._attend(rest, keys, values, window)
         self._fetched = None
-        if following is not None:
+        # Of what a layer with a window reads, the step's list of pages says too much.
+        if following is not None and not self._config.window(index + 1):
             own = (layer.attention_output, layer.gate, layer.up, layer.down)
             self._fetch_for(index + 1, *own, *_heads(following))
         output, norm = layer.attention_output, layer.attention_post_norm
@@ -217,10 +135,10 @@ class _Emitter:
         self._norm(read, weights.output_norm, {rows.ROWS: words.NUM_LOGITS})
         self._linear(read, weights.head, read.normed, read.normed_q, logits, count=words.NUM_LOGITS)
         operands = {
-            largest.X: _address(logits),
-            largest.X_STRIDE: _stride(logits),
+            largest.X: address(logits),
+            largest.X_STRIDE: stride(logits),
             largest.WIDTH: self._config.vocab_size,
-            largest.OUT: _address(self._buffers.likeliest),
+            largest.OUT: address(self._buffers.likeliest),
         }
         self._emit(read, largest.largest_of_rows, operands)
 
@@ -238,27 +156,27 @@ class _Emitter:
         wait: bool = True,
     ) -> None:
         common = {
-            rows.X: _address(tokens.hidden),
-            rows.X_STRIDE: _stride(tokens.hidden),
+            rows.X: address(tokens.hidden),
+            rows.X_STRIDE: stride(tokens.hidden),
             rows.WIDTH: self._config.hidden_size,
             rows.ROWS: words.NUM_TOKENS,
-            rows.OUT: _address(tokens.normed),
-            rows.OUT_STRIDE: _stride(tokens.normed),
-            rows.WEIGHT: _address(weight),
+            rows.WEIGHT: address(weight),
             rows.EPSILON: float_operand(self._config.norm_eps),
         }
-        if self._dot_path is not None:
+        if tokens.normed is not None:
+            common |= {rows.OUT: address(tokens.normed), rows.OUT_STRIDE: stride(tokens.normed)}
+        else:
             common |= tokens.normed_q.as_output()
         self._emit(tokens, rows.norm_rows, common | (operands or {}), wait=wait)
 
     def _norm_read(self, weight: AnyArray) -> None:
         """Takes the rows that are read out of all rows, and norms them."""
         operands = {
-            rows.X: _address(self._all.hidden),
-            rows.X_STRIDE: _stride(self._all.hidden),
+            rows.X: address(self._all.hidden),
+            rows.X_STRIDE: stride(self._all.hidden),
             rows.INDEX: words.READ_TOKENS,
-            rows.KEPT: _address(self._read.hidden),
-            rows.KEPT_STRIDE: _stride(self._read.hidden),
+            rows.KEPT: address(self._read.hidden),
+            rows.KEPT_STRIDE: stride(self._read.hidden),
         }
         self._norm(self._read, weight, operands)
 
@@ -272,14 +190,14 @@ class _Emitter:
             source = quantised.as_input()
         else:
             assert x is not None, "float32 activations were not kept"
-            source = {linear.X: _address(x), linear.X_STRIDE: _stride(x)}
+            source = {linear.X: address(x), linear.X_STRIDE: stride(x)}
         return path, source | {
-            linear.WEIGHT: _address(weight.data),
+            linear.WEIGHT: address(weight.data),
             linear.NUM_BLOCKS: weight.num_blocks,
             linear.NUM_GROUPS: weight.num_groups,
             linear.BLOCK_BYTES: weight.data.shape[1],
             linear.ROWS: count,
-            linear.BIAS: 0 if layer.bias is None else _address(layer.bias),
+            linear.BIAS: 0 if layer.bias is None else address(layer.bias),
         }
 
     def _fetch_for(self, index: int, *layers: LinearWeight) -> None:
@@ -296,7 +214,7 @@ class _Emitter:
         first = self._fetch_done
         self._fetch_done += sum(_work(layer) for layer in layers)
         return {
-            fetch.FETCH: _address(pages),
+            fetch.FETCH: address(pages),
             fetch.FETCH_BYTES: pages.shape[1] * pages.strides[1],
             fetch.FETCH_STRIDE: pages.strides[0],
             fetch.FETCH_FIRST: (first << 16) // self._fetch_work,
@@ -321,13 +239,13 @@ class _Emitter:
             return
         self._linear(tokens, layer, x, quantised, added)
         operands = {
-            rows.X: _address(added),
-            rows.X_STRIDE: _stride(added),
+            rows.X: address(added),
+            rows.X_STRIDE: stride(added),
             rows.WIDTH: self._config.hidden_size,
             rows.ROWS: words.NUM_TOKENS,
-            rows.OUT: _address(tokens.hidden),
-            rows.OUT_STRIDE: _stride(tokens.hidden),
-            rows.WEIGHT: _address(norm),
+            rows.OUT: address(tokens.hidden),
+            rows.OUT_STRIDE: stride(tokens.hidden),
+            rows.WEIGHT: address(norm),
             rows.EPSILON: float_operand(self._config.norm_eps),
         }
         self._emit(tokens, rows.add_norm_rows, operands)
@@ -350,8 +268,8 @@ class _Emitter:
             operands
             | self._share(layer)
             | {
-                linear.Y: _address(y),
-                linear.Y_STRIDE: _stride(y),
+                linear.Y: address(y),
+                linear.Y_STRIDE: stride(y),
                 linear.ACCUMULATE: add,
                 linear.TASK_BLOCKS: self._task_size(layer.weight.num_blocks),
             },
@@ -372,18 +290,18 @@ class _Emitter:
         operands |= self._share(layer) | {
             linear_fused.HEAD_KIND: kind,
             linear_fused.HEAD_DIM: config.head_dim,
-            linear_fused.HEAD_OUT: _address(buffers.queries),
-            linear_fused.HEAD_OUT_STRIDE: _stride(buffers.queries),
+            linear_fused.HEAD_OUT: address(buffers.queries),
+            linear_fused.HEAD_OUT_STRIDE: stride(buffers.queries),
             linear_fused.ROPE_DIM: config.rope_dim,
-            linear_fused.COSINES: _address(cosines),
-            linear_fused.SINES: _address(sines),
+            linear_fused.COSINES: address(cosines),
+            linear_fused.SINES: address(sines),
             linear_fused.QUERY_SCALE: float_operand(config.attention_scale),
-            linear_fused.HEAD_NORM: 0 if norm is None else _address(norm),
+            linear_fused.HEAD_NORM: 0 if norm is None else address(norm),
             linear_fused.HEAD_EPSILON: float_operand(config.norm_eps),
         }
         if pages is not None:
             operands |= {
-                linear_fused.PAGES: _address(pages),
+                linear_fused.PAGES: address(pages),
                 linear_fused.PAGE_SIZE: self._pages.page_size,
                 linear_fused.HEAD_BYTES: pages.strides[1],
                 linear_fused.PAGE_BYTES: pages.strides[0],
@@ -398,8 +316,8 @@ class _Emitter:
         gate, up = layer.gate.weight, layer.up.weight
         if buffers.gated is not None:
             operands |= {
-                linear_fused.OUT: _address(buffers.gated),
-                linear_fused.OUT_STRIDE: _stride(buffers.gated),
+                linear_fused.OUT: address(buffers.gated),
+                linear_fused.OUT_STRIDE: stride(buffers.gated),
             }
         else:
             operands |= buffers.gated_q.as_output()
@@ -409,7 +327,7 @@ class _Emitter:
             operands
             | self._share(layer.gate, layer.up)
             | {
-                linear_fused.UP_WEIGHT: _address(up.data),
+                linear_fused.UP_WEIGHT: address(up.data),
                 linear_fused.UP_BLOCK_BYTES: up.data.shape[1],
                 linear_fused.TASK_UNITS: self._task_size(gate.num_blocks // 2),
             },
@@ -418,12 +336,12 @@ class _Emitter:
     def _attend(self, tokens: _Tokens, keys: AnyArray, values: AnyArray, window: int) -> None:
         config, buffers = self._config, self._buffers
         operands = {
-            attention.Q: _address(buffers.queries),
-            attention.Q_STRIDE: _stride(buffers.queries),
-            attention.OUT: _address(buffers.attended),
-            attention.OUT_STRIDE: _stride(buffers.attended),
-            attention.KEYS: _address(keys),
-            attention.VALUES: _address(values),
+            attention.Q: address(buffers.queries),
+            attention.Q_STRIDE: stride(buffers.queries),
+            attention.OUT: address(buffers.attended),
+            attention.OUT_STRIDE: stride(buffers.attended),
+            attention.KEYS: address(keys),
+            attention.VALUES: address(values),
             attention.PAGE_SIZE: self._pages.page_size,
             attention.HEAD_BYTES: keys.strides[1],
             attention.PAGE_BYTES: keys.strides[0],
@@ -438,8 +356,8 @@ class _Emitter:
         self._emit(tokens, attention.attend_op(self._attention_path), operands)
         if self._dot_path is not None and not whole_groups:
             source = {
-                rows.X: _address(buffers.attended),
-                rows.X_STRIDE: _stride(buffers.attended),
+                rows.X: address(buffers.attended),
+                rows.X_STRIDE: stride(buffers.attended),
                 rows.WIDTH: config.num_heads * config.head_dim,
                 rows.ROWS: words.NUM_TOKENS,
             }
@@ -452,11 +370,3 @@ def _heads(layer: CpuLayer) -> tuple[LinearWeight, LinearWeight, LinearWeight]:
 
 def _work(layer: LinearWeight) -> int:
     return layer.weight.num_blocks * layer.weight.num_groups
-
-
-def _address(array: AnyArray) -> int:
-    return int(array.ctypes.data)
-
-
-def _stride(array: AnyArray) -> int:
-    return int(array.strides[0])

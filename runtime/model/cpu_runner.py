@@ -24,8 +24,9 @@ from ramet.kernels.cpu.program import Program, Team
 from ramet.runtime.batch import Batch, Float32Array, Meanwhile, StepResult
 from ramet.runtime.errors import InvalidParameterError
 from ramet.runtime.model.config import ModelConfig
+from ramet.runtime.model.cpu_buffers import Buffers
 from ramet.runtime.model.cpu_pages import KvPages
-from ramet.runtime.model.cpu_program import Buffers, RotaryTable, decoder_program
+from ramet.runtime.model.cpu_program import RotaryTable, decoder_program
 from ramet.runtime.model.cpu_weights import CpuWeights, load_cpu_weights
 from ramet.runtime.model.load import open_model
 from ramet.runtime.model.model_file import ModelFile
@@ -117,6 +118,7 @@ class CpuRunner:
         self._scratch_bytes = max(
             attention.scratch_bytes(group_size, self.config.head_dim),
             linear_fused.tile_scratch_bytes(self.config.head_dim),
+            4 * self.config.hidden_size,
         )
         self._scratch = aligned_empty((self._num_threads, self._scratch_bytes))
         self._tile_tokens = attention.max_tile_tokens(group_size)
