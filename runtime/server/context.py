@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from fastapi import Request as HttpRequest
@@ -122,7 +122,7 @@ class ServerContext:
         try:
             async with abort_on_disconnect(http_request, generation):
                 if later is not None:
-                    await asyncio.wrap_future(self.engine.compile(later))
+                    requests = await self._compile(later, requests, generation)
                 whole = requests[0].constraint
                 for request in requests:
                     generation.add((submit or self.engine.submit)(request))
@@ -136,6 +136,20 @@ class ServerContext:
             generation.close()
             raise
         return generation
+
+    async def _compile(
+        self, constraint: Constraint, requests: Sequence[Request], generation: Generation
+    ) -> list[Request]:
+        """Waits for a constraint; the requests with what that leaves of their deadlines."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        deadlines = [each.deadline_s for each in requests if each.deadline_s is not None]
+        await generation.wait_for(self.engine.compile(constraint), min(deadlines, default=None))
+
+        def left(deadline_s: float | None) -> float | None:
+            return None if deadline_s is None else max(deadline_s - (clock() - began), 1e-6)
+
+        return [replace(each, deadline_s=left(each.deadline_s)) for each in requests]
 
 
 class Call(Protocol):

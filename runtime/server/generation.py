@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
 from typing import Protocol
 
-from ramet.runtime.errors import RametError, RequestAbortedError
+from ramet.runtime.errors import DeadlineExceededError, RametError, RequestAbortedError
 from ramet.runtime.events import Event, Failed, Finished
 
 
@@ -40,6 +41,7 @@ class Generation:
         on_close: Callable[[], None],
     ) -> None:
         self._sources: list[EventSource] = []
+        self._awaited: Future[None] | None = None
         self._on_end = on_end
         self._on_close: Callable[[], None] | None = on_close
         self._is_aborted = False
@@ -53,10 +55,32 @@ class Generation:
         if self._is_aborted:
             source.abort()
 
+    async def wait_for(self, work: Future[None], timeout_s: float | None) -> None:
+        """Waits for what requests need that are yet to be added; cancels it if the call is aborted.
+
+        RequestAbortedError, or the reason for that; DeadlineExceededError after ``timeout_s``.
+        """
+        self._awaited = work
+        if self._is_aborted:
+            work.cancel()
+        try:
+            await asyncio.wait_for(asyncio.wrap_future(work), timeout_s)
+        except TimeoutError:
+            raise DeadlineExceededError("the request's deadline has passed") from None
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise self._reason or RequestAbortedError("the request was aborted") from None
+        finally:
+            self._awaited = None
+
     def abort(self, reason: RametError | None = None) -> None:
         """Aborts every request that still runs; the call fails with ``reason``."""
         self._is_aborted = True
         self._reason = self._reason or reason
+        if self._awaited is not None:
+            self._awaited.cancel()
         for source in self._sources:
             source.abort()
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import httpx
 import pytest
 
 from ramet.runtime.model.scripted import Script
@@ -93,3 +97,68 @@ def test_the_deadline_is_that_of_reasoning_and_answer_together(serve):
     first, second = seen
     assert first == 1.0
     assert second < 1.0
+
+
+class Compiling:
+    """Stands for an engine whose constraints are never ready."""
+
+    def __init__(self, server):
+        self.works = []
+        server.engine.compile = self
+
+    def __call__(self, constraint):
+        self.works.append(Future())
+        return self.works[-1]
+
+    @property
+    def is_given_up(self):
+        return bool(self.works) and all(work.cancelled() for work in self.works)
+
+
+FORMAT = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"enum": [7]}}}
+
+
+def test_a_deadline_holds_while_the_answers_format_is_compiled(thinker, wait_until):
+    compiling = Compiling(thinker)
+    answer = thinker.chat(thinking_token_budget=2, response_format=FORMAT, deadline_s=0.1)
+    assert answer.status_code == 504
+    assert compiling.is_given_up
+    wait_until(lambda: thinker.num_live() == 0)
+
+
+@pytest.mark.parametrize("how", ["aborted", "left"])
+def test_an_end_holds_while_the_answers_format_is_compiled(thinker, wait_until, how):
+    compiling = Compiling(thinker)
+    fields = {"thinking_token_budget": 2, "response_format": FORMAT}
+    with ThreadPoolExecutor(1) as threads:
+        if how == "left":
+            body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], **fields}
+            with pytest.raises(httpx.ReadTimeout):
+                thinker.http.post("/v1/chat/completions", json=body, timeout=0.3)
+        else:
+            call = threads.submit(thinker.chat, **fields, request_id="mine")
+            wait_until(lambda: compiling.works)
+            assert thinker.http.post("/v1/abort", json={"request_id": "mine"}).status_code == 200
+            assert call.result(10).status_code == 499
+    wait_until(lambda: compiling.is_given_up)
+    wait_until(lambda: thinker.num_live() == 0)
+
+
+def test_a_deadline_counts_while_the_answers_format_is_compiled(thinker):
+    seen, submit = [], thinker.engine.submit
+
+    def noting(request):
+        seen.append(request.deadline_s)
+        return submit(request)
+
+    def compile_slowly(constraint):
+        work = Future()
+        threading.Timer(0.05, work.set_result, [None]).start()
+        return work
+
+    thinker.engine.submit, thinker.engine.compile = noting, compile_slowly
+    fields = {"thinking_token_budget": 2, "response_format": FORMAT}
+    assert thinker.chat(**fields, deadline_s=20.0).status_code == 200
+    assert max(seen) < 20.0
+    assert thinker.chat(**fields).status_code == 200
+    assert seen[-2:] == [None, None]
