@@ -13,6 +13,7 @@ import uvicorn
 
 from ramet.runtime.server.app import create_app
 from ramet.runtime.server.config import ServerConfig
+from ramet.runtime.server.connection import HttpProtocol
 from ramet.runtime.server.engine_api import EngineApi
 from ramet.runtime.server.extension import Extension
 from ramet.runtime.server.lifecycle import Lifecycle
@@ -54,7 +55,7 @@ class HttpServer(uvicorn.Server):
                 host=config.host,
                 port=config.port,
                 loop="uvloop",
-                http="httptools",
+                http=HttpProtocol,
                 access_log=False,
                 log_level="warning",
                 server_header=False,
