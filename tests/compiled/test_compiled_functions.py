@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -107,6 +109,79 @@ def test_no_folder_is_no_obstacle(tmp_path, monkeypatch, compilations):
     assert [function()(14), function()(14)] == [42, 42]
     assert compilations == ["triple"] * 2
     assert compile_beside("ramet.kernels.mask_cpu") is None
+
+
+def test_no_home_is_no_obstacle(monkeypatch):
+    for name in ("RAMET_CACHE_DIR", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)  # as for a user without one
+    [beside] = disk.cache_folders()
+    assert beside.name == "__pycache__"
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert disk.cache_folders() == (beside,)
+    monkeypatch.setenv("XDG_CACHE_HOME", "/absolute")
+    assert disk.cache_folders() == (beside, Path("/absolute/ramet/kernels"))
+
+
+def test_a_tilde_in_the_folder_is_the_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("RAMET_CACHE_DIR", "~/cache")
+    assert disk.cache_folders() == (tmp_path / "cache",)
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "loop/x"])
+def test_a_folder_that_cannot_be_looked_into_is_no_obstacle(
+    tmp_path, monkeypatch, compilations, name
+):
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    monkeypatch.setenv("RAMET_CACHE_DIR", str(tmp_path / name))
+    lazy = function()
+    assert lazy(14) == 42
+    assert not lazy.is_compiled
+
+
+def test_one_that_may_not_be_looked_into_is_none_either(folder, monkeypatch):
+    def refused(*_, **__):
+        raise PermissionError
+
+    monkeypatch.setattr("pathlib.Path.stat", refused)
+    assert not function().is_compiled
+
+
+def test_a_full_disk_is_no_obstacle_and_gets_no_rubbish(folder, monkeypatch, compilations):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr("os.replace", full)
+    assert function()(14) == 42
+    assert list(folder.iterdir()) == []
+
+
+def test_what_cannot_be_written_leaves_nothing(tmp_path):
+    with pytest.raises(TypeError):
+        disk._write(tmp_path / "x.bin", object())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_users_lock_file_is_left(folder, monkeypatch, compilations):
+    def refused(*_, **__):
+        raise PermissionError
+
+    monkeypatch.setattr("pathlib.Path.unlink", refused)
+    assert function()(14) == 42
+    assert len(list(folder.glob("*.lock"))) == 1
+    assert function()(14) == 42
+    assert compilations == ["triple"]
+
+
+def test_an_empty_file_is_not_taken_for_compiled(folder, compilations):
+    function()(1)
+    [path] = folder.glob("*.bin")
+    path.write_bytes(b"")
+    assert not function().is_compiled
+    assert function()(14) == 42
+    assert function().is_compiled
+    assert compilations == ["triple"] * 2
 
 
 def test_a_folder_that_takes_nothing_is_still_read(tmp_path, monkeypatch, compilations):

@@ -36,13 +36,16 @@ _CHECKSUM_BYTES = 32
 def cache_folders() -> tuple[Path, ...]:
     """Where compiled functions are looked for, and kept in the first that is writable.
 
-    ``RAMET_CACHE_DIR`` if it is set; then beside the sources; then in the user's cache folder.
+    ``RAMET_CACHE_DIR`` if it is set; else beside the sources, then in the user's cache folder, if
+    the user has one.
     """
     chosen = os.environ.get("RAMET_CACHE_DIR")
     if chosen:
-        return (Path(chosen),)
-    user = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
-    return (Path(__file__).parent / "__pycache__", user / "ramet" / "kernels")
+        return (Path(os.path.expanduser(chosen)),)
+    beside = Path(__file__).parent / "__pycache__"
+    user = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    # Without a home the tilde stays; and the XDG specification ignores what is relative.
+    return (beside, Path(user) / "ramet" / "kernels") if os.path.isabs(user) else (beside,)
 
 
 def writable_folder() -> Path | None:
@@ -89,7 +92,7 @@ class DiskCache:
     def has(self, sig: Any, codegen: Any) -> bool:
         """Whether there is a file for a signature."""
         name = self._file_name(sig, codegen)
-        return any((folder / name).exists() for folder in cache_folders())
+        return any(_is_there(folder / name) for folder in cache_folders())
 
     @contextlib.contextmanager
     def alone(self, sig: Any, codegen: Any) -> Iterator[None]:
@@ -121,6 +124,14 @@ class DiskCache:
         return f"{self._name}-{hashlib.sha256(key + self._sources).hexdigest()[:24]}.bin"
 
 
+def _is_there(path: Path) -> bool:
+    """Whether there is more of a file than its checksum; a system that went down leaves less."""
+    try:
+        return path.stat().st_size > _CHECKSUM_BYTES
+    except OSError:
+        return False
+
+
 def _read(path: Path) -> bytes | None:
     """A file's content, or None if it isn't there or isn't what was written."""
     try:
@@ -133,13 +144,14 @@ def _read(path: Path) -> bytes | None:
 
 def _write(path: Path, data: bytes) -> None:
     """Writes a file so that no other process ever sees a part of it."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-        file.write(data)
+    descriptor, name = tempfile.mkstemp(dir=path.parent)
     try:
-        os.chmod(file.name, 0o644)  # other users of the installation read it, too
-        os.replace(file.name, path)
-    except OSError:
-        os.unlink(file.name)
+        with open(descriptor, "wb") as file:
+            file.write(data)
+        os.chmod(name, 0o644)  # other users of the installation read it, too
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
         raise
 
 
@@ -159,7 +171,8 @@ def _locked(path: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # it may be another user's
+                path.unlink()
 
 
 def _is_locked(path: Path) -> bool:
