@@ -217,22 +217,22 @@ def _store_key(typingctx, x, count, target, pair_stride):  # type: ignore[no-unt
 
 
 @intrinsic
-def _store_value(typingctx, x, count, target, half):  # type: ignore[no-untyped-def]
-    """Stores ``count`` (a multiple of 16) float32 as bfloat16 in the low or high halves of words
-    at ``target``; the other halves stay."""
+def _store_value(typingctx, x, count, target):  # type: ignore[no-untyped-def]
+    """Stores ``count`` (a multiple of 16) float32 as bfloat16 in halves of words, the first at
+    ``target``. The other halves are another token's, whom another thread may be storing: nothing
+    of them is read or written."""
 
     def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
-        x, count, target, half = args
-        shift = vec.splat(b, b.trunc(b.mul(half, i64(16)), vec.I32))
-        kept = b.xor(b.shl(vec.vi32(0xFFFF), shift), vec.vi32(-1))
+        x, count, target = args
         with cgutils.for_range(b, b.udiv(count, i64(16))) as loop:
-            bits = vec.f32_to_bf16(b, vec.load(b, vec.offset(b, x, loop.index, 64), VF32))
+            at = vec.offset(b, x, loop.index, 64)
+            bits = vec.f32_to_bf16(b, vec.load(b, at, VF32))
             at = vec.offset(b, target, loop.index, 64)
-            word = b.shl(b.zext(bits, vec.VI32), shift)
-            vec.store(b, b.or_(b.and_(vec.load(b, at, vec.VI32), kept), word), at)
+            for lane in range(16):
+                vec.store(b, b.extract_element(bits, vec.i32(lane)), at, 4 * lane)
         return context.get_dummy_value()
 
-    return types.void(*([types.int64] * 4)), codegen
+    return types.void(*([types.int64] * 3)), codegen
 
 
 @intrinsic
@@ -274,7 +274,7 @@ def _finish_head(stage, step, x, row, head):  # type: ignore[no-untyped-def]
     if kind == KEYS:
         _store_key(x, head_dim, page + place * 4, page_size * 4)
     else:
-        _store_value(x, head_dim, page + place // 2 * head_dim * 4, place % 2)
+        _store_value(x, head_dim, page + place // 2 * head_dim * 4 + place % 2 * 2)
 
 
 @cache

@@ -167,3 +167,22 @@ def test_tokens_whose_results_nobody_reads_change_no_bit(runners, batch_of):
         assert runner.run(start).shape == (0, 250)
         rest = runner.run(batch_of([(first[100:], 100, range(30, 40))]))
         np.testing.assert_array_equal(rest, logits[149:150])
+
+
+def test_threads_that_write_neighbouring_tokens_lose_nothing(model_factory, batch_of):
+    """Values of two tokens share words. From position 1 on, tasks begin between the two."""
+    file = model_factory(num_layers=4, num_heads=16, num_kv_heads=16, head_dim=64, ffn_size=32)
+    tokens = np.random.default_rng(7).integers(0, 250, 250).tolist()
+    pages = range(16)
+    contents = []
+    for num_threads, num_times in ((1, 1), (2, 50), (5, 50)):
+        runner = CpuRunner(file, num_pages=16, num_threads=num_threads)
+        empty = bytes(len(runner.read_page(0)))
+        for _ in range(num_times):
+            for page in pages:
+                runner.write_page(page, empty)
+            runner.run(batch_of([(tokens[:1], 0, pages)]))
+            runner.run(batch_of([(tokens[1:], 1, pages)]))
+            contents.append(b"".join(map(runner.read_page, pages)))
+        runner.close()
+    assert sum(each != contents[0] for each in contents) == 0
