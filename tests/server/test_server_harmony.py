@@ -7,7 +7,7 @@ import json
 
 import jsonschema
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from ramet.runtime.engine_config import EngineConfig
@@ -255,6 +255,7 @@ WHOLE = '{"city": "Rö<|end|>", "days": 2}'
 def test_calls_are_the_same_however_tokens_cut_them(serve, cuts):
     data = WHOLE.encode()
     pieces = [data[a:b] for a, b in itertools.pairwise([0, *sorted(cuts), len(data)])]
+    assume(b"<|end|>" not in pieces)  # for the script, that is the control token
     server = start(serve, *THOUGHT, *HEAD, *pieces)
     said, reason = both(server, tools=TOOLS)
     assert said["tool_calls"][0]["function"]["arguments"] == WHOLE
