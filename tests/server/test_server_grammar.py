@@ -8,6 +8,8 @@ import re
 import jsonschema
 import pytest
 
+from ramet.runtime.errors import EngineDeadError
+
 
 def check(server, **fields):
     answer = server.http.post("/v1/grammar/check", json=fields)
@@ -106,3 +108,20 @@ def test_a_text_that_takes_too_long_is_given_up_by_name(ok_server, monkeypatch):
     assert answer["too_complex"]
     assert "bytes" in answer["reason"]
     assert "match" not in answer
+
+
+def test_the_first_check_waits_for_compiled_code_and_no_other(serve, monkeypatch):
+    """Compiled where the check runs, it would hold up the server, and count as the grammar's."""
+    server = serve(["ok"])
+    asked = []
+
+    def load_constraints(is_wanted):
+        asked.append(is_wanted())
+        if len(asked) == 1:
+            raise EngineDeadError("the engine has been closed")
+
+    monkeypatch.setattr("ramet.runtime.first_start.load_constraints", load_constraints)
+    body = {"response_format": {"type": "json_object"}}
+    statuses = [server.http.post("/v1/grammar/check", json=body).status_code for _ in range(4)]
+    assert statuses == [503, 200, 200, 200]
+    assert asked == [True, True]

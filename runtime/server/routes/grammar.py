@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import cache
 from typing import Any
 
 from fastapi import APIRouter
@@ -38,6 +39,17 @@ def grammar_router(context: ServerContext) -> APIRouter:
     router = APIRouter(tags=["Ramet"])
     one_at_a_time = asyncio.Semaphore(1)
 
+    @cache
+    def load() -> None:
+        """At a first start, this process waits as well, and compiles nothing itself."""
+        from ramet.runtime.first_start import load_constraints
+
+        load_constraints(lambda: not context.lifecycle.draining)
+
+    def load_and_check(constraint: Constraint, text: str | None) -> dict[str, Any]:
+        load()
+        return _check(constraint, context.engine, text)
+
     @router.post("/v1/grammar/check", openapi_extra=json_body(GrammarCheckRequest))
     async def check(http_request: HttpRequest) -> Response:
         """Whether a constraint can be honoured, a text that matches it, and its cost."""
@@ -50,7 +62,7 @@ def grammar_router(context: ServerContext) -> APIRouter:
             )
         constraint = asked.constraint
         async with one_at_a_time:
-            answer = await asyncio.to_thread(_check, constraint, context.engine, body.text)
+            answer = await asyncio.to_thread(load_and_check, constraint, body.text)
         return OrjsonResponse(answer)
 
     return router
