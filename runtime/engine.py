@@ -35,6 +35,7 @@ from ramet.runtime.engine_config import EngineConfig, EngineStats
 from ramet.runtime.errors import (
     EngineDeadError,
     InvalidParameterError,
+    ModelLoadError,
     RametError,
     RequestAbortedError,
 )
@@ -97,6 +98,11 @@ class Engine:
         timer: Callable[[], float] | None = None,
     ) -> None:
         self.config = config = config or EngineConfig()
+        if tokenizer.vocab_size > runner.vocab_size:
+            raise ModelLoadError(
+                f"the tokenizer has {tokenizer.vocab_size} tokens, and the model a head for "
+                f"{runner.vocab_size}"
+            )
         self.tokenizer = tokenizer
         self.model_name = model_name
         if chat_template is None and tokenizer.chat_template is not None:

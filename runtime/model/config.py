@@ -184,14 +184,14 @@ def inverse_frequencies(
     divisors = file.tensors.get("rope_freqs.weight")
     if divisors is not None:
         values = divisors.to_float32().astype(np.float64).ravel()
-        if values.shape != frequencies.shape or not np.all(values > 0):
+        if values.shape != frequencies.shape or not np.all((values > 0) & (values < np.inf)):
             raise ModelLoadError(f"{file.path}: rope_freqs.weight doesn't fit the head size")
         frequencies = frequencies / values
     return frequencies
 
 
 def _read(file: ModelFile) -> ModelConfig:
-    architecture = str(file.require("general.architecture"))
+    architecture = file.text("general.architecture")
     variant = ARCHITECTURES.get(architecture)
     if variant is None:
         raise UnsupportedModelError(
@@ -201,13 +201,11 @@ def _read(file: ModelFile) -> ModelConfig:
     prefix = f"{architecture}."
 
     def integer(key: str, default: int | None = None) -> int:
-        value = file.metadata.get(prefix + key, default)
-        if value is None:
-            value = file.require(prefix + key)
-        if isinstance(value, np.ndarray):
+        if isinstance(file.metadata.get(prefix + key), np.ndarray):
             raise UnsupportedModelError(f"{file.path}: {prefix + key} differs between layers")
-        if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
-            raise ModelLoadError(f"{file.path}: {prefix + key} is {value!r}, not a positive number")
+        value = file.integer(prefix + key, default)
+        if value == 0:
+            raise ModelLoadError(f"{file.path}: {prefix + key} is 0")
         return value
 
     _refuse_variants(file, prefix, variant)
@@ -224,9 +222,13 @@ def _read(file: ModelFile) -> ModelConfig:
             f"{head_dim} rotated values don't fit together"
         )
     num_layers = integer("block_count")
+    if num_layers > len(file.tensors):  # before anything is made for each layer
+        raise ModelLoadError(
+            f"{file.path}: {num_layers} layers can't be in {len(file.tensors)} tensors"
+        )
     config = ModelConfig(
         architecture=architecture,
-        name=str(file.metadata.get("general.name", file.path.stem)),
+        name=file.text("general.name", file.path.stem),
         num_layers=num_layers,
         hidden_size=hidden_size,
         ffn_size=integer("feed_forward_length"),
@@ -235,11 +237,11 @@ def _read(file: ModelFile) -> ModelConfig:
         num_kv_heads=num_kv_heads,
         head_dim=head_dim,
         max_context_len=integer("context_length"),
-        rope_theta=float(file.metadata.get(prefix + "rope.freq_base", 10_000.0)),
+        rope_theta=file.number(prefix + "rope.freq_base", 10_000.0),
         rope_dim=rope_dim,
         rope_scale=_linear_scale(file, prefix),
         rope_layout=variant.rope_layout,
-        norm_eps=float(file.require(prefix + "attention.layer_norm_rms_epsilon")),
+        norm_eps=file.number(prefix + "attention.layer_norm_rms_epsilon"),
         tied_embeddings="output.weight" not in file.tensors,
         qkv_bias="blk.0.attn_q.bias" in file.tensors,
         output_bias="blk.0.attn_output.bias" in file.tensors,
@@ -256,7 +258,7 @@ def _read(file: ModelFile) -> ModelConfig:
         query_scale=(hidden_size / num_heads) ** -0.5 if num_layers == _LAYERS_OF_27B else 0.0,
         post_norms=True,
         windows=_windows(file, prefix, num_layers, integer("attention.sliding_window")),
-        local_rope_theta=float(file.metadata.get(prefix + "rope.freq_base_swa", _LOCAL_ROPE_THETA)),
+        local_rope_theta=file.number(prefix + "rope.freq_base_swa", _LOCAL_ROPE_THETA),
     )
 
 
@@ -292,18 +294,15 @@ def _refuse_variants(file: ModelFile, prefix: str, variant: _Architecture) -> No
         or "blk.0.ffn_down.bias" in file.tensors,
     }
     for what, present in refused.items():
-        if present:
+        # It may be said for each layer.
+        if present.any() if isinstance(present, np.ndarray) else present:
             raise UnsupportedModelError(f"{file.path}: {what} is not supported")
 
 
 def _linear_scale(file: ModelFile, prefix: str) -> float:
-    kind = str(file.metadata.get(prefix + "rope.scaling.type", "none"))
+    kind = file.text(prefix + "rope.scaling.type", "none")
     if kind == "none":
-        scale = float(file.metadata.get(prefix + "rope.scale_linear", 1.0))
-    elif kind == "linear":
-        scale = float(file.require(prefix + "rope.scaling.factor"))
-    else:
-        raise UnsupportedModelError(f"{file.path}: rope scaling {kind!r} is not supported")
-    if not scale > 0:
-        raise ModelLoadError(f"{file.path}: the rope scale is {scale}")
-    return scale
+        return file.number(prefix + "rope.scale_linear", 1.0)
+    if kind == "linear":
+        return file.number(prefix + "rope.scaling.factor")
+    raise UnsupportedModelError(f"{file.path}: rope scaling {kind!r} is not supported")

@@ -147,7 +147,7 @@ class GgufFile(ModelFile):
         return digest.hexdigest()
 
     def _refuse_splits(self) -> None:
-        if int(self.metadata.get("split.count", 1) or 1) > 1:
+        if self.integer("split.count", 1) > 1:
             raise UnsupportedModelError(
                 f"{self.path}: this is one part of a split model; join the parts into one file "
                 "with llama.cpp's `llama-gguf-split --merge`"
@@ -155,7 +155,7 @@ class GgufFile(ModelFile):
 
     def _read_tensors(self, cursor: _Cursor, num_tensors: int) -> dict[str, GgufTensor]:
         described = [_read_tensor_description(cursor) for _ in range(num_tensors)]
-        alignment = int(self.metadata.get("general.alignment", _DEFAULT_ALIGNMENT))
+        alignment = self.integer("general.alignment", _DEFAULT_ALIGNMENT)
         if alignment <= 0 or alignment % 8:
             raise cursor.corrupt(f"general.alignment is {alignment}, not a multiple of 8")
         self._data_start = min(

@@ -50,7 +50,15 @@ class HfDirectory(ModelFile):
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        config = read_json(self.path / "config.json")
+        try:
+            self._read(read_json(self.path / "config.json"))
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            # Its JSON files are read as what they should be.
+            raise ModelLoadError(
+                f"{self.path}: something in its JSON files is not what it should be ({error!r})"
+            ) from error
+
+    def _read(self, config: Mapping[str, Any]) -> None:
         model_type = str(config.get("model_type"))
         if model_type not in _ARCHITECTURES:
             raise UnsupportedModelError(
@@ -178,6 +186,7 @@ class HfDirectory(ModelFile):
         return GgufTensor(name, tensor.type, shape, data)
 
 
+@np.errstate(divide="raise", over="raise", invalid="raise")
 def _llama3_divisors(
     theta: float, head_dim: int, rope: Mapping[str, Any]
 ) -> npt.NDArray[np.float64]:

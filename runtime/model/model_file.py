@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
 
 from ramet.runtime.errors import ModelLoadError
 
@@ -17,6 +22,9 @@ MetadataValue = Any
 
 class ModelFile:
     """Metadata and tensors of one model.
+
+    The methods that read a metadata value of one kind take what to give where the file has none; a
+    value of another kind is a ``ModelLoadError``, and so is none at all without a default.
 
     Attributes:
         path: the file or folder.
@@ -43,12 +51,68 @@ class ModelFile:
         except KeyError:
             raise ModelLoadError(f"{self.path}: the metadata key {key!r} is missing") from None
 
+    def text(self, key: str, default: str | None = None) -> str:
+        """A text."""
+        value = self._value(key, default)
+        return value if isinstance(value, str) else self._refuse(key, "a text")
+
+    def texts(self, key: str) -> list[str]:
+        """A list of texts."""
+        value = self._value(key, None)
+        if isinstance(value, list) and set(map(type, value)) <= {str}:
+            return value
+        return self._refuse(key, "a list of texts")
+
+    def flag(self, key: str, default: bool | None = None) -> bool:
+        """True or false."""
+        value = self._value(key, default)
+        return value if isinstance(value, bool) else self._refuse(key, "true or false")
+
+    def integer(self, key: str, default: int | None = None) -> int:
+        """A whole number that is not negative."""
+        value = self._value(key, default)
+        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+            return value
+        return self._refuse(key, "a whole number")
+
+    def number(self, key: str, default: float | None = None) -> float:
+        """A finite number above zero."""
+        value = self._value(key, default)
+        if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
+            with contextlib.suppress(OverflowError):
+                if math.isfinite(value):
+                    return float(value)
+        return self._refuse(key, "a finite number above zero")
+
+    def numbers(self, key: str) -> npt.NDArray[Any]:
+        """A list of finite numbers, with the type that they have in the file."""
+        value = self._value(key, None)
+        if _is_flat(value):
+            values = np.asarray(value)
+            if not values.size or (values.dtype.kind in "iuf" and np.isfinite(values).all()):
+                return values
+        return self._refuse(key, "a list of finite numbers")
+
+    def _value(self, key: str, default: MetadataValue) -> MetadataValue:
+        return self.require(key) if default is None else self.metadata.get(key, default)
+
+    def _refuse(self, key: str, wanted: str) -> NoReturn:
+        value = repr(self.metadata[key])
+        value = value if len(value) <= 40 else f"{value[:40]}..."
+        raise ModelLoadError(f"{self.path}: {key} is {value}, not {wanted}")
+
     def tensor(self, name: str) -> GgufTensor:
         """The tensor called ``name``; ``ModelLoadError`` if the model has none."""
         try:
             return self.tensors[name]
         except KeyError:
             raise ModelLoadError(f"{self.path}: the tensor {name!r} is missing") from None
+
+
+def _is_flat(value: object) -> bool:
+    if isinstance(value, np.ndarray):
+        return value.ndim == 1
+    return isinstance(value, list) and all(type(each) in (int, float) for each in value)
 
 
 def read_json(path: Path) -> dict[str, Any]:

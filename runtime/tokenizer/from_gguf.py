@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from ramet.runtime.errors import ModelLoadError, UnsupportedModelError
 from ramet.runtime.model.model_file import ModelFile
@@ -41,15 +41,15 @@ def read_tokenizer(file: ModelFile) -> Tokenizer:
     Raises ``UnsupportedModelError`` for a kind of tokenizer that Ramet doesn't have,
     ``ModelLoadError`` for a file that contradicts itself.
     """
-    model = str(file.require("tokenizer.ggml.model"))
+    model = file.text("tokenizer.ggml.model")
     if model not in _READERS:
         known = ", ".join(f"{what} ({name!r})" for name, (what, _) in _READERS.items())
         raise UnsupportedModelError(
             f"{file.path}: the tokenizer {model!r} is not supported; Ramet has {known}"
         )
-    texts: list[str] = file.require("tokenizer.ggml.tokens")
-    numbers = file.metadata.get("tokenizer.ggml.token_type")
-    kinds = [TokenKind.NORMAL] * len(texts) if numbers is None else _kinds(file, numbers)
+    texts = file.texts("tokenizer.ggml.tokens")
+    has_kinds = "tokenizer.ggml.token_type" in file.metadata
+    kinds = _kinds(file) if has_kinds else [TokenKind.NORMAL] * len(texts)
     if len(kinds) != len(texts):
         raise ModelLoadError(f"{file.path}: {len(texts)} tokens, and {len(kinds)} token types")
     tokens, merger, adds_bos = _READERS[model][1](file, texts, kinds)
@@ -57,11 +57,11 @@ def read_tokenizer(file: ModelFile) -> Tokenizer:
         tokens=tokens,
         kinds=kinds,
         merger=merger,
-        bos_id=file.metadata.get("tokenizer.ggml.bos_token_id"),
-        eos_id=file.metadata.get("tokenizer.ggml.eos_token_id"),
+        bos_id=_token_id(file, "bos", len(texts)),
+        eos_id=_token_id(file, "eos", len(texts)),
         eos_ids=_end_ids(file, texts, kinds),
-        adds_bos=bool(file.metadata.get("tokenizer.ggml.add_bos_token", adds_bos)),
-        chat_template=file.metadata.get("tokenizer.chat_template"),
+        adds_bos=file.flag("tokenizer.ggml.add_bos_token", adds_bos),
+        chat_template=file.text("tokenizer.chat_template", "") or None,
     )
 
 
@@ -71,8 +71,8 @@ where the file doesn't say."""
 
 
 def _byte_level(file: ModelFile, texts: Sequence[str], kinds: Sequence[TokenKind]) -> _Read:
-    merges: list[str] = file.require("tokenizer.ggml.merges")
-    rule = pre_tokenizer(str(file.metadata.get("tokenizer.ggml.pre", "gpt-2")))
+    merges = file.texts("tokenizer.ggml.merges")
+    rule = pre_tokenizer(file.text("tokenizer.ggml.pre", "gpt-2"))
     try:
         tokens = _alphabet_bytes(texts, kinds)
         merged = decode_alphabet([merge.replace(" ", "", 1) for merge in merges])
@@ -85,11 +85,11 @@ def _byte_level(file: ModelFile, texts: Sequence[str], kinds: Sequence[TokenKind
 
 def _sentence_piece(file: ModelFile, texts: Sequence[str], kinds: Sequence[TokenKind]) -> _Read:
     for option, default in (("add_space_prefix", True), ("remove_extra_whitespaces", False)):
-        if file.metadata.get(f"tokenizer.ggml.{option}", default):
+        if file.flag(f"tokenizer.ggml.{option}", default):
             raise UnsupportedModelError(
                 f"{file.path}: a SentencePiece tokenizer with {option} is not supported"
             )
-    scores = [float(score) for score in file.require("tokenizer.ggml.scores")]
+    scores = file.numbers("tokenizer.ggml.scores").tolist()
     if len(scores) != len(texts):
         raise ModelLoadError(f"{file.path}: {len(texts)} tokens, and {len(scores)} scores")
     tokens: list[bytes] = []
@@ -108,10 +108,10 @@ _READERS = {
 """By ``tokenizer.ggml.model``."""
 
 
-def _kinds(file: ModelFile, numbers: Iterable[int]) -> list[TokenKind]:
+def _kinds(file: ModelFile) -> list[TokenKind]:
     by_number = {int(kind): kind for kind in TokenKind}
     try:
-        return [by_number[number] for number in map(int, numbers)]
+        return [by_number[each] for each in file.numbers("tokenizer.ggml.token_type").tolist()]
     except KeyError as error:
         raise ModelLoadError(f"{file.path}: unknown token type {error.args[0]}") from None
 
@@ -129,13 +129,23 @@ def _alphabet_bytes(texts: Sequence[str], kinds: Sequence[TokenKind]) -> list[by
     ]
 
 
+def _token_id(file: ModelFile, name: str, num_tokens: int) -> int | None:
+    """A token that the file names, such as ``bos``; None if it doesn't."""
+    key = f"tokenizer.ggml.{name}_token_id"
+    if key not in file.metadata:
+        return None
+    token_id = file.integer(key)
+    if token_id >= num_tokens:
+        raise ModelLoadError(f"{file.path}: {key} is {token_id}, of {num_tokens} tokens")
+    return token_id
+
+
 def _end_ids(file: ModelFile, texts: Sequence[str], kinds: Sequence[TokenKind]) -> set[int]:
     """The file's end tokens, and the control tokens that are well known as such."""
-    named = ("eos_token_id", "eot_token_id", "eom_token_id")
-    ids = set(file.metadata.get("ramet.end_token_ids", ()))
-    ids |= {
-        int(i) for name in named if (i := file.metadata.get(f"tokenizer.ggml.{name}")) is not None
-    }
+    named = {_token_id(file, name, len(texts)) for name in ("eos", "eot", "eom")}
+    ids = {token_id for token_id in named if token_id is not None}
+    if "ramet.end_token_ids" in file.metadata:
+        ids |= set(file.numbers("ramet.end_token_ids").tolist())
     if any(not 0 <= i < len(texts) for i in ids):
         raise ModelLoadError(f"{file.path}: an end token is not in the vocabulary")
     control = {texts[i]: i for i, kind in enumerate(kinds) if kind == TokenKind.CONTROL}

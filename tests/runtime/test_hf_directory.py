@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
+from collections.abc import Iterator
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +206,45 @@ def test_damaged_folders_are_load_errors(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("[1]")
     with pytest.raises(ModelLoadError, match="not a JSON object"):
         HfDirectory(tmp_path)
+
+
+WRONG = [None, True, -1, 0, 1e308, "x", [1], {"a": 1}]
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where something is inside a JSON value; of long lists and objects, in the first few."""
+    if path:
+        yield path
+    if isinstance(value, dict | list):
+        inside = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, each in islice(inside, 40 if len(path) < 2 else 4):
+            yield from places(each, (*path, key))
+
+
+@pytest.mark.parametrize(
+    "name", ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"]
+)
+def test_any_value_in_a_json_file_is_taken_or_is_a_load_error(tmp_path: Path, name: str) -> None:
+    rope = {"rope_theta": 5000.0, **LLAMA3_ROPE}
+    write_folder(tmp_path, "Llama", "qwen2", rope_parameters=rope)
+    sound = json.loads((tmp_path / name).read_text())
+    refused = 0
+    for place, wrong in product(places(sound), WRONG):
+        changed = copy.deepcopy(sound)
+        inside = changed
+        for key in place[:-1]:
+            inside = inside[key]
+        inside[place[-1]] = wrong
+        (tmp_path / name).write_text(json.dumps(changed))
+        try:
+            folder = HfDirectory(tmp_path)
+            ModelConfig.from_gguf(folder)
+            tokenizer = Tokenizer.from_gguf(folder)
+            if tokenizer.chat_template is not None:
+                ChatTemplate.of(tokenizer)
+        except ModelLoadError:
+            refused += 1
+    assert refused or name in ("generation_config.json", "tokenizer_config.json")
 
 
 def test_an_index_can_not_name_files_elsewhere(tmp_path: Path) -> None:
