@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import multiprocessing
+import os
 import signal
 import sys
 import threading
@@ -72,19 +75,24 @@ def run_engine(connection: Connection, factory: Callable[[], Engine]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt means
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     outbox = Outbox(connection)
+    starting = threading.Event()
+    starting.set()
+    threading.Thread(target=_end_with_parent, args=(starting,), daemon=True).start()
     gc.disable()  # hardly anything that a start makes goes again
     try:
         engine = factory()
     except Exception as error:
-        outbox.send(StartFailed(error))
+        with contextlib.suppress(ConnectionError):  # the parent is gone
+            outbox.send(StartFailed(error))
         return
+    starting.clear()
     gc.enable()
     gc.freeze()  # what the engine is made of stays; no collection has to look at it again
     sys.setswitchinterval(_SWITCH_S)
     engine.add_step_listener(outbox.flush)
     compiling: dict[int, Future[None]] = {}
-    outbox.send(Ready(engine.vocab_size, engine.max_context_len))
     try:
+        outbox.send(Ready(engine.vocab_size, engine.max_context_len))
         while engine.error is None:
             if connection.poll(_POLL_S):
                 command: Command = connection.recv()
@@ -101,6 +109,16 @@ def run_engine(connection: Connection, factory: Callable[[], Engine]) -> None:
             died = True
     if died:
         sys.exit(1)
+
+
+def _end_with_parent(starting: threading.Event) -> None:
+    """Ends this process when its parent ends while it starts, which may take long; afterwards the
+    connection tells."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        if starting.is_set():
+            os._exit(1)
 
 
 def _obey(

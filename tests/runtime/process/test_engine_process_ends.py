@@ -70,3 +70,33 @@ def test_a_program_that_forgets_to_close_it_ends_all_the_same() -> None:
     )
     assert ended.returncode == 0, ended.stderr
     assert int(ended.stdout) > 0
+
+
+STARTING = """
+import multiprocessing
+import threading
+import time
+from functools import partial
+
+from ramet.runtime.process import EngineProcess
+from ramet.runtime.tokenizer.scripted import scripted_tokenizer
+
+if __name__ == "__main__":
+    start = partial(EngineProcess, partial(time.sleep, 600), scripted_tokenizer())
+    threading.Thread(target=start, daemon=True).start()
+    while not multiprocessing.active_children():
+        time.sleep(0.01)
+    print("starting", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_one_that_starts_ends_with_a_parent_that_is_killed() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", STARTING], stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == "starting\n"
+        parent.kill()
+        # All that has its standard output has ended when that ends.
+        assert parent.communicate(timeout=60)[0] == ""
