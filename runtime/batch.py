@@ -169,6 +169,15 @@ class EmbeddingRunner(ModelRunner, Protocol):
 
 
 @runtime_checkable
+class PreparingRunner(ModelRunner, Protocol):
+    """A runner that can do ahead of steps what they would have to do."""
+
+    def prepare_ahead(self) -> bool:
+        """About a millisecond of such work, not during a step; False if none is left."""
+        ...
+
+
+@runtime_checkable
 class PageStorage(Protocol):
     """A runner whose pages can be taken out and put back, to outlive it."""
 

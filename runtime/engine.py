@@ -27,7 +27,13 @@ from typing import TYPE_CHECKING
 
 from ramet.grammars import Constraint, JsonSchema, Vocabulary
 from ramet.runtime.admission import check_request
-from ramet.runtime.batch import EmbeddingRunner, ModelRunner, PageStorage, SamplingRunner
+from ramet.runtime.batch import (
+    EmbeddingRunner,
+    ModelRunner,
+    PageStorage,
+    PreparingRunner,
+    SamplingRunner,
+)
 from ramet.runtime.cache import PagePool, RadixCache
 from ramet.runtime.cache.prefix_store import PrefixStore
 from ramet.runtime.constraint_compiler import ConstraintCompiler
@@ -147,7 +153,7 @@ class Engine:
         self._wakeups = Wakeups()
         self._step_listeners: list[Callable[[], None]] = [self._wakeups.flush]
         self._lock = threading.Lock()
-        self._thread = StepThread(self._step, self._pause_s, self._shut_down)
+        self._thread = StepThread(self._step, self._rest, self._pause_s, self._shut_down)
         self._thread.start()
 
     @classmethod
@@ -415,6 +421,12 @@ class Engine:
     def _tell(self) -> None:
         for listener in self._step_listeners:
             listener()
+
+    def _rest(self) -> bool:
+        runner = self._runner
+        return (
+            self._scheduler.idle and isinstance(runner, PreparingRunner) and runner.prepare_ahead()
+        )
 
     def _pause_s(self) -> float | None:
         if not self._scheduler.idle:

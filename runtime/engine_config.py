@@ -27,8 +27,9 @@ class EngineConfig(SchedulerConfig):
             is one.
         page_size: tokens a page.
         num_pages: pages in the pool; None: as many as ``cache_bytes`` hold.
-        cache_bytes: memory for keys and values, taken as it is first used. The default holds
-            ``max_num_seqs`` requests of a few hundred tokens each of a small model at once.
+        cache_bytes: memory for keys and values, taken as it is first used, or, up to 128 MiB,
+            shortly before, while a CPU's engine is idle. The default holds ``max_num_seqs``
+            requests of a few hundred tokens each of a small model at once.
         max_context_len: most tokens of a request; None: the model's.
         num_threads: threads that compute, on a CPU; None: one a core.
         grammar_threads: threads that compile constraints; one of several is for large ones. With

@@ -19,6 +19,7 @@ class StepThread:
 
     Args:
         step: one step; False if there was nothing to do. What it raises ends the thread.
+        rest: a little work for while there is nothing to do, called again while it returns True.
         pause_s: how long to sleep after a step that did nothing: None until the next command.
         on_end: the last thing that the thread does, with what ended it, or None after ``stop``.
     """
@@ -26,10 +27,12 @@ class StepThread:
     def __init__(
         self,
         step: Callable[[], bool],
+        rest: Callable[[], bool],
         pause_s: Callable[[], float | None],
         on_end: Callable[[Exception | None], None],
     ) -> None:
         self._step = step
+        self._rest = rest
         self._pause_s = pause_s
         self._on_end = on_end
         self._commands: deque[Callable[[], None]] = deque()
@@ -82,8 +85,9 @@ class StepThread:
                 self._wake.clear()
                 while self._commands:
                     self._commands.popleft()()
-                if not self._step() and not self._commands and not self._stopping:
-                    self._wake.wait(self._pause_s())
+                if self._step() or self._commands or self._stopping or self._rest():
+                    continue
+                self._wake.wait(self._pause_s())
         except Exception as error:
             logger.critical("the engine has died", exc_info=error)
             fault = error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import mmap
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,8 @@ import numpy.typing as npt
 
 from ramet.kernels.cpu.buffers import lazy_zeros
 from ramet.runtime.model.config import ModelConfig
+
+_PIECE_BYTES = 2 * 2**20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,11 +24,13 @@ class KvPages:
     of two numbers that are summed in the same result: two components of a key, one component of
     two tokens' values. A page's keys are transposed, so that 16 tokens' scores are one vector.
     What a token writes and a layer reads lies close together, in few huge pages, and memory grows
-    with the pages in use.
+    with the pages in use (see ``MemoryAhead``).
     """
 
     keys: npt.NDArray[np.uint16]
     values: npt.NDArray[np.uint16]
+    memory: npt.NDArray[np.uint16]
+    """All of it, [pages, page_bytes / 2]."""
 
     @classmethod
     def zeros(cls, config: ModelConfig, num_pages: int, page_size: int) -> KvPages:
@@ -37,6 +42,7 @@ class KvPages:
         return cls(
             keys.reshape(*keys.shape[:3], config.head_dim // 2, page_size, 2),
             values.reshape(*keys.shape[:3], page_size // 2, config.head_dim, 2),
+            stored,
         )
 
     @staticmethod
@@ -61,3 +67,41 @@ class KvPages:
     def copy_page(self, source: int, target: int) -> None:
         for stored, copied in zip(self.page(source), self.page(target), strict=True):
             copied[...] = stored
+
+
+class MemoryAhead:
+    """Takes memory from the system for pages that are about to be used.
+
+    A page that was never written has no memory. The system clears some when the page is written,
+    and the step waits for that: a decode step of rows that all begin a page takes nearly twice as
+    long. Pages are first used in order, so memory for the next ones can be taken when nobody waits.
+
+    Args:
+        ahead_bytes: how far beyond the last page that was used.
+    """
+
+    def __init__(self, pages: KvPages, *, ahead_bytes: int = 128 * 2**20) -> None:
+        self._memory = pages.memory.reshape(-1).view(np.uint8)
+        self._page_bytes = pages.memory[0].nbytes if pages.num_pages else 0
+        self._ahead_bytes = ahead_bytes
+        self._taken = 0
+        self._wanted = min(ahead_bytes, len(self._memory))
+
+    @property
+    def taken_bytes(self) -> int:
+        """How much has been taken, from the first page on."""
+        return self._taken
+
+    def note_used(self, page: int) -> None:
+        """A step uses ``page``."""
+        end = (page + 1) * self._page_bytes + self._ahead_bytes
+        self._wanted = max(self._wanted, min(end, len(self._memory)))
+
+    def take(self) -> bool:
+        """Takes the next piece, not while a step runs; False if there is enough."""
+        if self._taken < self._wanted:
+            end = min(self._taken + _PIECE_BYTES, len(self._memory))
+            touched = self._memory[self._taken : end : mmap.PAGESIZE]
+            np.bitwise_or(touched, 0, out=touched)  # written, and unchanged
+            self._taken = end
+        return self._taken < self._wanted

@@ -25,7 +25,7 @@ from ramet.runtime.batch import Batch, Float32Array, Meanwhile, StepResult
 from ramet.runtime.errors import InvalidParameterError
 from ramet.runtime.model.config import ModelConfig
 from ramet.runtime.model.cpu_buffers import Buffers
-from ramet.runtime.model.cpu_pages import KvPages
+from ramet.runtime.model.cpu_pages import KvPages, MemoryAhead
 from ramet.runtime.model.cpu_program import RotaryTable, decoder_program
 from ramet.runtime.model.cpu_weights import CpuWeights, load_cpu_weights
 from ramet.runtime.model.load import open_model
@@ -69,7 +69,7 @@ class CpuRunner:
     Args:
         model: a model, opened or by path.
         num_pages: pages of keys and values; None: as many as fit ``kv_bytes``. Memory is taken
-            from the system when a page is first used.
+            from the system when a page is first used, or about to be (``prepare_ahead``).
         page_size: tokens of a page, a multiple of 16.
         num_threads: threads of a step, the caller included; None: one a usable core. They sleep
             between steps.
@@ -109,6 +109,7 @@ class CpuRunner:
         )
         file.drop_cached()  # the weights are packed: the file is not read any more
         self._pages = KvPages.zeros(self.config, num_pages, page_size)
+        self._memory_ahead = MemoryAhead(self._pages)
         layer_bytes = KvPages.page_bytes(self.config, page_size) // self.config.num_layers
         self._max_fetched = _FETCHED_BYTES // layer_bytes
         self._num_threads = num_threads or usable_cores()
@@ -184,6 +185,10 @@ class CpuRunner:
         states: Float32Array = normed.astype(np.float32)
         return states
 
+    def prepare_ahead(self) -> bool:
+        """See ``PreparingRunner``: takes memory for pages before a step writes them."""
+        return self._memory_ahead.take()
+
     @property
     def page_format(self) -> str:
         """How ``KvPages`` lays a page out: bfloat16 keys in pairs of dimensions, then values in
@@ -211,6 +216,7 @@ class CpuRunner:
         self._sampler.close()
         self._program = self._buffers = None
         self._pages = KvPages.zeros(self.config, 0, self.page_size)
+        self._memory_ahead = MemoryAhead(self._pages)
 
     def _rotary_tables(self) -> dict[bool, RotaryTable]:
         """The table of layers that see everything, and, if there are any, of those with a window
@@ -282,6 +288,7 @@ class CpuRunner:
             batch.positions,
             tiles,
         )
+        self._memory_ahead.note_used(int(slots.max(initial=0)) // self.page_size)
         # The last layer reads no more than its keys and values of the other tokens.
         read = np.concatenate((batch.logit_tokens, batch.hidden_tokens))
         read_rows, read_positions = token_rows[read], batch.positions[read]
