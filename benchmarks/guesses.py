@@ -211,9 +211,12 @@ def run(
 ) -> Outcome:
     """All of a load's seeds, each on an engine with an empty cache."""
     outcome = Outcome()
+
+    def clock() -> float:
+        return runner.seconds
+
     for seed in range(seeds):
         began = runner.seconds
-        clock = lambda: runner.seconds  # noqa: E731
         with Engine(runner, tokenizer, config, clock=clock, timer=clock) as engine:
             load = LOADS[name](engine, random.Random(f"{name} {seed}"))
             client = Client(engine, runner, load, outcome)
