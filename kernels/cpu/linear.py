@@ -11,6 +11,7 @@ Activations are int8 with one scale a group of 32 (as GGML's Q8_0), or float32 f
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -40,6 +41,7 @@ ACCUMULATE = 16  # 1: add to y
 TASK_BLOCKS = 17
 
 TILE_ROWS = 16  # most rows of a register tile
+_FETCHING_ROWS = 3  # a tile of so many rows asks for the block that comes next
 TASK_ROWS = 64  # most rows of a task: threads that share many rows end together
 
 
@@ -48,71 +50,87 @@ def operation_label(format_name: str, path: DotPath | None) -> str:
     return f"{format_name}_{'float32' if path is None else path.replace('-', '_')}"
 
 
-def _tile(form: WeightFormat, path: DotPath | None, m: int) -> Any:
-    """The register tile: 16 outputs of ``m`` rows. ``path`` None: float32 activations."""
+def _tiles(form: WeightFormat, path: DotPath | None, sizes: Sequence[int]) -> Any:
+    """Register tiles: 16 outputs of ``count`` rows, one of ``sizes``, each with code of its own.
+    ``path`` None: float32 activations."""
 
     @intrinsic
-    def tile(typingctx, stage, w, next_w, row, y, y_stride, accumulate, bias, fetch, fetch_last):  # type: ignore[no-untyped-def]
+    def tile(typingctx, count, stage, w, next_w, row, y, y_stride, accumulate, bias,  # type: ignore[no-untyped-def]
+             fetch, fetch_last):  # fmt: skip
         def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
-            stage, w, next_w, row, y, y_stride, accumulate, bias, fetch, fetch_last = args
-
-            def operand(number: int) -> Value:
-                return vec.load(b, stage, vec.I64, 8 * number)
-
-            num_groups = operand(NUM_GROUPS)
-            x_stride, scale_stride = operand(X_STRIDE), operand(SCALE_STRIDE)
-            x = vec.offset(b, operand(X), row, x_stride)
-            side = [
-                vec.offset(b, operand(number), row, scale_stride)
-                for number in (SCALES, SCALED_SUMS, SUMS)
-            ]
-            totals = [Variable(b, vec.vf32(0.0)) for _ in range(m)]
-            with cgutils.for_range(b, num_groups) as loop:
-                g = loop.index
-                x_group = vec.offset(b, x, g, 32 if path is not None else 128)
-                rows = [vec.offset(b, x_group, i64(r), x_stride) for r in range(m)]
-                quants = vec.offset(b, w, g, form.stride)
-                if m >= 8:  # the next block comes from memory while this one is worked on
-                    following = vec.offset(b, next_w, g, form.stride)
-                    for line in range(0, form.stride, 64):
-                        vec.prefetch(b, following, line)
-                    with b.if_then(b.icmp_unsigned("!=", fetch, i64(0))):
-                        at = vec.offset(b, fetch, g, m // 8 * 64 * LINES)
-                        at = b.select(b.icmp_unsigned("<", at, fetch_last), at, fetch_last)
-                        for line in range(m // 8 * LINES):
-                            vec.prefetch(b, at, 64 * line)
-                if form.bits == 32:
-                    weights = [vec.load(b, quants, VF32, 64 * k) for k in range(32)]
-                    _float_group(b, weights, rows, totals)
-                else:
-                    group = _load_group(b, form, quants)
-                    if path is None:
-                        _float_group(b, _dequantised(b, form, group), rows, totals)
-                    else:
-                        bases = [vec.offset(b, base, g, 4) for base in side]
-                        sides = [
-                            [vec.offset(b, base, i64(r), scale_stride) for base in bases]
-                            for r in range(m)
-                        ]
-                        _integer_group(b, form, path, group, (rows, sides), totals)
-            if form.has_middle:
-                assert path == "avx512-vnni"
-                sums = [vec.offset(b, side[1], i64(r), scale_stride) for r in range(m)]
-                _middles(b, form, w, num_groups, sums, totals)
-            with b.if_then(b.icmp_unsigned("!=", bias, i64(0))):
-                for total in totals:
-                    total.set(b.fadd(total.get(), vec.load(b, bias, VF32)))
-            y_rows = [vec.offset(b, y, i64(r), y_stride) for r in range(m)]
-            with b.if_then(b.icmp_unsigned("!=", accumulate, i64(0))):
-                for total, at in zip(totals, y_rows, strict=True):
-                    total.set(b.fadd(total.get(), vec.load(b, at, VF32)))
-            for total, at in zip(totals, y_rows, strict=True):
-                vec.store(b, total.get(), at)
+            done = b.append_basic_block("done")
+            choice = b.switch(args[0], done)
+            for m in sizes:
+                block = b.append_basic_block(f"rows{m}")
+                choice.add_case(i64(m), block)
+                b.position_at_end(block)
+                _emit_tile(b, form, path, m, args[1:])
+                b.branch(done)
+            b.position_at_end(done)
             return context.get_dummy_value()
 
-        return types.void(*([types.int64] * 10)), codegen
+        return types.void(*([types.int64] * 11)), codegen
 
     return tile
+
+
+def _emit_tile(
+    b: Builder, form: WeightFormat, path: DotPath | None, m: int, args: Sequence[Value]
+) -> None:
+    """The tile of ``m`` rows."""
+    stage, w, next_w, row, y, y_stride, accumulate, bias, fetch, fetch_last = args
+
+    def operand(number: int) -> Value:
+        return vec.load(b, stage, vec.I64, 8 * number)
+
+    num_groups = operand(NUM_GROUPS)
+    x_stride, scale_stride = operand(X_STRIDE), operand(SCALE_STRIDE)
+    x = vec.offset(b, operand(X), row, x_stride)
+    side = [
+        vec.offset(b, operand(number), row, scale_stride) for number in (SCALES, SCALED_SUMS, SUMS)
+    ]
+    totals = [Variable(b, vec.vf32(0.0)) for _ in range(m)]
+    with cgutils.for_range(b, num_groups) as loop:
+        g = loop.index
+        x_group = vec.offset(b, x, g, 32 if path is not None else 128)
+        rows = [vec.offset(b, x_group, i64(r), x_stride) for r in range(m)]
+        quants = vec.offset(b, w, g, form.stride)
+        if m >= _FETCHING_ROWS:  # the next block comes from memory while this one is worked on
+            following = vec.offset(b, next_w, g, form.stride)
+            for line in range(0, form.stride, 64):
+                vec.prefetch(b, following, line)
+        if m >= 8:
+            with b.if_then(b.icmp_unsigned("!=", fetch, i64(0))):
+                at = vec.offset(b, fetch, g, m // 8 * 64 * LINES)
+                at = b.select(b.icmp_unsigned("<", at, fetch_last), at, fetch_last)
+                for line in range(m // 8 * LINES):
+                    vec.prefetch(b, at, 64 * line)
+        if form.bits == 32:
+            weights = [vec.load(b, quants, VF32, 64 * k) for k in range(32)]
+            _float_group(b, weights, rows, totals)
+        else:
+            group = _load_group(b, form, quants)
+            if path is None:
+                _float_group(b, _dequantised(b, form, group), rows, totals)
+            else:
+                bases = [vec.offset(b, base, g, 4) for base in side]
+                sides = [
+                    [vec.offset(b, base, i64(r), scale_stride) for base in bases] for r in range(m)
+                ]
+                _integer_group(b, form, path, group, (rows, sides), totals)
+    if form.has_middle:
+        assert path == "avx512-vnni"
+        sums = [vec.offset(b, side[1], i64(r), scale_stride) for r in range(m)]
+        _middles(b, form, w, num_groups, sums, totals)
+    with b.if_then(b.icmp_unsigned("!=", bias, i64(0))):
+        for total in totals:
+            total.set(b.fadd(total.get(), vec.load(b, bias, VF32)))
+    y_rows = [vec.offset(b, y, i64(r), y_stride) for r in range(m)]
+    with b.if_then(b.icmp_unsigned("!=", accumulate, i64(0))):
+        for total, at in zip(totals, y_rows, strict=True):
+            total.set(b.fadd(total.get(), vec.load(b, at, VF32)))
+    for total, at in zip(totals, y_rows, strict=True):
+        vec.store(b, total.get(), at)
 
 
 class _Group(NamedTuple):
@@ -247,53 +265,23 @@ def block_product(format_name: str, path: DotPath | None) -> Any:
     next; of ``fetch`` see ``fetch_piece``.
     """
     form = FORMATS[format_name]
-    label = operation_label(format_name, path)
-    product = _product_of_up_to_8(form, path, f"product_{label}")
-    if form.bits == 4 and path == "avx512-vnni":
-        # Half the unpacking a row, and 32 registers are just enough.
-        return _product_of_16s(_tile(form, path, 16), product, f"product16_{label}")
-    return product
-
-
-def _product_of_up_to_8(form: WeightFormat, path: DotPath | None, name: str) -> Any:
-    tile8, tile4, tile2, tile1 = (_tile(form, path, m) for m in (8, 4, 2, 1))
+    # Where weights are unpacked, tiles of 16 rows do that half as often; 32 registers are just
+    # enough for them.
+    largest = 16 if form.bits == 4 and path == "avx512-vnni" else 8
+    tile = _tiles(form, path, sorted({*range(1, 9), largest}))
 
     def product(stage, w, next_w, first, end, y, y_stride, accumulate, bias,  # type: ignore[no-untyped-def]
                 fetch, fetch_last):  # fmt: skip
         m = first
-        while m + 8 <= end:
-            tile8(stage, w, next_w, m, y, y_stride, accumulate, bias, fetch, fetch_last)
-            m += 8
-            y += 8 * y_stride
+        while m < end:
+            count = largest if end - m >= largest else min(end - m, 8)
+            tile(count, stage, w, next_w, m, y, y_stride, accumulate, bias, fetch, fetch_last)
+            m += count
+            y += count * y_stride
             if fetch != 0:
-                fetch += 64 * LINES * load_i64(stage, NUM_GROUPS)
-        if m + 4 <= end:
-            tile4(stage, w, next_w, m, y, y_stride, accumulate, bias, fetch, fetch_last)
-            m += 4
-            y += 4 * y_stride
-        if m + 2 <= end:
-            tile2(stage, w, next_w, m, y, y_stride, accumulate, bias, fetch, fetch_last)
-            m += 2
-            y += 2 * y_stride
-        if m < end:
-            tile1(stage, w, next_w, m, y, y_stride, accumulate, bias, fetch, fetch_last)
+                fetch += count // 8 * 64 * LINES * load_i64(stage, NUM_GROUPS)
 
-    return _compiled(product, name)
-
-
-def _product_of_16s(tile16: Any, rest: Any, name: str) -> Any:
-    def product(stage, w, next_w, first, end, y, y_stride, accumulate, bias,  # type: ignore[no-untyped-def]
-                fetch, fetch_last):  # fmt: skip
-        m = first
-        while m + 16 <= end:
-            tile16(stage, w, next_w, m, y, y_stride, accumulate, bias, fetch, fetch_last)
-            m += 16
-            y += 16 * y_stride
-        if m < end:
-            rest(stage, w, next_w, m, end, y, y_stride, accumulate, bias,
-                 fetch, fetch_last)  # fmt: skip
-
-    return _compiled(product, name)
+    return _compiled(product, f"product_{operation_label(format_name, path)}")
 
 
 def _compiled(function: Any, name: str) -> Any:
