@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from ramet.lang.nodes import Node
 from ramet.lang.values import NodeResult
+from ramet.runtime.home_process import HomeProcess
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +63,12 @@ RunEvent = NodeAdded | NodeStarted | TextPiece | NodeFinished | NodeFailed | Run
 class EventLog:
     """The events of one run, in order. Any number of readers, each from the beginning.
 
-    Events are appended on the run's loop; readers may be threads or coroutines of any loop.
+    Events are appended on the run's loop; readers may be threads or coroutines of any loop. In a
+    forked process only the log of a run that had ended before can be read.
     """
 
     def __init__(self) -> None:
+        self._home = HomeProcess()
         self._events: list[RunEvent] = []
         self._closed = False
         self._lock = threading.Lock()
@@ -88,6 +91,8 @@ class EventLog:
 
     def _next(self, index: int, wake: Callable[[], None]) -> RunEvent | None:
         """Event ``index``, or None after arranging that ``wake`` is called."""
+        if not self._closed:
+            self._home.require("the run")
         with self._lock:
             if index < len(self._events):
                 return self._events[index]

@@ -127,6 +127,7 @@ class Run(Generic[T_co]):
         A KeyboardInterrupt aborts the run's calls before it goes on.
         """
         if not self._done.done():
+            self._session.require_home()
             if can_switch():
                 switch_and_wait(asyncio.wrap_future(self._done))
             elif on_shared_loop() or self._runs_here():
@@ -143,6 +144,8 @@ class Run(Generic[T_co]):
         return self._ended().__await__()
 
     async def _ended(self) -> Run[T_co]:
+        if not self._done.done():
+            self._session.require_home()
         done = asyncio.wrap_future(self._done)
         try:
             await asyncio.wait([done])  # unlike a bare await, cancels nothing but itself

@@ -35,6 +35,7 @@ from ramet.lang.references import Ref, ReferenceTable
 from ramet.lang.switching import can_switch, switch_and_wait
 from ramet.lang.types import OutputType
 from ramet.lang.values import NodeResult, Value
+from ramet.runtime.home_process import HomeProcess
 from ramet.runtime.values import flag, text, whole
 
 if TYPE_CHECKING:
@@ -145,6 +146,7 @@ class Session:
         self.on_dead_end: Callable[[Node], None] = lambda _: None
         self._loop = loop
         self._thread_id = 0
+        self._home = HomeProcess()
         self._slots: dict[str, Slot] = {}
         self._tails: dict[str, str] = {}
         self._lost: list[str] = []
@@ -156,6 +158,10 @@ class Session:
     def begin(self) -> None:
         """Takes the calling thread, which runs the loop, as the run's own."""
         self._thread_id = threading.get_ident()
+
+    def require_home(self) -> None:
+        """Raises ForkedProcessError in a process that was forked since: the run isn't there."""
+        self._home.require("the run")
 
     @property
     def is_tracing(self) -> bool:
@@ -299,6 +305,7 @@ class Session:
         slot = self.slot(node_id)
         if not slot.is_settled:
             self._stop_tracing(node_id)
+            self.require_home()
             if threading.get_ident() != self._thread_id:
                 asyncio.run_coroutine_threadsafe(slot.wait(), self._loop).result()
             elif can_switch():
@@ -316,6 +323,7 @@ class Session:
         slot = self.slot(node_id)
         if not slot.is_settled:
             self._stop_tracing(node_id)
+            self.require_home()
             if asyncio.get_running_loop() is self._loop:
                 with self._waiting_for(node_id):
                     await slot.wait()

@@ -23,7 +23,7 @@ from collections.abc import Sequence as Seq
 from concurrent.futures import Future
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ramet.grammars import Constraint, JsonSchema, Vocabulary
 from ramet.runtime.admission import check_request
@@ -49,6 +49,7 @@ from ramet.runtime.events import Event
 from ramet.runtime.first_start import are_constraints_ready, begin_compiling
 from ramet.runtime.grammar_pool import GrammarPool
 from ramet.runtime.grammar_vocabulary import grammar_vocabulary
+from ramet.runtime.home_process import HomeProcess
 from ramet.runtime.live_requests import LiveRequests
 from ramet.runtime.model.load import open_model
 from ramet.runtime.model.runners import load_runner
@@ -72,12 +73,17 @@ __all__ = ["Engine", "EngineConfig", "EngineStats"]
 
 logger = logging.getLogger("ramet.engine")
 
+T = TypeVar("T")
+
 _DRAFT_LEN = 16
 """Most guessed tokens a sequence; a step's cost usually sets a lower limit."""
 
 
 class Engine:
     """Serves requests with one model.
+
+    It belongs to the process that makes it: in one forked from that, all but ``close`` raises
+    ForkedProcessError.
 
     Args:
         runner: runs the model; the engine closes it.
@@ -117,6 +123,7 @@ class Engine:
         limits = [runner.max_context_len, runner.num_pages * runner.page_size]
         self.max_context_len = min([*limits, config.max_context_len or limits[0]])
         self.error: RametError | None = None
+        self._home = HomeProcess()
         self._runner = runner
         self._clock = clock
         self._cache = RadixCache(PagePool(runner.num_pages, runner.page_size))
@@ -213,6 +220,7 @@ class Engine:
 
         ``push`` must be quick; ``add_step_listener`` tells when a step's events are complete.
         """
+        self._home.require("the engine")
         max_len = check_request(
             request, vocab_size=self._runner.vocab_size, max_len=self.max_context_len
         )
@@ -258,6 +266,7 @@ class Engine:
         The future's error is an InvalidConstraintError for one that can't be honoured. Cancelling
         it cancels no compilation that others wait for, or that has begun.
         """
+        self._home.require("the engine")
         return self._grammars.compile(constraint)
 
     def add_step_listener(self, listener: Callable[[], None]) -> None:
@@ -266,13 +275,15 @@ class Engine:
         self._step_listeners.append(listener)
 
     def abort(self, request_id: str) -> None:
-        """Ends a request within one step, wherever it is; unknown and ended ones are ignored."""
-        self._thread.post(
-            lambda: self._requests.end(request_id, RequestAbortedError("the request was aborted"))
-        )
+        """Ends a request within one step, wherever it is; unknown and ended ones are ignored, and
+        so are those of the process that this one was forked from."""
+        if self._home.is_here:
+            error = RequestAbortedError("the request was aborted")
+            self._thread.post(lambda: self._requests.end(request_id, error))
 
     def hear(self, news: ProgramNews) -> None:
         """Takes in what a program has learned since its calls were sent; safe from any thread."""
+        self._home.require("the engine")
         self._thread.post(lambda: self._scheduler.hear(news))
 
     def generate(
@@ -328,12 +339,13 @@ class Engine:
 
     def stats(self) -> EngineStats:
         """Counts as of now; safe from any thread."""
+        self._home.require("the engine")
         num_compiling, grammars = self._requests.num_compiling, self._compiler.stats()
         return EngineStats.collect(self._scheduler, self._cache, num_compiling, grammars)
 
     def check(self) -> None:
         """Raises InvariantError if a page, a slot or a state is not as it must be."""
-        self._thread.ask(self._scheduler.check)
+        self._ask(self._scheduler.check)
 
     def warm_up(self) -> None:
         """Has all compiled code loaded before the first request needs it; counts nothing.
@@ -353,19 +365,24 @@ class Engine:
         else:
             self._grammars.prepare(self._compiler.warm)
         self.generate(prompt, params, constraint=constraint, hint=hint)
-        self._thread.ask(lambda: self._cache.evict(1))  # what it has left, for it goes first
-        self._thread.ask(self._scheduler.stats.reset)
+        self._ask(lambda: self._cache.evict(1))  # what it has left, for it goes first
+        self._ask(self._scheduler.stats.reset)
 
     def save_prefixes(self) -> int:
         """Stores hot prefixes in ``config.prefix_store`` now; returns the number of pages."""
-        return self._thread.ask(self._save_prefixes)
+        return self._ask(self._save_prefixes)
 
     def clear_cache(self) -> int:
         """Evicts every cached page that nobody holds; returns how many."""
-        return self._thread.ask(self._cache.clear)
+        return self._ask(self._cache.clear)
 
     def close(self) -> None:
-        """Ends the thread and the runner; requests that still run fail with EngineDeadError."""
+        """Ends the thread and the runner; requests that still run fail with EngineDeadError.
+
+        In a forked process it does nothing: all that is the parent's.
+        """
+        if not self._home.is_here:
+            return
         with self._lock:
             if self._closing:
                 return
@@ -382,6 +399,11 @@ class Engine:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _ask(self, question: Callable[[], T]) -> T:
+        """The step thread's answer; see ``StepThread.ask``."""
+        self._home.require("the engine")
+        return self._thread.ask(question)
 
     def _open_store(self, folder: str, runner: ModelRunner, fingerprint: str) -> None:
         """Fills the cache with the prefixes that the last engine of this model has stored."""

@@ -19,6 +19,7 @@
     ├── DeadlineExceededError       504
     ├── OutOfPagesError             503  the last running request outgrew the page pool
     ├── EngineDeadError             503
+    ├── ForkedProcessError          503  an engine, stream or run of a parent process
     ├── ModelLoadError              500  a model file can't be used
     │   └── UnsupportedModelError   500  a sound file of a kind that Ramet doesn't run
     └── InvariantError              500  ``check()`` found a broken invariant: a bug
@@ -198,6 +199,16 @@ class EngineDeadError(RametError):
     status = 503
     type = "server_error"
     default_code = "engine_dead"
+
+
+class ForkedProcessError(RametError):
+    """An engine, a stream or a run was used in a process forked from its own.
+
+    Their threads are in the parent alone, so nothing would ever come of it.
+    """
+
+    status = 503
+    default_code = "forked_process"
 
 
 class ModelLoadError(RametError):

@@ -24,6 +24,7 @@ from ramet.runtime.events import (
     TokenInfo,
     Usage,
 )
+from ramet.runtime.home_process import HomeProcess
 from ramet.runtime.request import Request
 
 
@@ -93,6 +94,7 @@ class RequestStream:
         self.request = request
         self._abort = abort
         self._wakeups = wakeups
+        self._home = HomeProcess()
         self._lock = threading.Lock()
         self._events: deque[Event] = deque()
         self._waiters: list[threading.Event | asyncio.Future[None]] = []
@@ -128,6 +130,7 @@ class RequestStream:
 
     def take(self) -> list[Event]:
         """All events that are ready now, without waiting."""
+        self._require_end_or_home()
         with self._lock:
             events = list(self._events)
             self._events.clear()
@@ -146,6 +149,11 @@ class RequestStream:
                 self._waiters.append(waiter)
             return None
 
+    def _require_end_or_home(self) -> None:
+        """In a forked process only what had ended before can be read."""
+        if self._last is None:
+            self._home.require(f"the stream of request {self.request_id}")
+
     @property
     def _drained(self) -> bool:
         """Whether there is nothing left to read, now or later."""
@@ -161,6 +169,7 @@ class RequestStream:
         return event
 
     def _next(self, deadline: float | None) -> Event | None:
+        self._require_end_or_home()
         while not self._drained:
             ready = threading.Event()
             event = self._pop(ready)
@@ -177,6 +186,7 @@ class RequestStream:
         return self
 
     async def __anext__(self) -> Event:
+        self._require_end_or_home()
         while not self._drained:
             ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             event = self._pop(ready)

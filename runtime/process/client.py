@@ -25,6 +25,7 @@ from ramet.runtime.admission import check_request
 from ramet.runtime.engine_config import EngineConfig, EngineStats
 from ramet.runtime.errors import EngineDeadError, InvalidParameterError, RametError
 from ramet.runtime.events import Event, Failed, Finished, Usage
+from ramet.runtime.home_process import HomeProcess
 from ramet.runtime.model.load import open_model
 from ramet.runtime.model.locate import locate_model
 from ramet.runtime.process.messages import (
@@ -62,6 +63,8 @@ _CLOSE_TIMEOUT_S = 30.0
 
 class EngineProcess:
     """An engine in a process of its own.
+
+    This side of it belongs to the process that makes it; see ``Engine``.
 
     Args:
         factory: makes the engine, in the other process; it must be picklable.
@@ -108,6 +111,7 @@ class EngineProcess:
 
     def _begin(self, factory: Callable[[], Engine]) -> None:
         self._factory = factory
+        self._home = HomeProcess()
         self._lock = threading.Lock()
         self._wakeups = Wakeups()
         self._live: dict[str, RequestStream] = {}
@@ -164,6 +168,7 @@ class EngineProcess:
     def submit(self, request: Request) -> RequestStream:
         """Queues a request. What is wrong with the request itself is raised here; what only the
         engine can tell (a full queue, a constraint) ends the stream in ``Failed``."""
+        self._home.require("the engine")
         check_request(request, vocab_size=self.vocab_size, max_len=self.max_context_len)
         stream = RequestStream(request, abort=self.abort, wakeups=self._wakeups)
         with self._lock:
@@ -178,7 +183,10 @@ class EngineProcess:
         return stream
 
     def abort(self, request_id: str) -> None:
-        """Ends a request within one step; unknown and ended ones are ignored."""
+        """Ends a request within one step; unknown and ended ones are ignored, and so are those of
+        the process that this one was forked from."""
+        if not self._home.is_here:
+            return
         with self._lock:
             if request_id in self._live:
                 self._send(Abort(request_id))
@@ -199,6 +207,7 @@ class EngineProcess:
 
     def hear(self, news: ProgramNews) -> None:
         """Takes in what a program has learned since its calls were sent."""
+        self._home.require("the engine")
         with self._lock:
             self._send(Hear(news))
 
@@ -218,8 +227,11 @@ class EngineProcess:
     def close(self) -> None:
         """Ends the other process; requests that still run fail with EngineDeadError.
 
-        An engine that is still starting, or that doesn't end in time, is killed.
+        An engine that is still starting, or that doesn't end in time, is killed. In a forked
+        process it does nothing: the engine is the parent's.
         """
+        if not self._home.is_here:
+            return
         with self._lock:
             self._closing = True
             if self.error is None:
@@ -255,6 +267,7 @@ class EngineProcess:
 
     def _await_answer(self) -> tuple[int, Future[Any]]:
         """A number for a question, and where its answer will be."""
+        self._home.require("the engine")
         number, answer = next(self._numbers), Future[Any]()
         with self._lock:
             if self.error is not None:
