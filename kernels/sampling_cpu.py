@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from ramet.compiled import open_jit
+from ramet.compiled import jit, open_jit
 from ramet.kernels.cpu.largest import first_largest
 from ramet.kernels.cpu.memory import next_task
 from ramet.kernels.sampling import (
@@ -135,6 +135,22 @@ def _sample(logits, temperature, top_p, top_k, min_p, presence_penalty, frequenc
             logprobs[row] = np.float32(np.float64(x[token]) - shift)
             if wants > 0:
                 top_tokens(x, size, shift, top_token_ids[row], top_logprobs[row], wants)
+
+
+@jit("void(float32[:,::1], int64, int32[::1], int32[:,::1], int32[::1])")
+def keep_to_masks(logits, size, mask_rows, masks, token_ids):  # type: ignore[no-untyped-def]
+    """Puts the likeliest token that its mask allows in place of each row's likeliest of all.
+
+    Most are the same: then a row costs no look at its logits. ``token_ids`` [S] has each row's
+    ``first_largest``; ``logits`` are [S or more, ``size`` or more]; masks are as ``SampleTask``'s.
+    """
+    for row in range(len(token_ids)):
+        token = token_ids[row]
+        if mask_rows[row] < 0 or token < 0:
+            continue
+        mask = masks[mask_rows[row]]
+        if not (mask[token >> 5] >> (token & 31)) & 1:
+            token_ids[row] = masked_argmax(logits[row], size, mask)
 
 
 class SampleTask:

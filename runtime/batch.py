@@ -55,10 +55,10 @@ class SamplingRows:
 
     @property
     def all_greedy(self) -> bool:
-        """Whether each row takes its likeliest token of all, and nothing else is wanted of it."""
+        """Whether each row takes the likeliest token that its mask allows, and nothing else is
+        wanted of it."""
         return (
             not self.temperature.any()
-            and self.mask_rows.max(initial=-1) < 0
             and self.num_logprobs.max(initial=-1) < 0
             and self.targets.max(initial=-1) < 0
             and not len(self.bias_token_ids)

@@ -21,6 +21,7 @@ from ramet.kernels.cpu.features import (
     usable_cores,
 )
 from ramet.kernels.cpu.program import Program, Team
+from ramet.kernels.sampling_cpu import keep_to_masks
 from ramet.runtime.batch import Batch, Float32Array, Meanwhile, StepResult
 from ramet.runtime.errors import InvalidParameterError
 from ramet.runtime.model.config import ModelConfig
@@ -127,6 +128,7 @@ class CpuRunner:
         self._program: Program | None = None
         self._team = Team(self._num_threads)
         self._sampler = Sampler(num_threads=self._num_threads)
+        keep_to_masks.load()
         self._closed = False
 
     @property
@@ -151,13 +153,18 @@ class CpuRunner:
 
     def run_and_sample(self, batch: Batch, meanwhile: Meanwhile | None = None) -> StepResult:
         """See ``SamplingRunner``. Where each row takes its likeliest token, the threads that make
-        the logits look for it at once."""
-        if not batch.sampling.all_greedy:
-            return self._sampler.sample(self.run(batch, meanwhile), batch.sampling)
+        the logits look for it at once; only where its mask refuses that one is there more to do."""
+        rows = batch.sampling
+        if not rows.all_greedy:
+            return self._sampler.sample(self.run(batch, meanwhile), rows)
         num_rows = len(batch.logit_tokens)
         self._run(batch, meanwhile, num_greedy=num_rows)
-        assert self._buffers is not None
-        return StepResult.of_tokens(self._buffers.likeliest[:num_rows].copy())
+        buffers = self._buffers
+        assert buffers is not None
+        token_ids = buffers.likeliest[:num_rows].copy()
+        if len(rows.masks):
+            keep_to_masks(buffers.logits, self.vocab_size, rows.mask_rows, rows.masks, token_ids)
+        return StepResult.of_tokens(token_ids)
 
     def _run(self, batch: Batch, meanwhile: Meanwhile | None, *, num_greedy: int) -> Float32Array:
         """The logits; ``likeliest`` of the buffers has the first ``num_greedy`` rows' tokens."""

@@ -31,7 +31,7 @@ def greedy_rows(num_rows: int, **changes: object) -> SamplingRows:
         positions=np.full(num_rows, 9, np.int64),
         targets=ints(-1),
         mask_rows=ints(-1),
-        masks=np.array([[2**31 - 1] * 8, [6] * 8], np.int32),
+        masks=np.array([[-1] * 8, [6] * 8, [0] * 8], np.int32),
         num_logprobs=ints(-1),
         bias_starts=np.zeros(num_rows + 1, np.int32),
         bias_token_ids=np.empty(0, np.int32),
@@ -51,7 +51,6 @@ def in_one_row(value, dtype, *, others):
 
 NOT_GREEDY = {
     "drawn": {"temperature": in_one_row(0.7, np.float32, others=0)},
-    "masked": {"mask_rows": in_one_row(1, np.int32, others=-1)},
     "log-probabilities": {"num_logprobs": in_one_row(0, np.int32, others=-1)},
     "scored": {"targets": in_one_row(5, np.int32, others=-1)},
     "biased": {
@@ -68,6 +67,15 @@ NOT_GREEDY = {
 }
 
 
+MASKED = {
+    "a row whose mask allows its likeliest token": {
+        "mask_rows": in_one_row(0, np.int32, others=-1),
+    },
+    "a row with other tokens": {"mask_rows": in_one_row(1, np.int32, others=-1)},
+    "rows with masks alone": {"mask_rows": np.array([0, 1, 2, 2, 1, 0], np.int32)},
+}
+
+
 @pytest.fixture(scope="module")
 def runner(model_factory):
     runner = CpuRunner(model_factory(), num_pages=20, num_threads=2)
@@ -81,16 +89,29 @@ def batch(batch_of):
     return batch_of([(rng.integers(0, 250, 7), 0, [page]) for page in range(6)])
 
 
-@pytest.mark.parametrize("kind", ["greedy", *NOT_GREEDY])
+@pytest.mark.parametrize("kind", ["greedy", *MASKED, *NOT_GREEDY])
 def test_tokens_are_those_of_a_run_and_the_sampler(kind, runner, batch):
-    batch.sampling = greedy_rows(6, **NOT_GREEDY.get(kind, {}))
-    assert batch.sampling.all_greedy == (kind == "greedy")
+    batch.sampling = greedy_rows(6, **(MASKED | NOT_GREEDY).get(kind, {}))
+    assert batch.sampling.all_greedy == (kind not in NOT_GREEDY)
     called = []
     result = runner.run_and_sample(batch, lambda: called.append(True))
     assert called == [True]
     apart = Sampler().sample(runner.run(batch), batch.sampling)
     for field in ("token_ids", "logprobs", "top_token_ids", "top_logprobs"):
         np.testing.assert_array_equal(getattr(result, field), getattr(apart, field), field)
+
+
+def test_what_a_mask_leaves_out_is_not_taken(runner, batch):
+    batch.sampling = greedy_rows(6)
+    likeliest = runner.run_and_sample(batch).token_ids
+    allowed = np.ones((6, 256), np.bool_)
+    allowed[np.arange(6), likeliest] = False
+    allowed[5] = False
+    masks = np.packbits(allowed, axis=1, bitorder="little").view(np.int32)
+    batch.sampling = greedy_rows(6, masks=masks, mask_rows=np.arange(6, dtype=np.int32))
+    logits = np.where(allowed[:, : runner.vocab_size], runner.run(batch), -np.inf)
+    token_ids = runner.run_and_sample(batch).token_ids
+    assert token_ids.tolist() == [*logits[:5].argmax(1), -1]
 
 
 def test_a_result_outlives_the_next_step(runner, batch, batch_of):
