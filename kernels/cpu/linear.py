@@ -290,6 +290,19 @@ def _compiled(function: Any, name: str) -> Any:
     return njit(function)
 
 
+@njit
+def task_piece(task, size, count, part_rows, num_rows):  # type: ignore[no-untyped-def]
+    """What a task works on: ``size`` of ``count`` units of the weights (its first, and their end)
+    by ``part_rows`` of the rows (likewise). Tasks of the same units follow each other; past the
+    last task, and where there are no rows, the first unit is ``count`` or more."""
+    if num_rows == 0:
+        return count, count, 0, 0
+    num_parts = (num_rows + part_rows - 1) // part_rows
+    first = task // num_parts * size
+    begin = task % num_parts * part_rows
+    return first, min(first + size, count), begin, min(begin + part_rows, num_rows)
+
+
 @cache
 def linear_op(format_name: str, path: DotPath | None) -> Op:
     """``y[rows, 16 * blocks] (+)= x @ w.T + bias`` for a weight format.
@@ -308,16 +321,13 @@ def linear_op(format_name: str, path: DotPath | None) -> Op:
         block_bytes = load_i64(stage, BLOCK_BYTES)
         plan = fetch_plan(stage, step, num_rows, load_i64(stage, NUM_GROUPS))
         num_tiles = (num_rows + TILE_ROWS - 1) // TILE_ROWS
-        num_parts = (num_rows + TASK_ROWS - 1) // TASK_ROWS
-        num_tasks = (num_blocks + task_blocks - 1) // task_blocks * num_parts
         task = next_task(counter)
-        while task < num_tasks:
-            next_one = next_task(counter)
-            first = task // num_parts * task_blocks
-            following = next_one // num_parts * task_blocks
-            begin = task % num_parts * TASK_ROWS
-            stop = min(begin + TASK_ROWS, num_rows)
-            end = min(first + task_blocks, num_blocks)
+        while True:
+            first, end, begin, stop = task_piece(task, task_blocks, num_blocks, TASK_ROWS, num_rows)
+            if first >= num_blocks:
+                break
+            task = next_task(counter)
+            following = task_piece(task, task_blocks, num_blocks, TASK_ROWS, num_rows)[0]
             for block in range(first, end):
                 w = load_i64(stage, WEIGHT) + block * block_bytes
                 next_w = w + block_bytes
@@ -330,6 +340,5 @@ def linear_op(format_name: str, path: DotPath | None) -> Op:
                     fetch, fetch_last = fetch_piece(stage, step, plan, tile)
                     product(stage, w, next_w, m, min(m + TILE_ROWS, stop), y + m * y_stride,
                             y_stride, accumulate, block_bias, fetch, fetch_last)  # fmt: skip
-            task = next_one
 
     return Op(f"linear_{operation_label(format_name, path)}", linear)

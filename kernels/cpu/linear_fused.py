@@ -32,6 +32,7 @@ from ramet.kernels.cpu.linear import (
     WEIGHT,
     block_product,
     operation_label,
+    task_piece,
 )
 from ramet.kernels.cpu.memory import (
     bits_to_f32,
@@ -122,21 +123,20 @@ def gated_op(gate: Gate, gate_format: str, up_format: str, path: DotPath | None)
         local = load_i64(step, SCRATCH) + thread * load_i64(step, SCRATCH_BYTES)
         plan = fetch_plan(stage, step, num_rows, load_i64(stage, NUM_GROUPS))
         num_tiles = (num_rows + TILE_ROWS - 1) // TILE_ROWS
-        num_parts = (num_rows + TASK_ROWS - 1) // TASK_ROWS
-        num_tasks = (num_units + task_units - 1) // task_units * num_parts
         task = next_task(counter)
-        while task < num_tasks:
-            next_one = next_task(counter)
-            first = task // num_parts * task_units
-            following = next_one // num_parts * task_units
-            begin = task % num_parts * TASK_ROWS
-            stop = min(begin + TASK_ROWS, num_rows)
-            last = min(first + task_units, num_units) - 1
-            for unit in range(first, last + 1):
+        while True:
+            first, end_unit, begin, stop = task_piece(
+                task, task_units, num_units, TASK_ROWS, num_rows
+            )
+            if first >= num_units:
+                break
+            task = next_task(counter)
+            following = task_piece(task, task_units, num_units, TASK_ROWS, num_rows)[0]
+            for unit in range(first, end_unit):
                 gate_at = load_i64(stage, WEIGHT) + 2 * unit * gate_bytes
                 up_at = load_i64(stage, UP_WEIGHT) + 2 * unit * up_bytes
                 turn = unit + 1
-                if unit == last and following < num_units:
+                if turn == end_unit and following < num_units:
                     turn = following
                 # From a unit's first half to its second, then to the next unit.
                 steps = 1, 2 * (turn - unit) - 1
@@ -162,7 +162,6 @@ def gated_op(gate: Gate, gate_format: str, up_format: str, path: DotPath | None)
                             out += row * load_i64(stage, OUT_STRIDE) + 128 * unit
                         gated_group(x, x + 128, out)
                         store_quantised(stage, out, row, unit, 1)
-            task = next_one
 
     label = operation_label(f"{gate}_{gate_format}_{up_format}", path)
     return Op(f"gated_{label}", gated)
@@ -296,13 +295,13 @@ def heads_op(format_name: str, path: DotPath | None) -> Op:
         bias = load_i64(stage, BIAS)
         plan = fetch_plan(stage, step, num_rows, load_i64(stage, NUM_GROUPS))
         num_tiles = (num_rows + TILE_ROWS - 1) // TILE_ROWS
-        num_parts = (num_rows + _HEAD_ROWS - 1) // _HEAD_ROWS
         task = next_task(counter)
-        while task < num_heads * num_parts:
-            next_one = next_task(counter)
-            head, following = task // num_parts, next_one // num_parts
-            begin = task % num_parts * _HEAD_ROWS
-            stop = min(begin + _HEAD_ROWS, num_rows)
+        while True:
+            head, _, begin, stop = task_piece(task, 1, num_heads, _HEAD_ROWS, num_rows)
+            if head >= num_heads:
+                break
+            task = next_task(counter)
+            following = task_piece(task, 1, num_heads, _HEAD_ROWS, num_rows)[0]
             w = load_i64(stage, WEIGHT) + head * head_blocks * block_bytes
             for m in range(begin, stop, TILE_ROWS):
                 end = min(m + TILE_ROWS, stop)
@@ -320,6 +319,5 @@ def heads_op(format_name: str, path: DotPath | None) -> Op:
                             fetch, last_fetch)  # fmt: skip
                 for row in range(m, end):
                     _finish_head(stage, step, local + 4 * head_dim * (row - m), row, head)
-            task = next_one
 
     return Op(f"heads_{operation_label(format_name, path)}", heads)
