@@ -13,6 +13,7 @@
     ├── AuthenticationError         401
     ├── PermissionDeniedError       403
     ├── NotFoundError               404  an unknown model, response or path
+    ├── RequestTimeoutError         408  the client took too long to send its request
     ├── RequestTooLargeError        413
     ├── QueueFullError              429  try again after ``retry_after_s``
     ├── RequestAbortedError         499  the caller, or a disconnect, ended it
@@ -147,6 +148,14 @@ class NotFoundError(RametError):
     status = 404
     type = "invalid_request_error"
     default_code = "not_found"
+
+
+class RequestTimeoutError(RametError):
+    """A request's head and body didn't come in time."""
+
+    status = 408
+    type = "timeout_error"
+    default_code = "request_timeout"
 
 
 class RequestTooLargeError(RametError):

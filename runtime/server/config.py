@@ -15,6 +15,8 @@ class ServerConfig:
     Attributes:
         host, port: where it listens; port 0 takes a free one.
         served_model_names: names that requests may use for the model; empty: the engine's own.
+        receive_timeout_s: seconds that a client has for a request, from the connection or the
+            request's first bytes to its last; then it is a 408.
         max_body_bytes: larger bodies are refused with 413.
         max_choices: most choices (n times prompts) of one call, and most of its requests that
             are in the engine at once.
@@ -35,6 +37,7 @@ class ServerConfig:
     host: str = "127.0.0.1"
     port: int = 8000
     served_model_names: tuple[str, ...] = ()
+    receive_timeout_s: float = 60.0
     max_body_bytes: int = 32 * 2**20
     max_choices: int = 128
     max_program_nodes: int = 4096

@@ -7,7 +7,9 @@ import logging
 import socket
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import FrameType
+from typing import cast
 
 import uvicorn
 
@@ -55,7 +57,10 @@ class HttpServer(uvicorn.Server):
                 host=config.host,
                 port=config.port,
                 loop="uvloop",
-                http=HttpProtocol,
+                http=cast(
+                    type[HttpProtocol],
+                    partial(HttpProtocol, receive_timeout_s=config.receive_timeout_s),
+                ),
                 access_log=False,
                 log_level="warning",
                 server_header=False,

@@ -262,6 +262,16 @@ class ServeSettings(BaseSettings):
         Option(_ENGINE, "Makes requests that name no seed repeatable.", sets="engine.seed"),
     ] = None
 
+    receive_timeout: Annotated[
+        float | None,
+        Field(gt=0, allow_inf_nan=False),
+        Option(
+            _LIMITS,
+            "For a client to send a whole request.",
+            "SECONDS",
+            sets="server.receive_timeout_s",
+        ),
+    ] = None
     max_body_mib: Annotated[
         Count,
         Option(
