@@ -294,7 +294,11 @@ class Engine:
         constraint: Constraint | None = None,
         hint: ProgramHint | None = None,
     ) -> Completion:
-        """Completes a prompt, and waits for it; an interrupted wait aborts the request."""
+        """Completes a prompt, and waits for it; an interrupted wait aborts the request.
+
+        Without ``params.max_tokens`` the output may fill the context, as in the HTTP APIs; the
+        ``gen`` of a program has a default of its own.
+        """
         with self.submit(self._request(prompt, params, constraint, hint)) as stream:
             return stream.result()
 

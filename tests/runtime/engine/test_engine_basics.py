@@ -37,6 +37,13 @@ def test_max_tokens_ends_with_length(make_engine):
     assert len(done.token_ids) == 7
 
 
+def test_without_max_tokens_the_output_may_fill_the_context(make_engine):
+    engine = make_engine(max_context_len=40)
+    done = engine.generate("abc", SamplingParams(ignore_eos=True))
+    assert done.finish_reason == "length"
+    assert done.usage.prompt_tokens + done.usage.completion_tokens == 40
+
+
 def test_output_equals_the_uncached_unbatched_reference(make_engine, tokenizer):
     engine = make_engine()
     prompt = tokenizer.encode("The quick brown fox")
