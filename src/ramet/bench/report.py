@@ -1,11 +1,12 @@
-"""Summaries and ratios as tables."""
+"""Summaries and ratios, for people or as JSON."""
 
 from __future__ import annotations
 
 import json
 import statistics
 
-import rich
+from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from ramet.bench.runner import Summary, median_ratio
@@ -13,52 +14,57 @@ from ramet.bench.runner import Summary, median_ratio
 Runs = dict[str, list[list[Summary]]]
 """Scenario → repeats → one summary a target."""
 
-_COLUMNS = {
-    "output_tok_s": "out tok/s",
-    "ttft_p50_s": "TTFT p50 s",
+_FIGURES = {
+    "output_tok_s": "output tokens/s",
+    "ttft_p50_s": "first token, p50, s",
     "ttft_p95_s": "p95",
-    "tpot_p50_s": "TPOT p50 s",
-    "e2e_p50_s": "end p50 s",
+    "tpot_p50_s": "each later one, p50, s",
+    "tpot_p95_s": "p95",
+    "e2e_p50_s": "end to end, p50, s",
+    "e2e_p95_s": "p95",
     "e2e_p99_s": "p99",
-    "tokens_computed": "computed",
-    "tokens_distinct": "distinct",
-    "tokens_cached": "cached",
+    "output_tokens": "output tokens",
+    "tokens_computed": "prompt computed",
+    "tokens_distinct": "least to compute",
+    "tokens_cached": "prompt cached",
     "errors": "errors",
 }
 _RATIOS = ("output_tok_s", "ttft_p50_s", "tpot_p50_s", "e2e_p50_s", "tokens_computed")
 
 
-def print_summaries(runs: Runs) -> None:
-    """A row a scenario and target: the median of each figure over the repeats."""
-    table = Table(title="medians over the repeats")
-    for column in ("scenario", "target", *_COLUMNS.values()):
-        table.add_column(column, justify="right")
+def print_report(runs: Runs) -> None:
+    """A table a scenario: each target's figures, as medians of the repeats, and their ratios."""
+    console = Console()
     for scenario, repeats in runs.items():
-        for summaries in zip(*repeats, strict=True):
-            figures = (statistics.median(getattr(s, name) for s in summaries) for name in _COLUMNS)
-            table.add_row(scenario, summaries[0].target, *(f"{figure:.4g}" for figure in figures))
-    rich.print(table)
-    for repeats in runs.values():
+        names = [summary.target for summary in repeats[0]]
+        table = Table(title=f"{scenario}, medians of {len(repeats)}")
+        table.add_column("")
+        for name in names:
+            table.add_column(escape(name), justify="right", overflow="fold")
+        if len(names) > 1:
+            table.add_column("ratio", justify="right")
+        ratios = _ratios(repeats) if len(names) > 1 else {}
+        for figure, title in _FIGURES.items():
+            medians = (
+                statistics.median(getattr(row[place], figure) for row in repeats)
+                for place in range(len(names))
+            )
+            ratio = ratios.get(figure)
+            last = [] if len(names) == 1 else ["" if ratio is None else f"{ratio:.2f}"]
+            table.add_row(title, *(f"{median:.4g}" for median in medians), *last)
+        console.print(table)
         for summary in (summary for row in repeats for summary in row):
             if summary.first_error is not None:
-                rich.print(f"{summary.target} {summary.scenario}: {summary.first_error}")
+                console.print(escape(f"{summary.target} {scenario}: {summary.first_error}"))
 
 
-def print_ratios(runs: Runs, *, as_json: bool) -> None:
-    """The first target's figures over the second's, as medians of the repeats' own ratios."""
-    ratios = {
-        scenario: {
-            name: median_ratio([row[0] for row in rows], [row[1] for row in rows], name)
-            for name in _RATIOS
-        }
-        for scenario, rows in runs.items()
-    }
-    if as_json:
-        print(json.dumps({"ratios": ratios}))
-        return
-    table = Table(title="ratios, first target to second")
-    for column in ("scenario", *_RATIOS):
-        table.add_column(column, justify="right")
-    for scenario, row in ratios.items():
-        table.add_row(scenario, *(f"{ratio:.2f}" for ratio in row.values()))
-    rich.print(table)
+def print_ratios(runs: Runs) -> None:
+    """The first target's figures over the second's as a line of JSON; null: by nothing."""
+    ratios = {scenario: _ratios(repeats) for scenario, repeats in runs.items()}
+    print(json.dumps({"ratios": ratios}, allow_nan=False))
+
+
+def _ratios(repeats: list[list[Summary]]) -> dict[str, float | None]:
+    """Medians of the repeats' own ratios."""
+    ours, theirs = ([row[place] for row in repeats] for place in (0, 1))
+    return {figure: median_ratio(ours, theirs, figure) for figure in _RATIOS}

@@ -53,8 +53,10 @@ def percentile(values: list[float], q: float) -> float:
 
 
 async def run_workload(workload: Workload, target: Target) -> Summary:
-    """Sends every job at its time, within the workload's concurrency, and waits for all."""
-    slots = asyncio.Semaphore(workload.concurrency)
+    """Sends every job, and waits for all: at its time if the workload has a rate, whatever is still
+    running, else as soon as fewer than its concurrency are."""
+    at_once = workload.concurrency if workload.rate is None else len(workload.jobs)
+    slots = asyncio.Semaphore(max(1, at_once))
     tasks: list[asyncio.Task[tuple[tuple[int, ...], Outcome]]] = []
     continued = {job.after for job in workload.jobs}
 
@@ -68,9 +70,10 @@ async def run_workload(workload: Workload, target: Target) -> Summary:
             return prompt, await target.send(job, prompt, want_token_ids=index in continued)
 
     start = time.perf_counter()
-    for index, (job, at) in enumerate(zip(workload.jobs, workload.arrivals(), strict=True)):
-        tasks.append(asyncio.create_task(one(index, job, at)))
-    outcomes = [outcome for _, outcome in await asyncio.gather(*tasks)]
+    async with asyncio.TaskGroup() as group:
+        for index, (job, at) in enumerate(zip(workload.jobs, workload.arrivals(), strict=True)):
+            tasks.append(group.create_task(one(index, job, at)))
+    outcomes = [task.result()[1] for task in tasks]
     return summarise(workload, target.name, outcomes, time.perf_counter() - start)
 
 
@@ -110,11 +113,11 @@ def summarise(workload: Workload, target: str, outcomes: list[Outcome], wall_s: 
     )
 
 
-def median_ratio(ours: list[Summary], theirs: list[Summary], figure: str) -> float:
-    """The median over repeats of ours / theirs for one figure."""
+def median_ratio(ours: list[Summary], theirs: list[Summary], figure: str) -> float | None:
+    """The median over repeats of ours / theirs for one figure; None if theirs are all 0."""
     ratios = [
         getattr(a, figure) / getattr(b, figure)
         for a, b in zip(ours, theirs, strict=True)
         if getattr(b, figure)
     ]
-    return statistics.median(ratios) if ratios else float("nan")
+    return statistics.median(ratios) if ratios else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import httpx
@@ -24,7 +24,6 @@ class Outcome:
 
     ttft_s: float = 0.0
     total_s: float = 0.0
-    gaps_s: list[float] = field(default_factory=list)
     num_prompt_tokens: int = 0
     num_output_tokens: int = 0
     num_cached_tokens: int = 0
@@ -43,19 +42,17 @@ class Target(Protocol):
 
 
 class _Clock:
-    """Notes the arrival of each piece of output."""
+    """Notes when a job's output begins and ends."""
 
     def __init__(self) -> None:
-        self.start = self.last = time.perf_counter()
+        self.start = time.perf_counter()
+        self.has_begun = False
         self.outcome = Outcome()
 
     def piece(self) -> None:
-        now = time.perf_counter()
-        if self.last == self.start:
-            self.outcome.ttft_s = now - self.start
-        else:
-            self.outcome.gaps_s.append(now - self.last)
-        self.last = now
+        if not self.has_begun:
+            self.has_begun = True
+            self.outcome.ttft_s = time.perf_counter() - self.start
 
     def end(self) -> Outcome:
         self.outcome.total_s = time.perf_counter() - self.start
@@ -148,9 +145,22 @@ class UrlTarget:
                         self._note(json.loads(line[5:]), clock)
         except httpx.HTTPError as error:
             clock.outcome.error = f"{type(error).__name__}: {error}"
-        if want_token_ids and not clock.outcome.output_token_ids:
-            clock.outcome.error = clock.outcome.error or "the server returned no token ids"
-        return clock.end()
+        outcome = clock.end()
+        if outcome.error is None:
+            outcome.error = self._shortfall(job, outcome, want_token_ids)
+        return outcome
+
+    @staticmethod
+    def _shortfall(job: Job, outcome: Outcome, want_token_ids: bool) -> str | None:
+        """What makes an answer no measure of the job: work that wasn't done, or wasn't counted."""
+        num_tokens = outcome.num_output_tokens
+        if outcome.num_prompt_tokens == 0:
+            return "the server's stream ended without usage"
+        if job.schema is None and num_tokens != job.num_output_tokens:
+            return f"the server gave {num_tokens} tokens, not the {job.num_output_tokens} asked for"
+        if want_token_ids and not outcome.output_token_ids:
+            return "the server returned no token ids"
+        return None
 
     @staticmethod
     def _note(chunk: dict[str, Any], clock: _Clock) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 PERSON_SCHEMA: dict[str, Any] = {
@@ -41,7 +41,8 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Jobs in order of arrival. ``rate`` (jobs a second, Poisson) or ``concurrency`` paces them."""
+    """Jobs in order of arrival. ``rate`` (jobs a second, Poisson) paces them or, without one,
+    ``concurrency``, the most that run at once."""
 
     name: str
     jobs: tuple[Job, ...]
@@ -146,10 +147,10 @@ def json_schema(seed: str, shape: Shape) -> Workload:
 
 
 def free_text(seed: str, shape: Shape) -> Workload:
-    """The prompts of ``json`` without the schema, 64 tokens each: its free-text counterpart."""
-    workload = json_schema(seed, shape)
-    jobs = tuple(replace(job, schema=None, num_output_tokens=64) for job in workload.jobs)
-    return replace(workload, name="free", jobs=jobs)
+    """Requests like those of ``json`` without a schema, 64 tokens out: its counterpart. Prompts are
+    others, since those of ``json`` may be cached."""
+    jobs = tuple(Job(token_ids(64, seed, "free", i), 64) for i in range(shape.per_group))
+    return Workload("free", jobs, shape.concurrency, shape.rate, seed)
 
 
 SCENARIOS: dict[str, Callable[[str, Shape], Workload]] = {

@@ -38,7 +38,9 @@ def bench(
         typer.Option(help="A second server: same work in turn, and the ratios of the first to it."),
     ] = None,
     repeat: Annotated[int, typer.Option(min=1, help="Runs of each scenario.")] = 3,
-    seed: Annotated[str, typer.Option(help="Another seed gives other prompts.")] = "0",
+    seed: Annotated[
+        str, typer.Option(help="Another seed gives other prompts, which no cache has yet.")
+    ] = "0",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a run.")] = False,
     threads: Threads = None,
     groups: Annotated[int, typer.Option(min=1, rich_help_panel=_SHAPE)] = 1,
@@ -47,9 +49,16 @@ def bench(
     suffix_len: Annotated[int, typer.Option(min=1, rich_help_panel=_SHAPE)] = 32,
     output_len: Annotated[int, typer.Option(min=1, rich_help_panel=_SHAPE)] = 32,
     turns: Annotated[int, typer.Option(min=1, rich_help_panel=_SHAPE)] = 4,
-    concurrency: Annotated[int, typer.Option(min=1, rich_help_panel=_SHAPE)] = 8,
+    concurrency: Annotated[
+        int, typer.Option(min=1, rich_help_panel=_SHAPE, help="Most requests at once, if no rate.")
+    ] = 8,
     rate: Annotated[
-        float | None, typer.Option(rich_help_panel=_SHAPE, help="Requests a second, Poisson.")
+        float | None,
+        typer.Option(
+            min=0.001,
+            rich_help_panel=_SHAPE,
+            help="Requests a second, Poisson, however many are running.",
+        ),
     ] = None,
 ) -> None:
     """Load an engine or a server with a seeded workload, and print what it did.
@@ -90,7 +99,7 @@ async def _run(
     *,
     as_json: bool,
 ) -> None:
-    from ramet.bench.report import print_ratios, print_summaries
+    from ramet.bench.report import print_ratios, print_report
     from ramet.bench.runner import run_workload
     from ramet.bench.workloads import SCENARIOS, Shape
 
@@ -106,8 +115,8 @@ async def _run(
                 for summary in row:
                     print(json.dumps({"repeat": number, **summary.as_dict()}), flush=True)
     if not as_json:
-        print_summaries(runs)
-    if len(targets) > 1:
-        print_ratios(runs, as_json=as_json)
+        print_report(runs)
+    elif len(targets) > 1:
+        print_ratios(runs)
     if any(summary.errors for rows in runs.values() for row in rows for summary in row):
         raise typer.Exit(1)
