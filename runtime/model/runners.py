@@ -28,14 +28,20 @@ def load_runner(
         num_pages: pages of keys and values; None: as many as fit ``kv_bytes``.
         num_threads: threads of a step on a CPU; None: one a usable core.
 
-    ModelLoadError: a device that isn't there, or that Ramet doesn't know; too little memory.
+    ModelLoadError: a device that isn't there, or that Ramet doesn't know; kernels that the CPU
+    lacks; too little memory.
     """
     if device == "auto":
         device = "cuda" if _has_gpu() else "cpu"
     # Each runner's libraries take a while to import, so only the one that runs is.
     if device == "cpu":
+        from ramet.kernels.cpu.features import best_dot_path
         from ramet.runtime.model.cpu_runner import CpuRunner
 
+        try:
+            best_dot_path()
+        except ValueError as error:
+            raise ModelLoadError(str(error), param="device") from None
         try:
             return CpuRunner(
                 model,
@@ -61,6 +67,18 @@ def load_runner(
         device=device, num_pages=num_pages, page_size=page_size, kv_bytes=kv_bytes
     )
     return TorchRunner.load(model, options)
+
+
+def describe_default() -> str:
+    """What a model runs on unless told otherwise, and by which kernels."""
+    if not _has_gpu():
+        return "the CPU, by compiled kernels"
+    import torch
+
+    from ramet.kernels.dispatch import architecture
+
+    device = torch.device("cuda", torch.cuda.current_device())
+    return f"{torch.cuda.get_device_name(device)} ({architecture(device)}), by Triton kernels"
 
 
 def _out_of_memory() -> ModelLoadError:

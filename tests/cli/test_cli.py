@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.machinery
+import re
 import sys
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from typer.testing import CliRunner
 
 from ramet.cli import app
 from ramet.cli.programs import load_program, parse_arguments
+from ramet.kernels.cpu.features import best_attention_path
+from ramet.runtime.errors import ModelLoadError
+from ramet.runtime.model import runners
 
 PROGRAM = """
 from typing import Literal
@@ -43,6 +47,30 @@ def test_info_tells_where_compiled_code_is(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["info"], env=variables)
     assert result.exit_code == 0, result.output
     assert f"{tmp_path}: to be compiled at the first start" in " ".join(result.output.split())
+
+
+def test_info_tells_what_runs_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAMET_CPU_DOT_PATH", "portable")
+    monkeypatch.setattr(runners, "_has_gpu", lambda: False)
+    result = CliRunner().invoke(app, ["info"], env={"COLUMNS": "60"})
+    assert result.exit_code == 0, result.output
+    told = [re.split("  +", line.strip()) for line in result.output.splitlines()]
+    assert ["models run on", "the CPU, by compiled kernels"] in told
+    assert ["int8 dot product", "portable"] in told
+    assert ["attention", best_attention_path()] in told
+    assert "…" not in result.output
+
+
+def test_a_dot_product_that_the_cpu_lacks_is_told_in_a_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("RAMET_CPU_DOT_PATH", "abacus")
+    result = CliRunner().invoke(app, ["info"], env={"COLUMNS": "200"})
+    assert result.exit_code == 0, result.output
+    assert "RAMET_CPU_DOT_PATH is 'abacus'; this machine supports" in result.output
+    result = CliRunner().invoke(app, ["bench", "a"])
+    assert isinstance(result.exception, ModelLoadError)
+    assert "RAMET_CPU_DOT_PATH is 'abacus'" in result.exception.message
 
 
 def test_serve_help_fits_a_screen() -> None:

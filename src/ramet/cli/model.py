@@ -14,7 +14,7 @@ def info() -> None:
     import importlib.metadata
     import platform
 
-    import rich
+    from rich.console import Console
     from rich.table import Table
 
     from ramet.compiled.disk import writable_folder
@@ -22,16 +22,23 @@ def info() -> None:
     from ramet.runtime.errors import ModelLoadError
     from ramet.runtime.first_start import is_first_start
     from ramet.runtime.model.locate import PACKAGED_MODELS, locate_model
+    from ramet.runtime.model.runners import describe_default
 
     table = Table(show_header=False, box=None)
+    table.add_column()
+    table.add_column(overflow="fold")  # paths are told whole
     table.add_row("python", platform.python_version())
     for package in ("ramet", "torch", "triton", "numba", "numpy"):
         try:
             table.add_row(package, importlib.metadata.version(package))
         except importlib.metadata.PackageNotFoundError:
             table.add_row(package, "not installed")
-    for fact, value in describe().items():
-        table.add_row(fact, value)
+    table.add_row("models run on", describe_default())
+    try:
+        for fact, value in describe().items():
+            table.add_row(fact, value)
+    except ValueError as wrong:
+        table.add_row("int8 dot product", str(wrong))
     state = "to be compiled at the first start" if is_first_start() else "all compiled"
     table.add_row("compiled code", f"{writable_folder() or 'no folder can be written'}: {state}")
     for name, packaged in PACKAGED_MODELS.items():
@@ -39,4 +46,4 @@ def info() -> None:
             table.add_row(f"model {name}", str(locate_model(name)))
         except ModelLoadError:
             table.add_row(f"model {name}", f"not installed: {packaged.install}")
-    rich.print(table)
+    Console().print(table)

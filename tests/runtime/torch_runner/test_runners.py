@@ -35,3 +35,13 @@ def test_a_gpu_that_is_not_there_is_refused(model_files, device):
         pytest.skip("there is a GPU")
     with pytest.raises(ModelLoadError, match=f"no device {device}"):
         load_runner(model_files["llama"], device=device, kv_bytes=KV_BYTES)
+
+
+def test_what_models_run_on_is_told(monkeypatch):
+    monkeypatch.setattr(runners, "_has_gpu", lambda: False)
+    assert runners.describe_default() == "the CPU, by compiled kernels"
+    monkeypatch.setattr(runners, "_has_gpu", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "Some GPU")
+    monkeypatch.setattr("ramet.kernels.dispatch.architecture", lambda _: "sm_90")
+    assert runners.describe_default() == "Some GPU (sm_90), by Triton kernels"
