@@ -20,7 +20,11 @@ from ramet.kernels.attention_plan import (
     build_plan,
 )
 from ramet.kernels.dispatch import attention_costs
-from ramet.kernels.paged_attention import AttentionInputs, paged_attention_reference
+from ramet.kernels.paged_attention import (
+    AttentionInputs,
+    attention_shape,
+    paged_attention_reference,
+)
 
 SHAPE = AttentionShape(
     num_kv_heads=2, group_size=3, head_dim=16, narrow_tokens=2, wide_tokens=7, block_keys=4
@@ -192,6 +196,38 @@ def test_choosing_by_cost_never_moves_more_than_plain_attention(row_trees, data,
         partials = plan.num_slots * 2 * shape.num_kv_heads * shape.group_size * 17 * 4
         moved[grouping] = keys + partials
     assert moved["auto"] <= moved["never"]
+
+
+def formula_seconds(plan, shape, costs):
+    """What ``AttentionCosts`` says that a plan takes, item by item."""
+    key_seconds = 2.0 * shape.head_dim * shape.element_bytes * costs.per_byte
+    query_seconds = 4.0 * shape.head_dim * costs.per_flop
+    partial_bytes = 2 * shape.group_size * (shape.head_dim + 1) * 4
+    seconds = plan.num_slots * partial_bytes * costs.per_byte
+    for item in plan.items:
+        queries = (item[TOKEN_END] - item[TOKEN_START]) * shape.group_size
+        keys = item[KEY_END] - item[KEY_START]
+        seconds += keys * max(key_seconds, -(-queries // 16) * 16 * query_seconds) + costs.per_item
+    return seconds
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "gfx942", "cpu", "unknown"])
+@given(
+    st.data(),
+    st.sampled_from([(1, 1, 64), (2, 4, 64), (8, 1, 128), (8, 4, 128), (1, 8, 256), (2, 4, 256)]),
+)
+@settings(max_examples=60, deadline=None)
+def test_no_plan_is_slower_than_the_plain_one_by_its_own_formula(row_trees, arch, data, heads):
+    tree = data.draw(row_trees(max_rows=16, max_new=3))
+    num_kv_heads, group_size, head_dim = heads
+    num_heads = num_kv_heads * group_size
+    shape = attention_shape(num_heads, num_kv_heads, head_dim, torch.float16, arch)
+    costs = attention_costs(arch)
+    planned, plain = (
+        formula_seconds(plan_of(tree, shape=shape, costs=costs, grouping=name), shape, costs)
+        for name in ("auto", "never")
+    )
+    assert planned <= 1.03 * plain
 
 
 def test_a_long_row_is_split_until_the_device_is_full(row_tree):

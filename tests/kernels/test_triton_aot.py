@@ -157,8 +157,22 @@ CASES = {
         for tile in ("narrow", "wide")
         for head_dim in (64, 128, 256)
     },
+    # A size between two tiles' takes the larger one's, with more registers for what it leaves out.
+    **{
+        f"attend_{tile}_{head_dim}_{'_'.join(options)}": attention_case(
+            tile, head_dim, **dict.fromkeys(options, True)
+        )
+        for tile, head_dim in (
+            ("narrow", 128),
+            ("wide", 64),
+            ("wide", 128),
+            ("wide", 160),
+            ("wide", 192),
+            ("wide", 256),
+        )
+        for options in (("cap",), ("cap", "window"))
+    },
     "attend_narrow_group_of_3": attention_case("narrow", 64, group=3, float_="fp16"),
-    "attend_wide_cap_window": attention_case("wide", 256, group=2, cap=True, window=True),
     "attend_odd_head_and_page": attention_case("wide", 80, page_size=48),
     "attend_many_queries": attention_case("narrow", 64, group=71),
     "merge": merge_case,
@@ -182,6 +196,31 @@ CASES = {
 def _cache(monkeypatch):
     cache = Path(tempfile.gettempdir()) / f"ramet-triton-{triton.__version__}"
     monkeypatch.setenv("TRITON_CACHE_DIR", str(cache))
+
+
+KERNEL_MODULES = (activation, linear, norm, paged_attention, rotary, sampling_gpu, token_mask)
+
+
+def test_no_kernel_is_left_out():
+    """What is launched, and isn't part of another kernel."""
+    kernels = {
+        (module.__name__, name): value
+        for module in KERNEL_MODULES
+        for name, value in vars(module).items()
+        if isinstance(value, triton.runtime.JITFunction) and value.module == module.__name__
+    }
+    named = {name for kernel in kernels.values() for name in kernel.fn.__code__.co_names}
+    launched = {key for key in kernels if key[1] not in named}
+    compiled = {
+        (kernel.module, kernel.__name__) for kernel, _, _ in (c("sm_80") for c in CASES.values())
+    }
+    assert compiled == launched
+    everywhere = [
+        path.stem
+        for path in Path(linear.__file__).parent.glob("*.py")
+        if "@triton.jit" in path.read_text()
+    ]
+    assert sorted(everywhere) == sorted(m.__name__.rpartition(".")[2] for m in KERNEL_MODULES)
 
 
 # GPUs without tuned constants take the default ones, which have to fit the smallest.
