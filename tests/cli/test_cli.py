@@ -49,6 +49,14 @@ def test_info_tells_where_compiled_code_is(tmp_path: Path) -> None:
     assert f"{tmp_path}: to be compiled at the first start" in " ".join(result.output.split())
 
 
+def test_info_tells_of_a_folder_that_can_not_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    variables = {"RAMET_CACHE_DIR": str(tmp_path / "file"), "COLUMNS": "300"}
+    result = CliRunner().invoke(app, ["info"], env=variables)
+    told = " ".join(result.output.split())
+    assert f"{tmp_path}/file, which can't be written: to be compiled" in told
+
+
 def test_info_tells_what_runs_models(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAMET_CPU_DOT_PATH", "portable")
     monkeypatch.setattr(runners, "_has_gpu", lambda: False)

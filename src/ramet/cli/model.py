@@ -17,7 +17,7 @@ def info() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from ramet.compiled.disk import writable_folder
+    from ramet.compiled.disk import cache_folders, writable_folder
     from ramet.kernels.cpu.features import describe
     from ramet.runtime.errors import ModelLoadError
     from ramet.runtime.first_start import is_first_start
@@ -40,7 +40,8 @@ def info() -> None:
     except ValueError as wrong:
         table.add_row("int8 dot product", str(wrong))
     state = "to be compiled at the first start" if is_first_start() else "all compiled"
-    table.add_row("compiled code", f"{writable_folder() or 'no folder can be written'}: {state}")
+    folder = writable_folder() or f"{cache_folders()[0]}, which can't be written"
+    table.add_row("compiled code", f"{folder}: {state}")
     for name, packaged in PACKAGED_MODELS.items():
         try:
             table.add_row(f"model {name}", str(locate_model(name)))
