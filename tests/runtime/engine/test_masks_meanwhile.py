@@ -1,0 +1,40 @@
+"""A step's masks are written while its forward pass runs, not before it, and not after it."""
+
+from __future__ import annotations
+
+from ramet.grammars.constraints import Choice
+from ramet.runtime.engine import Engine
+from ramet.runtime.model.scripted import ScriptedModel
+from ramet.runtime.params import SamplingParams
+from ramet.runtime.request import Request
+
+
+class PoisoningModel(ScriptedModel):
+    """Forbids every token when a forward pass begins, and looks what is allowed when it ends."""
+
+    num_masked = 0
+
+    def run(self, batch, meanwhile=None):
+        masks, wanted = batch.sampling.masks, batch.sampling.mask_rows
+        masks[:] = 0
+        logits = super().run(batch, meanwhile)
+        written = masks[wanted[wanted >= 0]]
+        assert written.any(axis=1).all()
+        self.num_masked += len(written)
+        return logits
+
+
+def test_masks_are_written_during_the_forward_pass(tokenizer, reference_sampler):
+    model = PoisoningModel(tokenizer, ())
+    requests = [
+        Request(prompt_token_ids=(1, 2, number), params=SamplingParams(max_tokens=9, seed=number),
+                constraint=constraint)
+        for number, constraint in enumerate((Choice(("yes", "no")), None, Choice(("a", "b", "c"))))
+    ]  # fmt: skip
+    with Engine(model, tokenizer, sampler=reference_sampler) as engine:
+        streams = [engine.submit(request) for request in requests]
+        texts = [stream.result().text for stream in streams]
+        assert engine.error is None
+    assert texts[0] in ("yes", "no")
+    assert texts[2] in ("a", "b", "c")
+    assert model.num_masked >= 2
