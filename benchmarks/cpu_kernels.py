@@ -273,7 +273,7 @@ def benchmark_step(model: str) -> None:
     rows: dict[str, dict[str, float]] = {}
     for name, batch in batches.items():
         runner.run(batch)
-        program, step = runner._program, runner._step(batch)
+        program, step = runner._program, runner._recorder.record(batch, 0)
         assert program is not None
         shares: dict[str, float] = defaultdict(float)
         names = program.stage_names()

@@ -38,6 +38,9 @@ class Stepper:
         self._scheduler = scheduler
         self._runner = runner
         self._sampler = sampler
+        # Whether an object has all of a protocol takes long to tell: it is told once.
+        self._choosing = runner if isinstance(runner, SamplingRunner) else None
+        self._embedding = runner if isinstance(runner, EmbeddingRunner) else None
 
     def step(self, meanwhile: Meanwhile = lambda: None) -> bool:
         """One step; False if there was nothing to do. ``meanwhile`` is done while the model reads
@@ -70,14 +73,14 @@ class Stepper:
                 raise EngineDeadError("what a step has given can't be handed on") from error
 
         if self._sampler is None:
-            assert isinstance(self._runner, SamplingRunner)
-            result = self._runner.run_and_sample(batch, besides)
+            assert self._choosing is not None
+            result = self._choosing.run_and_sample(batch, besides)
         else:
             logits = self._runner.run(batch, besides)
             result = self._sampler.sample(logits, batch.sampling)
         if len(batch.hidden_tokens):
-            assert isinstance(self._runner, EmbeddingRunner)
-            result.hidden_states = self._runner.hidden_states()
+            assert self._embedding is not None
+            result.hidden_states = self._embedding.hidden_states()
         return result
 
     def _isolate(self, step: Step, error: Exception) -> None:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from ramet.kernels.batch_cpu import FAULTS, first_fault
 from ramet.kernels.cpu import attention, linear_fused
-from ramet.kernels.cpu import step as words
-from ramet.kernels.cpu.buffers import aligned_empty
 from ramet.kernels.cpu.features import (
     AttentionPath,
     best_attention_path,
@@ -28,6 +23,7 @@ from ramet.runtime.model.config import ModelConfig
 from ramet.runtime.model.cpu_buffers import Buffers
 from ramet.runtime.model.cpu_pages import KvPages, MemoryAhead
 from ramet.runtime.model.cpu_program import RotaryTable, decoder_program
+from ramet.runtime.model.cpu_step import StepRecorder
 from ramet.runtime.model.cpu_weights import CpuWeights, load_cpu_weights
 from ramet.runtime.model.load import open_model
 from ramet.runtime.model.model_file import ModelFile
@@ -39,26 +35,6 @@ DEFAULT_KV_BYTES = 512 * 2**20
 
 _FETCHED_BYTES = 12 * 2**20
 """Keys and values of a layer that linear layers fetch: what a shared cache holds beside weights."""
-
-_BATCH_ARRAYS = (
-    "token_ids",
-    "positions",
-    "row_starts",
-    "context_lens",
-    "page_tables",
-    "page_copies",
-    "logit_tokens",
-    "hidden_tokens",
-)
-"""What compiled code reads of a batch, in the order in which ``first_fault`` takes it."""
-
-
-def _contiguous(batch: Batch) -> Batch:
-    """The batch, with its arrays as compiled code reads them."""
-    arrays: dict[str, Any] = {
-        n: np.ascontiguousarray(getattr(batch, n), np.int32) for n in _BATCH_ARRAYS
-    }
-    return dataclasses.replace(batch, **arrays)
 
 
 class CpuRunner:
@@ -111,19 +87,25 @@ class CpuRunner:
         file.drop_cached()  # the weights are packed: the file is not read any more
         self._pages = KvPages.zeros(self.config, num_pages, page_size)
         self._memory_ahead = MemoryAhead(self._pages)
-        layer_bytes = KvPages.page_bytes(self.config, page_size) // self.config.num_layers
-        self._max_fetched = _FETCHED_BYTES // layer_bytes
         self._num_threads = num_threads or usable_cores()
-        self._group_pages = group_pages
         self._rotary = self._rotary_tables()
         group_size = self.config.num_heads // self.config.num_kv_heads
-        self._scratch_bytes = max(
-            attention.scratch_bytes(group_size, self.config.head_dim),
-            linear_fused.tile_scratch_bytes(self.config.head_dim),
-            4 * self.config.hidden_size,
+        layer_bytes = KvPages.page_bytes(self.config, page_size) // self.config.num_layers
+        self._recorder = StepRecorder(
+            limits=(self.vocab_size, self.max_context_len, page_size, num_pages),
+            tiles=(
+                group_pages,
+                attention.max_tile_tokens(group_size),
+                self.config.num_kv_heads,
+                self._num_threads,
+            ),
+            scratch_bytes=max(
+                attention.scratch_bytes(group_size, self.config.head_dim),
+                linear_fused.tile_scratch_bytes(self.config.head_dim),
+                4 * self.config.hidden_size,
+            ),
+            max_fetched=_FETCHED_BYTES // layer_bytes,
         )
-        self._scratch = aligned_empty((self._num_threads, self._scratch_bytes))
-        self._tile_tokens = attention.max_tile_tokens(group_size)
         self._buffers: Buffers | None = None
         self._program: Program | None = None
         self._team = Team(self._num_threads)
@@ -170,15 +152,15 @@ class CpuRunner:
         """The logits; ``likeliest`` of the buffers has the first ``num_greedy`` rows' tokens."""
         if self._closed:
             raise RuntimeError("the runner is closed")
-        batch = _contiguous(batch)
-        self._check(batch)
+        step = self._recorder.record(batch, num_greedy)
+        self._memory_ahead.note_used(self._recorder.highest_page)
         for source, target, _ in batch.page_copies:
             self._pages.copy_page(source, target)
         num_logits, num_hidden = len(batch.logit_tokens), len(batch.hidden_tokens)
         num_read = num_logits + num_hidden
         self._hidden_rows = slice(num_logits, num_read)
         buffers, program = self._prepare(max(batch.num_tokens, num_read), num_logits)
-        self._team.run(program, self._step(batch, num_greedy), meanwhile)
+        self._team.run(program, step, meanwhile)
         logits: Float32Array = buffers.logits[:num_logits, : self.vocab_size]  # type: ignore[assignment]
         return logits
 
@@ -275,93 +257,3 @@ class CpuRunner:
         )
         self._buffers, self._program = buffers, program
         return buffers, program
-
-    def _step(self, batch: Batch, num_greedy: int) -> npt.NDArray[np.int64]:
-        """The step's records; the arrays that they point to live in ``self._step_arrays``."""
-        num_tokens = batch.num_tokens
-        token_rows, slots = np.empty((2, num_tokens), np.int32)
-        tiles = np.empty((num_tokens, 2), np.int32)
-        num_tiles = attention.plan_tokens(
-            batch.row_starts,
-            batch.context_lens,
-            batch.page_tables,
-            self.page_size,
-            self._tile_tokens,
-            self._group_pages,
-            self.config.num_kv_heads,
-            self._num_threads,
-            token_rows,
-            slots,
-            batch.positions,
-            tiles,
-        )
-        self._memory_ahead.note_used(int(slots.max(initial=0)) // self.page_size)
-        # The last layer reads no more than its keys and values of the other tokens.
-        read = np.concatenate((batch.logit_tokens, batch.hidden_tokens))
-        read_rows, read_positions = token_rows[read], batch.positions[read]
-        read_tiles = np.empty((len(read), 2), np.int32)
-        num_read_tiles = attention.cut_tiles(
-            read_rows,
-            read_positions,
-            batch.page_tables,
-            self.page_size,
-            self._tile_tokens,
-            self._group_pages,
-            self.config.num_kv_heads,
-            self._num_threads,
-            read_tiles,
-        )
-        fetched = np.empty(min(self._max_fetched, batch.page_tables.size), np.int32)
-        num_fetched = attention.list_pages(
-            batch.context_lens, batch.page_tables, self.page_size, len(fetched), fetched
-        )
-        self._step_arrays = (
-            (batch, token_rows, slots, tiles, fetched),
-            (read, read_rows, read_positions, read_tiles),
-        )
-        common = {
-            words.NUM_LOGITS: len(batch.logit_tokens),
-            words.PAGE_TABLES: batch.page_tables.ctypes.data,
-            words.PAGE_TABLE_STRIDE: batch.page_tables.shape[1],
-            words.SCRATCH: self._scratch.ctypes.data,
-            words.SCRATCH_BYTES: self._scratch_bytes,
-            words.FETCH_PAGES: fetched.ctypes.data,
-            words.NUM_FETCH_PAGES: num_fetched,
-        }
-        records = {
-            words.ALL: {
-                words.NUM_TOKENS: num_tokens,
-                words.TOKEN_IDS: batch.token_ids.ctypes.data,
-                words.POSITIONS: batch.positions.ctypes.data,
-                words.SLOTS: slots.ctypes.data,
-                words.TOKEN_ROWS: token_rows.ctypes.data,
-                words.TILES: tiles.ctypes.data,
-                words.NUM_TILES: num_tiles,
-            },
-            words.READ: {
-                words.NUM_TOKENS: len(read),
-                words.READ_TOKENS: read.ctypes.data,
-                words.POSITIONS: read_positions.ctypes.data,
-                words.TOKEN_ROWS: read_rows.ctypes.data,
-                words.TILES: read_tiles.ctypes.data,
-                words.NUM_TILES: num_read_tiles,
-                words.NUM_GREEDY: num_greedy,
-            },
-        }
-        step = np.zeros((words.NUM_RECORDS, words.SIZE), np.int64)
-        for record, own in records.items():
-            for word, value in (common | own).items():
-                step[record, word] = value
-        return step
-
-    def _check(self, batch: Batch) -> None:
-        """Refuses what would read or write outside of the arrays: compiled code doesn't look."""
-        fault = first_fault(
-            *(getattr(batch, name) for name in _BATCH_ARRAYS),
-            self.vocab_size,
-            self.max_context_len,
-            self.page_size,
-            self.num_pages,
-        )
-        if fault:
-            raise ValueError(FAULTS[fault])
