@@ -57,12 +57,63 @@ class SamplingRows:
     def all_greedy(self) -> bool:
         """Whether each row takes the likeliest token that its mask allows, and nothing else is
         wanted of it."""
-        return (
-            not self.temperature.any()
-            and self.num_logprobs.max(initial=-1) < 0
-            and self.targets.max(initial=-1) < 0
-            and not len(self.bias_token_ids)
-            and not len(self.seen_token_ids)
+        return not (
+            np.count_nonzero(self.temperature)
+            or np.count_nonzero(self.num_logprobs >= 0)
+            or np.count_nonzero(self.targets >= 0)
+            or len(self.bias_token_ids)
+            or len(self.seen_token_ids)
+        )
+
+    @classmethod
+    def greedy(cls, num_rows: int) -> SamplingRows:
+        """Rows that take their likeliest tokens, without masks."""
+        none, nowhere = np.zeros(num_rows, np.float32), np.full(num_rows, -1, np.int32)
+        starts, no_ids = np.zeros(num_rows + 1, np.int32), np.empty(0, np.int32)
+        return cls(
+            temperature=none,
+            top_p=none + 1,
+            top_k=nowhere + 1,
+            min_p=none,
+            presence_penalty=none,
+            frequency_penalty=none,
+            repetition_penalty=none + 1,
+            seeds=np.zeros(num_rows, np.uint64),
+            positions=np.zeros(num_rows, np.int64),
+            targets=nowhere,
+            mask_rows=nowhere,
+            masks=np.empty((0, 0), np.int32),
+            num_logprobs=nowhere,
+            bias_starts=starts,
+            bias_token_ids=no_ids,
+            bias_values=np.empty(0, np.float32),
+            seen_starts=starts,
+            seen_token_ids=no_ids,
+            seen_output_counts=no_ids,
+        )
+
+    def first_greedy(self, num_rows: int, mask_rows: Int32Array, masks: Int32Array) -> SamplingRows:
+        """The first ``num_rows`` of ``greedy`` rows, as views, with masks."""
+        return SamplingRows(
+            temperature=self.temperature[:num_rows],
+            top_p=self.top_p[:num_rows],
+            top_k=self.top_k[:num_rows],
+            min_p=self.min_p[:num_rows],
+            presence_penalty=self.presence_penalty[:num_rows],
+            frequency_penalty=self.frequency_penalty[:num_rows],
+            repetition_penalty=self.repetition_penalty[:num_rows],
+            seeds=self.seeds[:num_rows],
+            positions=self.positions[:num_rows],
+            targets=self.targets[:num_rows],
+            mask_rows=mask_rows,
+            masks=masks,
+            num_logprobs=self.num_logprobs[:num_rows],
+            bias_starts=self.bias_starts[: num_rows + 1],
+            bias_token_ids=self.bias_token_ids,
+            bias_values=self.bias_values,
+            seen_starts=self.seen_starts[: num_rows + 1],
+            seen_token_ids=self.seen_token_ids,
+            seen_output_counts=self.seen_output_counts,
         )
 
 
@@ -114,9 +165,11 @@ class StepResult:
     def of_tokens(cls, token_ids: Int32Array) -> StepResult:
         """Tokens of rows that want no log-probabilities."""
         num_rows = len(token_ids)
+        logprobs = np.empty(num_rows, np.float32)
+        logprobs.fill(np.nan)
         return cls(
             token_ids,
-            np.full(num_rows, np.nan, np.float32),
+            logprobs,
             np.empty((num_rows, 0), np.int32),
             np.empty((num_rows, 0), np.float32),
         )

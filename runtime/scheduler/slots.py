@@ -35,6 +35,8 @@ class Slots:
         self._seeds = np.zeros(num_slots, np.uint64)
         self._biases: dict[int, tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]] = {}
         self._seen: dict[int, SeenTokens] = {}
+        self._others: set[int] = set()  # than those that just take their likeliest token
+        self._greedy = SamplingRows.greedy(64)
 
     @property
     def num_free(self) -> int:
@@ -64,6 +66,14 @@ class Slots:
             self._biases[slot] = ids, np.fromiter(params.logit_bias.values(), np.float32)
         if params.presence_penalty or params.frequency_penalty or params.repetition_penalty != 1:
             self._seen[slot] = SeenTokens(sequence)
+        if (
+            params.temperature != 0
+            or params.logprobs is not None
+            or params.prompt_logprobs is not None
+            or slot in self._biases
+            or slot in self._seen
+        ):
+            self._others.add(slot)
         sequence.slot = self._free.pop()
 
     def release(self, sequence: Sequence) -> None:
@@ -71,6 +81,7 @@ class Slots:
         slot = sequence.slot
         self._biases.pop(slot, None)
         self._seen.pop(slot, None)
+        self._others.discard(slot)
         self._free.append(slot)
 
     def counts_tokens(self, sequence: Sequence) -> bool:
@@ -85,15 +96,26 @@ class Slots:
 
     def gather(
         self,
-        slots: npt.NDArray[np.intp],
-        positions: npt.NDArray[np.int64],
-        targets: npt.NDArray[np.int32],
-        mask_rows: npt.NDArray[np.int32],
+        slot_ids: list[int],
+        positions: list[int],
+        target_ids: list[int],
+        mask_ids: list[int],
         masks: npt.NDArray[np.int32],
         *,
         any_scored: bool,
     ) -> SamplingRows:
-        """The sampling rows of a step, one a wanted logit; ``any_scored``: some has a target."""
+        """The sampling rows of a step, one a wanted logit; ``any_scored``: some has a target.
+
+        Where all that run take their likeliest tokens, rows say no more than that: they have no
+        seed and no position.
+        """
+        mask_rows = np.array(mask_ids, np.int32)
+        if not self._others:
+            num_rows = len(slot_ids)
+            if num_rows > self._greedy.num_rows:
+                self._greedy = SamplingRows.greedy(2 * num_rows)
+            return self._greedy.first_greedy(num_rows, mask_rows, masks)
+        slots, targets = np.array(slot_ids, np.intp), np.array(target_ids, np.int32)
         temperature, top_p, min_p, presence, frequency, repetition = np.take(
             self._floats, slots, axis=1
         )
@@ -108,7 +130,7 @@ class Slots:
             frequency_penalty=frequency,
             repetition_penalty=repetition,
             seeds=self._seeds[slots],
-            positions=positions,
+            positions=np.array(positions, np.int64),
             targets=targets,
             mask_rows=mask_rows,
             masks=masks,
