@@ -242,6 +242,7 @@ class Engine:
             emit=_guarded(push),
             submit_time=self._clock(),
         )
+        self._scheduler.prepare(sequence)  # the step's thread has enough to do
         future = None
         if request.constraint is not None:
             future = self._grammars.get(

@@ -95,7 +95,8 @@ class _Guesser:
 
     def __init__(self, sequence: Sequence, namespace: _Namespace) -> None:
         self.sequence = sequence
-        self.text = Text(sequence.token_ids[: sequence.num_prompt])
+        self.text = sequence.recalled or recalled_prompt(sequence)
+        sequence.recalled = None
         self._num_read = sequence.num_prompt
         self._shared = namespace.texts
         self._odds = Odds(namespace.odds[sequence.matcher is not None], 4.0, 0.95)
@@ -178,6 +179,11 @@ class _Guesser:
             if found > length:
                 self._place, self._source, self._match_len = place, source, found
                 length = found
+
+
+def recalled_prompt(sequence: Sequence) -> Text:
+    """What a sequence's prompt can be asked for, as a guesser begins with it."""
+    return Text(sequence.token_ids[: sequence.num_prompt])
 
 
 class Drafter:

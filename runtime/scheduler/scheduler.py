@@ -25,7 +25,7 @@ from ramet.runtime.request import ProgramNews
 from ramet.runtime.scheduler.batch_builder import Row
 from ramet.runtime.scheduler.committer import Committer, request_error
 from ramet.runtime.scheduler.config import SchedulerConfig
-from ramet.runtime.scheduler.drafts import Drafter
+from ramet.runtime.scheduler.drafts import Drafter, recalled_prompt
 from ramet.runtime.scheduler.output import End, OutputWriter
 from ramet.runtime.scheduler.pages import Blocked, PageTables, Start
 from ramet.runtime.scheduler.plan import StepPlan
@@ -141,6 +141,13 @@ class Scheduler:
     def knows(self, sequence: Sequence) -> bool:
         """Whether the sequence waits or runs here."""
         return sequence in self._waiting or sequence in self._running
+
+    def prepare(self, sequence: Sequence) -> None:
+        """Does ahead, in whichever thread, what a sequence needs once it runs; nothing where so
+        many wait that it would be kept for long."""
+        wanted = self._drafter is not None and sequence.pooler is None
+        if wanted and len(self._waiting) < self.config.max_num_seqs:
+            sequence.recalled = recalled_prompt(sequence)
 
     def add(self, sequence: Sequence) -> None:
         """Queues a sequence; QueueFullError when too many wait already."""

@@ -20,6 +20,7 @@ from ramet.runtime.streams import OutputStream
 if TYPE_CHECKING:
     from ramet.runtime.scheduler.pages import Blocked
     from ramet.runtime.scheduler.programs import Keep
+    from ramet.runtime.scheduler.recall import Text
 
 NO_SLOT = -1
 
@@ -89,6 +90,7 @@ class Sequence:
         "parked",
         "pooler",
         "prompt_logprobs",
+        "recalled",
         "request",
         "restrictions",
         "scheduled_time",
@@ -142,6 +144,7 @@ class Sequence:
         self.copy_from: tuple[int, int] | None = None
         self.page_key = b""
         self.blocked_on: Blocked | None = None
+        self.recalled: Text | None = None
         self.extends: Keep | None = None
         self.parked = False
         self.submit_time = self.waits_since = submit_time

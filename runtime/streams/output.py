@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ramet.runtime.events import TokenInfo
 from ramet.runtime.params import SamplingParams
@@ -11,8 +11,7 @@ from ramet.runtime.streams.stop_strings import StopMatch, StopStringMatcher, Sto
 from ramet.runtime.streams.utf8 import Utf8Assembler
 
 
-@dataclass(frozen=True, slots=True)
-class StreamStep:
+class StreamStep(NamedTuple):
     """What one more token brought: ``text`` to show now, and the stop string that it completed."""
 
     text: str
