@@ -205,7 +205,7 @@ def _choose(  # type: ignore[no-untyped-def]
     if target >= 0:
         chosen = target
     elif temp > 0:
-        inverse = 1.0 / temp
+        inverse = tl.minimum(1.0 / temp, 3e38)  # of a subnormal number it is infinite
         k = tl.load(top_k + row)
         p = tl.load(top_p + row)
         floor = tl.load(min_p + row)

@@ -96,6 +96,25 @@ def test_choice_equals_the_reference(num_rows, vocab_size, coarse, seed):
     np.testing.assert_allclose(result.top_logprobs, expected.top_logprobs, atol=1e-4, rtol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
+@pytest.mark.parametrize("temperature", [1e-30, 1e-38, 1e-40, 1e-45])
+@pytest.mark.parametrize("name", ["top_k", "top_p", "min_p"])
+def test_a_very_low_temperature_is_greedy(temperature, name):
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(4, 100)).astype(np.float32)
+    rows = random_rows(rng, 4, 100)
+    rows["temperature"] = np.full(4, temperature, np.float32)
+    rows["mask_rows"] = np.array([-1, 0, 1, 0], np.int32)
+    rows["targets"] = np.full(4, -1, np.int32)
+    for filter_, value in (("top_k", 0), ("top_p", 1), ("min_p", 0)):
+        rows[filter_] = np.full(4, value, rows[filter_].dtype)
+    rows[name] = np.full(4, {"top_k": 3, "top_p": 0.5, "min_p": 0.1}[name], rows[name].dtype)
+    greedy = rows | {"temperature": np.zeros(4, np.float32)}
+    np.testing.assert_array_equal(
+        sample(logits, rows).token_ids, sample_reference(logits, **greedy).token_ids
+    )
+
+
 @triton.jit
 def _uniforms(out, seeds, positions):
     row = tl.program_id(0)
@@ -132,6 +151,35 @@ def test_frequencies_follow_the_filtered_distribution():
     expected = kept[kept > 0] * count
     chi_square = ((observed[kept > 0] - expected) ** 2 / expected).sum()
     assert chi_square < 18.5  # the 0.1 % point of 4 degrees of freedom
+
+
+FILTERS = {
+    "none": ({}, {0, 1, 2, 3}),
+    "top-k": ({"top_k": 2}, {0, 1}),
+    "one": ({"top_k": 1}, {0}),
+    "top-p": ({"top_p": 0.65}, {0, 1}),
+    "more": ({"top_p": 0.75}, {0, 1, 2}),
+    "min-p": ({"min_p": 0.6}, {0, 1}),
+    # top-p is taken of what top-k left: 0.4 / 0.9 and 0.3 / 0.9 reach 0.7
+    "both": ({"top_k": 3, "top_p": 0.7}, {0, 1}),
+}
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_filters_keep_what_their_definitions_say(name):
+    filters, kept = FILTERS[name]
+    count = 24
+    rng = np.random.default_rng(4)
+    rows = random_rows(rng, count, 4) | {"positions": np.arange(count)}
+    plain = {"temperature": 1, "top_k": 0, "top_p": 1, "min_p": 0, "mask_rows": -1, "targets": -1}
+    for each, value in (plain | {"num_logprobs": -1} | filters).items():
+        rows[each] = np.full(count, value, rows[each].dtype)
+    rows["seeds"] = np.full(count, 11, np.uint64)
+    for each in ("bias", "seen"):
+        rows[f"{each}_starts"] = np.zeros(count + 1, np.int32)
+        rows[f"{each}_token_ids"] = np.zeros(0, np.int32)
+    logits = np.log(np.array([[0.4, 0.3, 0.2, 0.1]], np.float32))
+    assert set(sample(np.repeat(logits, count, 0), rows).token_ids.tolist()) == kept
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
