@@ -276,9 +276,10 @@ def benchmark_step(model: str) -> None:
         program, step = runner._program, runner._recorder.record(batch, 0)
         assert program is not None
         shares: dict[str, float] = defaultdict(float)
-        names = program.stage_names()
-        for index, seconds in enumerate(stage_times(program, step, 5)):
-            kind = "head" if index == program.num_stages - 1 else names[index].split("_")[0]
+        kinds_of = [name.split("_")[0] for name in program.stage_names()]
+        head = max(index for index, kind in enumerate(kinds_of) if kind == "linear")
+        kinds_of[head] = "head"
+        for kind, seconds in zip(kinds_of, stage_times(program, step, 5), strict=True):
             shares[kind] += seconds
         rows[name] = shares
     kinds: Sequence[str] = sorted({kind for shares in rows.values() for kind in shares})
