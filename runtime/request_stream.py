@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from ramet.runtime.batch import Float32Array
 from ramet.runtime.errors import InvariantError
@@ -26,6 +26,8 @@ from ramet.runtime.events import (
 )
 from ramet.runtime.home_process import HomeProcess
 from ramet.runtime.request import Request
+
+_Waiter = TypeVar("_Waiter", threading.Event, "asyncio.Future[None]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,63 +140,54 @@ class RequestStream:
                 self._collector.add(event)
         return events
 
-    def _pop(self, waiter: threading.Event | asyncio.Future[None]) -> Event | None:
-        """The next event; or None, after registering ``waiter`` for it if one will come."""
+    def _pop(self, new_waiter: Callable[[], _Waiter]) -> tuple[Event | None, _Waiter | None]:
+        """The next event, or who waits for it, or neither if none will come."""
         with self._lock:
             if self._events:
                 event = self._events.popleft()
                 self._collector.add(event)
-                return event
-            if self._last is None:
-                self._waiters.append(waiter)
-            return None
+                return event, None
+            if self._last is not None:
+                return None, None
+            waiter = new_waiter()
+            self._waiters.append(waiter)
+            return None, waiter
 
     def _require_end_or_home(self) -> None:
         """In a forked process only what had ended before can be read."""
         if self._last is None:
             self._home.require(f"the stream of request {self.request_id}")
 
-    @property
-    def _drained(self) -> bool:
-        """Whether there is nothing left to read, now or later."""
-        with self._lock:
-            return self._last is not None and not self._events
-
     def __iter__(self) -> Iterator[Event]:
         return self
 
     def __next__(self) -> Event:
-        event = self._next(None)
-        assert event is not None
-        return event
+        return self._next(None)
 
-    def _next(self, deadline: float | None) -> Event | None:
+    def _next(self, deadline: float | None) -> Event:
         self._require_end_or_home()
-        while not self._drained:
-            ready = threading.Event()
-            event = self._pop(ready)
+        while True:
+            event, ready = self._pop(threading.Event)
             if event is not None:
                 return event
-            if self.ended:
-                continue
+            if ready is None:
+                raise StopIteration
             remaining = None if deadline is None else deadline - time.monotonic()
             if not ready.wait(remaining):
                 raise TimeoutError(f"{self.request_id} has not ended in time")
-        raise StopIteration
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self
 
     async def __anext__(self) -> Event:
         self._require_end_or_home()
-        while not self._drained:
-            ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            event = self._pop(ready)
+        while True:
+            event, ready = self._pop(asyncio.get_running_loop().create_future)
             if event is not None:
                 return event
-            if not self.ended:
-                await ready
-        raise StopAsyncIteration
+            if ready is None:
+                raise StopAsyncIteration
+            await ready
 
     def result(self, timeout: float | None = None) -> Completion:
         """Waits for the end and returns the whole output; raises the request's error.
