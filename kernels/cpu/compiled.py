@@ -8,7 +8,6 @@ from typing import Any
 from numba import types
 from numba.core.ccallback import CFunc
 from numba.core.compiler_lock import global_compiler_lock
-from numba.core.registry import cpu_target
 from numba.core.typing import signature
 
 from ramet.compiled.disk import DiskCache
@@ -42,12 +41,12 @@ class Op:
     @property
     def is_compiled(self) -> bool:
         """Whether the machine code is on disk."""
-        return self._cache.has(_SIGNATURE, _codegen())
+        return self._cache.has(_SIGNATURE)
 
     @property
     def is_busy(self) -> bool:
         """Whether another process is compiling it."""
-        return self._cache.is_busy(_SIGNATURE, _codegen())
+        return self._cache.is_busy(_SIGNATURE)
 
     def load(self) -> None:
         """Loads or compiles the machine code."""
@@ -58,13 +57,9 @@ class Op:
             pair = (_SIGNATURE.args, _SIGNATURE.return_type)
             compiled: Any = CFunc(self._function, pair, locals={}, options=options)
             compiled._cache = self._cache
-            with self._cache.alone(_SIGNATURE, _codegen()):
+            with self._cache.alone(_SIGNATURE):
                 compiled.compile()
             self._compiled = compiled
-
-
-def _codegen() -> Any:
-    return cpu_target.target_context.codegen()
 
 
 def op(function: Callable[[int, int, int, int], None]) -> Op:

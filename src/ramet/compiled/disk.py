@@ -15,21 +15,22 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import pickle
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 import llvmlite
 import numba
 import numpy as np
-from numba.core import compiler, sigutils
-from numba.core.serialize import dumps
+from numba.core import sigutils
+from numba.core.registry import cpu_target
 
-_VERSIONS = f"1 {numba.__version__} {llvmlite.__version__} {np.__version__} {sys.version}"
+from ramet.compiled.stored import from_bytes, to_bytes
+
+_VERSIONS = f"2 {numba.__version__} {llvmlite.__version__} {np.__version__} {sys.version}"
 _CHECKSUM_BYTES = 32
 
 
@@ -69,19 +70,19 @@ class DiskCache:
     def __init__(self, name: str, digest: Callable[[], bytes]) -> None:
         self._name = name
         self._digest = digest
+        self._file_names: dict[tuple[Any, ...], str] = {}
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        target_context.refresh()
-        name = self._file_name(sig, target_context.codegen())
+        name = self._file_name(sig)
         for folder in cache_folders():
             data = _read(folder / name)
             if data is not None:
-                return compiler.CompileResult._rebuild(target_context, *pickle.loads(data))
+                return from_bytes(data, target_context)
         return None
 
     def save_overload(self, sig: Any, result: Any) -> None:
-        name = self._file_name(sig, result.codegen)
-        data = dumps(result._reduce())
+        name = self._file_name(sig)
+        data = to_bytes(result)
         data = hashlib.sha256(data).digest() + data
         for folder in cache_folders():
             with contextlib.suppress(OSError):
@@ -89,39 +90,50 @@ class DiskCache:
                 _write(folder / name, data)
                 return
 
-    def has(self, sig: Any, codegen: Any) -> bool:
+    def has(self, sig: Any) -> bool:
         """Whether there is a file for a signature."""
-        name = self._file_name(sig, codegen)
+        name = self._file_name(sig)
         return any(_is_there(folder / name) for folder in cache_folders())
 
     @contextlib.contextmanager
-    def alone(self, sig: Any, codegen: Any) -> Iterator[None]:
+    def alone(self, sig: Any) -> Iterator[None]:
         """Lets no other process compile this meanwhile, unless it has been compiled."""
-        if self.has(sig, codegen):
+        if self.has(sig):
             yield
             return
         with contextlib.ExitStack() as held:
             folder = writable_folder()
             if folder is not None:
-                held.enter_context(_locked(folder / self._lock_name(sig, codegen)))
+                held.enter_context(_locked(folder / self._lock_name(sig)))
             yield
 
-    def is_busy(self, sig: Any, codegen: Any) -> bool:
+    def is_busy(self, sig: Any) -> bool:
         """Whether another process, or another function of this one, is ``alone`` with it."""
         folder = writable_folder()
-        return folder is not None and _is_locked(folder / self._lock_name(sig, codegen))
+        return folder is not None and _is_locked(folder / self._lock_name(sig))
 
     @cached_property
     def _sources(self) -> bytes:
         return self._digest()
 
-    def _lock_name(self, sig: Any, codegen: Any) -> str:
-        return f"{self._file_name(sig, codegen)}.lock"
+    def _lock_name(self, sig: Any) -> str:
+        return f"{self._file_name(sig)}.lock"
 
-    def _file_name(self, sig: Any, codegen: Any) -> str:
+    def _file_name(self, sig: Any) -> str:
         arguments, _ = sigutils.normalize_signature(sig)
-        key = repr((_VERSIONS, self._name, str(arguments), codegen.magic_tuple())).encode()
-        return f"{self._name}-{hashlib.sha256(key + self._sources).hexdigest()[:24]}.bin"
+        name = self._file_names.get(arguments)
+        if name is None:
+            key = repr((_VERSIONS, self._name, str(arguments), _machine())).encode()
+            name = f"{self._name}-{hashlib.sha256(key + self._sources).hexdigest()[:24]}.bin"
+            self._file_names[arguments] = name
+        return name
+
+
+@cache
+def _machine() -> tuple[str, str, str]:
+    """The triple, CPU and features that numba compiles for."""
+    triple, cpu, features = cpu_target.target_context.codegen().magic_tuple()
+    return triple, cpu, features
 
 
 def _is_there(path: Path) -> bool:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from importlib import import_module
 from typing import Any
 
-from numba.core import typeinfer
+from numba.core import sigutils, typeinfer
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
+from numba.core.typing import signature
 
 from ramet.compiled.disk import DiskCache
 from ramet.compiled.sources import digest
@@ -43,14 +45,12 @@ class Function(CPUDispatcher):  # type: ignore[misc]
     @property
     def is_compiled(self) -> bool:
         """Whether the machine code for all of its signatures is on disk."""
-        codegen = self.targetctx.codegen()
-        return all(self._cache.has(each, codegen) for each in self._signatures)
+        return all(self._cache.has(each) for each in self._parsed_signatures)
 
     @property
     def is_busy(self) -> bool:
         """Whether another process is compiling it."""
-        codegen = self.targetctx.codegen()
-        return any(self._cache.is_busy(each, codegen) for each in self._signatures)
+        return any(self._cache.is_busy(each) for each in self._parsed_signatures)
 
     def load(self) -> None:
         """Loads or compiles the function for its signatures."""
@@ -60,8 +60,8 @@ class Function(CPUDispatcher):  # type: ignore[misc]
             self._is_loaded = True  # a function that calls itself asks again
             try:
                 with typeinfer.register_dispatcher(self):
-                    for signature in self._signatures:
-                        self.compile(signature)
+                    for each in self._parsed_signatures:
+                        self.compile(each)
             except BaseException:
                 self._is_loaded = False
                 raise
@@ -69,13 +69,18 @@ class Function(CPUDispatcher):  # type: ignore[misc]
                 self.disable_compile()
 
     def compile(self, sig: Any) -> Any:
-        with global_compiler_lock, self._cache.alone(sig, self.targetctx.codegen()):
+        with global_compiler_lock, self._cache.alone(sig):
             return super().compile(sig)
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
         if not self._is_open:
             self.load()
         return super().get_call_template(args, kws)
+
+    @cached_property
+    def _parsed_signatures(self) -> list[Any]:
+        pairs = map(sigutils.normalize_signature, self._signatures)
+        return [args if result is None else signature(result, *args) for args, result in pairs]
 
     def _compile_for_args(self, *args: Any, **kws: Any) -> Any:
         """What numba calls when nothing that has been compiled fits; it calls the result."""
