@@ -109,23 +109,14 @@ class Vocabulary:
         self.num_words = (len(self.tokens) + 31) // 32
 
         texts = [(t, i) for i, t in enumerate(self.tokens) if t is not None]
-        texts.sort()
-        aliases = []
-        distinct: list[bytes] = []
-        ids: list[int] = []
-        last: bytes | None = None
-        for text, token_id in texts:
-            if text == last:
-                aliases.append((ids[-1], token_id))
-            else:
-                distinct.append(text)
-                ids.append(token_id)
-                last = text
-        if any(len(t) > _MAX_TOKEN_LEN for t in distinct):
+        first = dict(reversed(texts))
+        distinct = sorted(first)
+        if max(map(len, distinct), default=0) > _MAX_TOKEN_LEN:
             raise ValueError(f"a token is longer than {_MAX_TOKEN_LEN} bytes")
+        aliases = [(first[t], i) for t, i in texts if first[t] != i]
         self.aliases = np.array(aliases, np.int32).reshape(-1, 2)
         data, starts = pack(distinct)
-        id_array = np.array(ids, np.int32)
+        id_array = np.fromiter(map(first.__getitem__, distinct), np.int32, len(distinct))
         self.trie = build_trie(data, starts[:-1], starts[1:], id_array)
         self.max_token_len = int(self.trie[:, 3].max()) + 1 if len(self.trie) else 0
 

@@ -32,11 +32,11 @@ class TokenTexts:
 
     def __init__(self, texts: Sequence[bytes | None], vocab_size: int) -> None:
         self.vocab_size = vocab_size
-        self.max_len = max((len(text or b"") for text in texts), default=0)
-        self._texts = texts
+        self._texts = [text or b"" for text in texts]
         self._sorted: list[tuple[bytes, int]] = []
-        self._joined = b"".join(text or b"" for text in texts)
-        self._ends = list(accumulate(len(text or b"") for text in texts))
+        self._joined = b"".join(self._texts)
+        self._ends = list(accumulate(map(len, self._texts)))
+        self.max_len = max(map(len, self._texts), default=0)
 
     def starting_with(self, prefix: bytes) -> list[int]:
         """Tokens whose bytes begin with ``prefix``."""

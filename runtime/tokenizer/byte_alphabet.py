@@ -7,6 +7,9 @@ the others, in order, as the characters from U+0100 on (Radford et al. 2019).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
+
+import numpy as np
 
 
 def _alphabet() -> dict[int, int]:
@@ -18,23 +21,23 @@ def _alphabet() -> dict[int, int]:
 
 _BYTE_OF_CHARACTER = _alphabet()
 _CHARACTER_OF_BYTE = {byte: chr(char) for char, byte in _BYTE_OF_CHARACTER.items()}
+_FOREIGN = 256
+_BYTES = np.full(max(_BYTE_OF_CHARACTER) + 2, _FOREIGN, np.uint16)
+"""By code point; the last entry stands for all that follow."""
+_BYTES[list(_BYTE_OF_CHARACTER)] = list(_BYTE_OF_CHARACTER.values())
 
 
 def decode_alphabet(texts: Sequence[str]) -> list[bytes]:
     """The bytes that each text writes down; ``KeyError`` with a character outside the alphabet."""
     joined = "".join(texts)
-    for foreign in set(joined):
-        if ord(foreign) not in _BYTE_OF_CHARACTER:
-            raise KeyError(foreign)
+    codes = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), "<u4")
+    values = _BYTES[np.minimum(codes, len(_BYTES) - 1)]
+    if (values == _FOREIGN).any():
+        raise KeyError(joined[int((values == _FOREIGN).argmax())])
     # One character is one byte, so the texts' lengths cut the joined bytes.
-    data = joined.translate(_BYTE_OF_CHARACTER).encode("latin-1")
-    result: list[bytes] = []
-    start = 0
-    for text in texts:
-        end = start + len(text)
-        result.append(data[start:end])
-        start = end
-    return result
+    data = values.astype(np.uint8).tobytes()
+    ends = list(accumulate(map(len, texts)))
+    return list(map(data.__getitem__, map(slice, [0, *ends], ends)))
 
 
 def encode_alphabet(data: bytes) -> str:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Sequence
+from itertools import repeat
 
 import tiktoken
 
 from ramet.runtime.errors import ModelLoadError
-from ramet.runtime.tokenizer.kinds import TokenKind
+from ramet.runtime.tokenizer.kinds import TokenKind, ids_by_kind
 from ramet.runtime.tokenizer.pretokenizers import PreTokenizer, bounded_chunks
 
 _NO_TOKEN = -1
@@ -41,16 +42,15 @@ class ByteLevelMerger:
         pre_tokenizer: PreTokenizer,
     ) -> None:
         self._pre_tokenizer = pre_tokenizer
-        id_of: dict[bytes, int] = {}
-        for token_id, (token, kind) in enumerate(zip(tokens, kinds, strict=True)):
-            if kind in (TokenKind.NORMAL, TokenKind.BYTE):
-                id_of.setdefault(token, token_id)
+        by_kind = ids_by_kind(kinds)
+        ids = sorted(by_kind[TokenKind.NORMAL] + by_kind[TokenKind.BYTE], reverse=True)
+        id_of = dict(zip(map(tokens.__getitem__, ids), ids, strict=True))  # of equals, the first
         ordered = dict.fromkeys(bytes([byte]) for byte in range(256)) | dict.fromkeys(merges)
-        self._id_of_rank = [id_of.get(token, _NO_TOKEN) for token in ordered]
+        self._id_of_rank = list(map(id_of.get, ordered, repeat(_NO_TOKEN)))
         lost = self._id_of_rank[256:].count(_NO_TOKEN)
         if lost:
             raise ModelLoadError(f"{lost} merges make tokens that the vocabulary doesn't have")
-        ranks = {token: rank for rank, token in enumerate(ordered)}
+        ranks = dict(zip(ordered, range(len(ordered)), strict=True))
         self._bpe = tiktoken.Encoding(
             "model", pat_str=pre_tokenizer.pattern, mergeable_ranks=ranks, special_tokens={}
         )

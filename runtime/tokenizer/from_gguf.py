@@ -9,7 +9,7 @@ from ramet.runtime.errors import ModelLoadError, UnsupportedModelError
 from ramet.runtime.model.model_file import ModelFile
 from ramet.runtime.tokenizer.byte_alphabet import decode_alphabet
 from ramet.runtime.tokenizer.byte_level import ByteLevelMerger
-from ramet.runtime.tokenizer.kinds import TokenKind
+from ramet.runtime.tokenizer.kinds import TokenKind, ids_by_kind
 from ramet.runtime.tokenizer.pretokenizers import pre_tokenizer
 from ramet.runtime.tokenizer.sentence_piece import SPACE_MARK, ScoreMerger
 from ramet.runtime.tokenizer.tokenizer import Merger, Tokenizer
@@ -118,15 +118,15 @@ def _kinds(file: ModelFile) -> list[TokenKind]:
 
 def _alphabet_bytes(texts: Sequence[str], kinds: Sequence[TokenKind]) -> list[bytes]:
     """Normal tokens are written in the byte alphabet, all others as plain text."""
-    normal = iter(
-        decode_alphabet(
-            [text for text, kind in zip(texts, kinds, strict=True) if kind == TokenKind.NORMAL]
-        )
-    )
-    return [
-        next(normal) if kind == TokenKind.NORMAL else text.encode("utf-8", "surrogateescape")
-        for text, kind in zip(texts, kinds, strict=True)
-    ]
+    by_kind = ids_by_kind(kinds)
+    plain = [i for kind, ids in by_kind.items() if kind != TokenKind.NORMAL for i in ids]
+    normal = list(texts)
+    for token_id in plain:
+        normal[token_id] = ""
+    tokens = decode_alphabet(normal)
+    for token_id in plain:
+        tokens[token_id] = texts[token_id].encode("utf-8", "surrogateescape")
+    return tokens
 
 
 def _token_id(file: ModelFile, name: str, num_tokens: int) -> int | None:
@@ -148,6 +148,6 @@ def _end_ids(file: ModelFile, texts: Sequence[str], kinds: Sequence[TokenKind]) 
         ids |= set(file.numbers("ramet.end_token_ids").tolist())
     if any(not 0 <= i < len(texts) for i in ids):
         raise ModelLoadError(f"{file.path}: an end token is not in the vocabulary")
-    control = {texts[i]: i for i, kind in enumerate(kinds) if kind == TokenKind.CONTROL}
+    control = {texts[i]: i for i in ids_by_kind(kinds)[TokenKind.CONTROL]}
     ends = ids | {i for text, i in control.items() if text in _END_OF_TURN_TEXTS}
     return ends - {control.get(_END_OF_MESSAGE, -1)} if "<|return|>" in control else ends

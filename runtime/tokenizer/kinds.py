@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
+
+import numpy as np
 
 
 class TokenKind(enum.IntEnum):
@@ -16,3 +19,9 @@ class TokenKind(enum.IntEnum):
     """Text that is always one token, such as ``<think>`` in some vocabularies."""
     UNUSED = 5
     BYTE = 6
+
+
+def ids_by_kind(kinds: Sequence[TokenKind]) -> dict[TokenKind, list[int]]:
+    """The ids of each kind, in order, given every id's kind."""
+    numbers = np.fromiter(kinds, np.int64, len(kinds))
+    return {kind: np.flatnonzero(numbers == kind).tolist() for kind in TokenKind}

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from ramet.runtime.errors import InvalidParameterError
 from ramet.runtime.model.model_file import ModelFile
-from ramet.runtime.tokenizer.kinds import TokenKind
+from ramet.runtime.tokenizer.kinds import TokenKind, ids_by_kind
 
 PromptPiece = tuple[str, bool]
 """A part of a prompt: its text, and whether that means the control token with this text."""
@@ -80,11 +80,10 @@ class Tokenizer:
         self.adds_bos = adds_bos and bos_id is not None
         self.chat_template = chat_template
         self._merger = merger
-        self.special_ids = frozenset(
-            i for i, kind in enumerate(self.kinds) if kind in _SPECIAL_KINDS
-        )
-        control = _ids_by_text(self._tokens, self.kinds, TokenKind.CONTROL)
-        user_defined = _ids_by_text(self._tokens, self.kinds, TokenKind.USER_DEFINED)
+        by_kind = ids_by_kind(self.kinds)
+        self.special_ids = frozenset(i for kind in _SPECIAL_KINDS for i in by_kind[kind])
+        control = self._by_text(by_kind[TokenKind.CONTROL])
+        user_defined = self._by_text(by_kind[TokenKind.USER_DEFINED])
         self.control_texts = frozenset(control)
         self._added = control | user_defined
         self._user_defined_pattern = _alternation(user_defined)
@@ -188,11 +187,13 @@ class Tokenizer:
     @cached_property
     def vocabulary(self) -> list[bytes | None]:
         """Every id's bytes, None where the token is no text: what a grammar's vocabulary takes."""
-        text_kinds = (TokenKind.NORMAL, TokenKind.USER_DEFINED, TokenKind.BYTE)
-        return [
-            token if kind in text_kinds and token else None
-            for token, kind in zip(self._tokens, self.kinds, strict=True)
-        ]
+        texts = [token or None for token in self._tokens]
+        for token_id in self.special_ids:
+            texts[token_id] = None
+        return texts
+
+    def _by_text(self, token_ids: Iterable[int]) -> dict[str, int]:
+        return {self._tokens[i].decode("utf-8", "replace"): i for i in token_ids if self._tokens[i]}
 
     def _encode_exactly(self, text: str) -> list[int] | None:
         ids: list[int] = []
@@ -202,16 +203,6 @@ class Tokenizer:
                 return None
             ids += found
         return ids
-
-
-def _ids_by_text(
-    tokens: Sequence[bytes], kinds: Sequence[TokenKind], kind: TokenKind
-) -> dict[str, int]:
-    return {
-        token.decode("utf-8", "replace"): token_id
-        for token_id, (token, its_kind) in enumerate(zip(tokens, kinds, strict=True))
-        if its_kind == kind and token
-    }
 
 
 def _alternation(texts: Iterable[str]) -> re.Pattern[str] | None:

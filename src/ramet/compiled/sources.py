@@ -22,7 +22,7 @@ from numba.core.types import Type
 from numba.extending import _Intrinsic
 
 _OURS = __name__.partition(".")[0]
-_PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), range, np.dtype)
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), range)
 
 
 def digest(function: FunctionType, *also: object) -> bytes:
@@ -53,6 +53,9 @@ class _Sources:
 
     def add(self, value: object) -> None:
         self._note(type(value).__name__)
+        if type(value) in _PLAIN:  # most are
+            self._note(repr(value))
+            return
         match value:
             case Dispatcher():
                 self.add(sorted(map(str, value.targetoptions.items())))
@@ -74,7 +77,7 @@ class _Sources:
                 self._note(f"{getattr(value, '__module__', '')} {value.__name__}")
             case ModuleType():  # what is named of it is added where it is named
                 self._note(value.__name__)
-            case _ if isinstance(value, _PLAIN):
+            case _ if isinstance(value, (*_PLAIN, np.dtype)):
                 self._note(repr(value))
             case _:
                 self._add_once(value)
