@@ -25,7 +25,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from ramet.grammars import Constraint, JsonSchema, Vocabulary
+from ramet.grammars import Constraint, Vocabulary
 from ramet.runtime.admission import check_request
 from ramet.runtime.batch import (
     EmbeddingRunner,
@@ -46,7 +46,7 @@ from ramet.runtime.errors import (
     RequestAbortedError,
 )
 from ramet.runtime.events import Event
-from ramet.runtime.first_start import are_constraints_ready, begin_compiling
+from ramet.runtime.first_start import begin_compiling
 from ramet.runtime.grammar_pool import GrammarPool
 from ramet.runtime.grammar_vocabulary import grammar_vocabulary
 from ramet.runtime.home_process import HomeProcess
@@ -63,11 +63,12 @@ from ramet.runtime.scheduler.sequence import Sequence
 from ramet.runtime.step_thread import StepThread
 from ramet.runtime.stepper import Stepper, TokenSampler
 from ramet.runtime.streams import OutputStream
-from ramet.runtime.tokenizer import ChatTemplate, Tokenizer
+from ramet.runtime.tokenizer import Tokenizer
 from ramet.runtime.values import token_ids
 
 if TYPE_CHECKING:
     from ramet.runtime.sampler import Sampler
+    from ramet.runtime.tokenizer import ChatTemplate
 
 __all__ = ["Engine", "EngineConfig", "EngineStats"]
 
@@ -117,9 +118,7 @@ class Engine:
             )
         self.tokenizer = tokenizer
         self.model_name = model_name
-        if chat_template is None and tokenizer.chat_template is not None:
-            chat_template = ChatTemplate(tokenizer.chat_template, tokenizer)
-        self.chat_template = chat_template
+        self._chat_template = chat_template
         limits = [runner.max_context_len, runner.num_pages * runner.page_size]
         self.max_context_len = min([*limits, config.max_context_len or limits[0]])
         self.error: RametError | None = None
@@ -338,6 +337,15 @@ class Engine:
         return self._runner.vocab_size
 
     @cached_property
+    def chat_template(self) -> ChatTemplate | None:
+        """How chats are printed; ModelLoadError for a template that isn't valid Jinja."""
+        if self._chat_template is None and self.tokenizer.chat_template is not None:
+            from ramet.runtime.tokenizer import ChatTemplate
+
+            return ChatTemplate.of(self.tokenizer)
+        return self._chat_template
+
+    @cached_property
     def vocabulary(self) -> Vocabulary:
         """The vocabulary that grammars are compiled for, as wide as the model's head."""
         return grammar_vocabulary(self.tokenizer, self._runner.vocab_size)
@@ -353,25 +361,18 @@ class Engine:
         self._ask(self._scheduler.check)
 
     def warm_up(self) -> None:
-        """Has all compiled code loaded before the first request needs it; counts nothing.
+        """Has what steps need loaded before the first request comes; counts nothing.
 
-        At an installation's first start, what constraints need is still being compiled; then the
-        engine is ready without, and the first of them waits.
+        What constraints need is made ready afterwards, in a thread that compiles them: the first
+        ones wait for that, and at an installation's first start for a compiler.
         """
         params = SamplingParams(temperature=1.0, top_p=0.9, seed=0, max_tokens=4)
         prompt = [self.tokenizer.bos_id or 0] * 2
         hint = ProgramHint(program_id="warm-up", remaining_uses=0)
-        constraint = None
-        if are_constraints_ready():
-            schema = {"type": "string", "pattern": "^[a-z]+$", "minLength": 9}
-            constraint = JsonSchema(schema)
-            # Here, at full speed: the threads for grammars step back.
-            self._compiler.compile(constraint)
-        else:
-            self._grammars.prepare(self._compiler.warm)
-        self.generate(prompt, params, constraint=constraint, hint=hint)
+        self.generate(prompt, params, hint=hint)
         self._ask(lambda: self._cache.evict(1))  # what it has left, for it goes first
         self._ask(self._scheduler.stats.reset)
+        self._grammars.prepare(self._compiler.warm)
 
     def save_prefixes(self) -> int:
         """Stores hot prefixes in ``config.prefix_store`` now; returns the number of pages."""

@@ -6,9 +6,7 @@ import contextlib
 import dataclasses
 import math
 from collections.abc import AsyncIterator
-from typing import Any
-
-import httpx
+from typing import TYPE_CHECKING, Any
 
 from ramet.lang.backends.base import (
     Call,
@@ -23,12 +21,14 @@ from ramet.lang.backends.base import (
     shared_len,
 )
 from ramet.lang.backends.dialects import DIALECTS, OPENAI, Dialect
-from ramet.lang.backends.transport import Transport
 from ramet.lang.errors import BackendError, UnsupportedError, UsageError
 from ramet.lang.nodes import Gen, Select
 from ramet.lang.values import add_usage
 from ramet.runtime.events import Finished, TextDelta, Timings, TokenInfo, Usage
 from ramet.runtime.request import ProgramHint, ProgramNews
+
+if TYPE_CHECKING:
+    from ramet.lang.backends.transport import Transport
 
 NEWS_PATH = "/v1/program_news"
 """Where a Ramet server hears what a program has learned."""
@@ -241,6 +241,9 @@ def connect(
     Raises:
         BackendError: the server can't be reached.
     """
+    # An HTTP client takes a while to import, and only who connects needs one.
+    from ramet.lang.backends.transport import Transport
+
     if not isinstance(url, str) or not url.startswith(("http://", "https://")):
         raise UsageError(f"not an address of a server: {url!r}")
     url = url.rstrip("/").removesuffix("/v1")
@@ -251,6 +254,8 @@ def connect(
 
 
 def _recognise(url: str, api_key: str | None) -> Dialect:
+    import httpx
+
     headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
     try:
         response = httpx.get(f"{url}/v1/models", headers=headers, timeout=10.0)

@@ -47,11 +47,12 @@ from ramet.runtime.process.messages import (
 from ramet.runtime.process.worker import load_engine, run_engine
 from ramet.runtime.request import ProgramNews, Request
 from ramet.runtime.request_stream import RequestStream, Wakeups
-from ramet.runtime.tokenizer import ChatTemplate, Tokenizer
+from ramet.runtime.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from ramet.grammars import Vocabulary
     from ramet.runtime.engine import Engine
+    from ramet.runtime.tokenizer import ChatTemplate
 
 logger = logging.getLogger("ramet.engine")
 
@@ -144,7 +145,9 @@ class EngineProcess:
         self.tokenizer = tokenizer
         self.model_name = model_name
         if chat_template is None and tokenizer.chat_template is not None:
-            chat_template = ChatTemplate(tokenizer.chat_template, tokenizer)
+            from ramet.runtime.tokenizer import ChatTemplate
+
+            chat_template = ChatTemplate.of(tokenizer)
         self.chat_template = chat_template
         ready = self._started.result()
         self.vocab_size = ready.vocab_size

@@ -36,7 +36,12 @@ class ApiModel(BaseModel):
     """A JSON object of a request. Types are strict: ``"5"`` and ``true`` are no numbers."""
 
     model_config = ConfigDict(
-        extra="forbid", strict=True, frozen=True, allow_inf_nan=False, protected_namespaces=()
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        allow_inf_nan=False,
+        protected_namespaces=(),
+        defer_build=True,  # until the first such body comes
     )
 
     NO_EFFECT: ClassVar[frozenset[str]] = frozenset()

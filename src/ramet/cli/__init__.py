@@ -7,6 +7,7 @@ once more, would wait for it.
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,8 +18,10 @@ __all__ = ["app", "main"]
 
 def main() -> None:
     """Entry point of the command."""
+    gc.disable()  # hardly anything that imports make goes again
     from ramet.cli.root import main as run
 
+    gc.enable()
     run()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import TYPE_CHECKING, Annotated
 
@@ -65,6 +64,8 @@ def bench(
 
     The exit code is 1 if a request failed.
     """
+    import asyncio
+
     from ramet.bench.targets import EngineTarget, UrlTarget
     from ramet.bench.workloads import SCENARIOS, Shape
     from ramet.runtime.engine import Engine, EngineConfig

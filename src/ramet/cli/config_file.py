@@ -7,8 +7,6 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from ramet.runtime.errors import RametError
 
 
@@ -28,6 +26,8 @@ def read_config_file(path: Path, known: AbstractSet[str]) -> dict[str, Any]:
         ConfigurationError: no such file, not a YAML mapping, a key that is not ``known``, or one
             that is there twice.
     """
+    import yaml  # most starts have no such file
+
     try:
         text = path.read_text(encoding="utf-8")
         root, document = yaml.compose(text, Loader=yaml.SafeLoader), yaml.safe_load(text)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import signal
 import sys
 from typing import Any, NoReturn
@@ -30,6 +32,10 @@ def serve(given: dict[str, Any]) -> None:
 
 def run(settings: ServeSettings) -> None:
     """Serves until a signal ends it."""
+    gc.disable()  # until it has started: hardly anything that a start makes goes again
+    # Nothing here multiplies matrices with numpy, whose threads would use up the other cores a
+    # while when it is imported.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from ramet.runtime.engine_config import EngineConfig
     from ramet.runtime.process import EngineProcess
     from ramet.runtime.server.config import ServerConfig
@@ -44,6 +50,8 @@ def run(settings: ServeSettings) -> None:
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         url = f"http://{host}:{port}"
         typer.echo(f"Serving {settings.model} on {url} (Ctrl-C ends it)", err=True)
+        gc.enable()
+        gc.freeze()  # no collection has to look again at what stays
 
     # A port that is taken is told before the model is loaded.
     sockets = bind(settings.host, settings.port)
