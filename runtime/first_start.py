@@ -45,6 +45,11 @@ def begin_compiling() -> None:
         threading.Thread(target=process.wait, name="ramet-compiling", daemon=True).start()
 
 
+def load_steps() -> None:
+    """Loads what every step needs, beside its model's own operations."""
+    load(*_STEPS)
+
+
 def are_constraints_ready() -> bool:
     """Whether constraints wait for no compiler."""
     return is_compiled(*_CONSTRAINTS)

@@ -7,13 +7,14 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from ramet.grammars.constraint_json import content_key
 from ramet.grammars.constraints import Constraint
 from ramet.grammars.errors import ConstraintError, GrammarTooComplexError
+from ramet.runtime.daemon_threads import DaemonThreads
 from ramet.runtime.errors import (
     EngineDeadError,
     InvalidConstraintError,
@@ -124,8 +125,8 @@ class GrammarPool:
         """Ends the threads; what is queued is cancelled."""
         with self._lock:
             self._closed = True
-        self._threads.shutdown(wait=True, cancel_futures=True)
-        self._threads_for_large.shutdown(wait=True, cancel_futures=True)
+        for threads in {self._threads, self._threads_for_large}:
+            threads.close()
 
     def _run(self, key: str, constraint: Constraint) -> CompiledGrammar:
         with self._lock:
@@ -159,8 +160,8 @@ def _refusal(error: ConstraintError) -> InvalidConstraintError:
     )
 
 
-def _threads(count: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(count, thread_name_prefix="ramet-grammar", initializer=_step_back)
+def _threads(count: int) -> DaemonThreads:
+    return DaemonThreads(count, "ramet-grammar", _step_back)
 
 
 def _step_back() -> None:

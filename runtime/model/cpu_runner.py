@@ -19,6 +19,7 @@ from ramet.kernels.cpu.program import Program, Team
 from ramet.kernels.sampling_cpu import keep_to_masks
 from ramet.runtime.batch import Batch, Float32Array, Meanwhile, StepResult
 from ramet.runtime.errors import InvalidParameterError
+from ramet.runtime.first_start import load_steps
 from ramet.runtime.model.config import ModelConfig
 from ramet.runtime.model.cpu_buffers import Buffers
 from ramet.runtime.model.cpu_pages import KvPages, MemoryAhead
@@ -112,6 +113,13 @@ class CpuRunner:
         self._sampler = Sampler(num_threads=self._num_threads)
         keep_to_masks.load()
         self._closed = False
+        try:
+            # Not in the thread that makes steps: an interrupt can end a first start's compiling.
+            self._prepare(1, 1)
+            load_steps()
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def vocab_size(self) -> int:

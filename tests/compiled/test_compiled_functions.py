@@ -247,7 +247,7 @@ def test_what_another_process_compiles_comes_last(folder, monkeypatch):
     monkeypatch.setattr(ahead, "compiled_of", lambda *_: iter([theirs, ours]))
     with theirs._cache.alone(types.int64(types.int64)):
         assert theirs.is_busy
-        ahead.compile_all(os.getppid(), [])
+        ahead.compile_all([])
     assert not theirs.is_busy
     assert order == [ours, theirs]
 

@@ -3,8 +3,9 @@
 import signal
 import sys
 
-from ramet.compiled.ahead import compile_all, step_back
+from ramet.compiled.ahead import compile_all, end_with, step_back
 
 signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt means
+end_with(int(sys.argv[1]))
 step_back()
-compile_all(int(sys.argv[1]), sys.argv[2:])
+compile_all(sys.argv[2:])

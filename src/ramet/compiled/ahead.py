@@ -13,6 +13,8 @@ import os
 import pkgutil
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterable, Iterator
 from importlib import import_module
 from itertools import chain
@@ -24,6 +26,7 @@ from ramet.compiled.functions import Function
 logger = logging.getLogger("ramet.compiled")
 
 _NICENESS = 5
+_LOOK_S = 0.1
 
 
 class Compiled(Protocol):
@@ -84,19 +87,31 @@ def compile_beside(*names: str) -> subprocess.Popen[bytes] | None:
         return None
 
 
-def compile_all(parent: int, names: Iterable[str]) -> None:
-    """What such a process does: it compiles until all is done, or its parent has ended.
+def compile_all(names: Iterable[str]) -> None:
+    """What such a process does.
 
     What others are at is left for last: then it is done, or they have ended.
     """
     left: list[Compiled] = []
     for each in chain(compiled_of(*names), left):
-        if os.getppid() != parent:
-            return
         if each.is_busy and each not in left:
             left.append(each)
         elif not each.is_compiled:
             each.load()
+
+
+def end_with(parent: int) -> None:
+    """Ends this process when its parent has ended, in the midst of compiling: a file is on disk
+    whole or not at all."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_LOOK_S)
+        os._exit(0)
+
+    if os.getppid() != parent:
+        sys.exit()
+    threading.Thread(target=watch, name="ramet-parent", daemon=True).start()
 
 
 def step_back() -> None:
