@@ -111,7 +111,6 @@ class CpuRunner:
         self._program: Program | None = None
         self._team = Team(self._num_threads)
         self._sampler = Sampler(num_threads=self._num_threads)
-        keep_to_masks.load()
         self._closed = False
         try:
             # Not in the thread that makes steps: an interrupt can end a first start's compiling.

@@ -75,10 +75,10 @@ def test_another_version_of_a_library_compiles_anew(folder, monkeypatch, compila
 NAMES = """
 from ramet.compiled.ahead import compiled_of
 from ramet.kernels.cpu.attention import attend_op
-from ramet.kernels.cpu.compiled import _SIGNATURE, _codegen
+from ramet.kernels.cpu.compiled import _SIGNATURE
 from ramet.kernels.mask_cpu import agrees_on_first_byte as function
-print(function._cache._file_name(function._signatures[0], function.targetctx.codegen()))
-print(attend_op("float32")._cache._file_name(_SIGNATURE, _codegen()))
+print(function._cache._file_name(function._signatures[0]))
+print(attend_op("float32")._cache._file_name(_SIGNATURE))
 """
 
 
