@@ -1,0 +1,70 @@
+"""What other CPUs run compiles for AArch64, ahead and on any machine: as NEON's vectors, with no
+instruction of x86 and no call of a library's function where a vector instruction should be."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import llvmlite.binding as llvm
+import pytest
+
+llvm.initialize_all_targets()
+llvm.initialize_all_asmprinters()
+TRIPLE = "aarch64-unknown-linux-gnu"
+
+# In a process of its own: numba compiles for what it is told when it is imported.
+MODULE_OF = """
+import sys
+from ramet.kernels.cpu import features
+features.is_x86 = lambda: False
+from numba.core.ccallback import CFunc
+from ramet.kernels.cpu import attention, largest, linear
+from ramet.kernels.cpu.compiled import _SIGNATURE
+op = eval(sys.argv[1])
+pair = (_SIGNATURE.args, _SIGNATURE.return_type)
+compiled = CFunc(op._function, pair, locals={}, options={"nopython": True, "boundscheck": False})
+compiled.compile()
+print(compiled._library.get_llvm_str())
+"""
+
+
+@pytest.fixture(scope="module")
+def aarch64():
+    try:
+        target = llvm.Target.from_triple(TRIPLE)
+    except RuntimeError:
+        pytest.skip("this LLVM knows nothing of AArch64")
+    return target.create_target_machine(cpu="cortex-a72", opt=3)
+
+
+@pytest.mark.parametrize(
+    ("operation", "multiply_add"),
+    [
+        ("linear.linear_op('u4_min', 'portable')", "mla"),
+        ("linear.linear_op('u8', None)", "fmla"),
+        ("attention.attend_op('float32')", "fmla"),
+        ("largest.largest_of_rows", "fcmgt"),
+    ],
+)
+def test_operations_become_vector_instructions(aarch64, operation, multiply_add):
+    variables = os.environ | {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": "+avx,+f16c,+fma"}
+    done = subprocess.run(
+        [sys.executable, "-c", MODULE_OF, operation],
+        env=variables, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "llvm.x86" not in done.stdout
+    text = re.sub(r"(target triple = ).*", rf'\1"{TRIPLE}"', done.stdout)
+    text = re.sub(r"(target datalayout = ).*", rf'\1"{aarch64.target_data}"', text)
+    text = re.sub(r'"target-(cpu|features)"="[^"]*"', "", text)
+    module = llvm.parse_assembly(text)
+    module.verify()
+    code = aarch64.emit_assembly(module)
+    vectors = re.findall(r"^\t(\w+)\tv\d+\.", code, re.MULTILINE)
+    assert vectors.count(multiply_add) >= 20
+    called = set(re.findall(r"^\tbl\t(\w+)", code, re.MULTILINE))
+    assert {
+        name for name in called if not name.startswith(("_ZN5ramet", "numba_", "NRT_", "Py"))
+    } == set()
