@@ -20,8 +20,15 @@ _STEPS = (
 )
 """What every step on a CPU needs, beside the operations of its model's program."""
 
-_CONSTRAINTS = ("ramet.kernels.mask_cpu", "ramet.grammars")
-"""What requests with a constraint need."""
+_CONSTRAINTS = (
+    "ramet.grammars.walk",
+    "ramet.grammars.moves",
+    "ramet.grammars.regular",
+    "ramet.kernels.mask_cpu",
+    "ramet.grammars",
+)
+"""What requests with a constraint need; what takes longest comes first, so that processes which
+share the compiling end together."""
 
 _LOOK_S = 0.05
 
