@@ -15,6 +15,7 @@ from ramet.kernels.cpu import ir as vec
 from ramet.kernels.cpu.features import DotPath
 from ramet.kernels.cpu.ir import I8, I16, I32, VI32, Builder, Value
 
+SDOT = "llvm.aarch64.neon.sdot.v4i32.v16i8"
 _V16I16 = vec.vector(I16, 16)
 _V32I16 = vec.vector(I16, 32)
 
@@ -43,6 +44,8 @@ def group_dot(
         return sums[0]
     if path == "avx-vnni":
         return _by_halves(b, weights, words, start, _vnni_half)
+    if path == "neon-dot":
+        return _sdot(b, bits, weights, x, words, start)
     if path == "avx2":
         half = _avx2_half_4_bits if bits == 4 else _avx2_half_8_bits
         return _by_halves(b, weights, words, start, half)
@@ -105,6 +108,46 @@ def _widen(b: Builder, words: Value, signed: bool) -> tuple[Value, Value]:
     eight = ir.Constant(kind, [8] * kind.count)
     shift = b.ashr if signed else b.lshr
     return shift(b.shl(shorts, eight), eight), shift(shorts, eight)
+
+
+def _sdot(
+    b: Builder, bits: int, weights: Sequence[Value], x: Value, words: Any, start: Value
+) -> Value:
+    """Works on four rows at a time, with signed bytes: those of 8 bits less 128, which times the
+    sum of the activations is added back."""
+    if bits == 8:
+        weights = [b.xor(u, vec.vi32(0x80808080 - 2**32)) for u in weights]
+        start = b.add(start, b.shl(vec.splat(b, _byte_sum(b, x, len(words))), vec.vi32(7)))
+    quarters = []
+    for first in range(0, 16, 4):
+        lanes = ir.Constant(vec.vector(I32, 4), list(range(first, first + 4)))
+
+        def take(value: Value, lanes: Value = lanes) -> Value:
+            return b.shuffle_vector(value, ir.Constant(VI32, ir.Undefined), lanes)
+
+        total = take(start)
+        for u, s in zip(weights, words, strict=True):
+            total = _sdot_quarter(b, total, take(u), take(s))
+        quarters.append(total)
+    eight = ir.Constant(vec.vector(I32, 8), list(range(8)))
+    halves = [b.shuffle_vector(*quarters[at : at + 2], eight) for at in (0, 2)]
+    return b.shuffle_vector(*halves, ir.Constant(VI32, list(range(16))))
+
+
+def _sdot_quarter(b: Builder, accumulator: Value, u: Value, s: Value) -> Value:
+    kind = vec.vector(I8, 16)
+    arguments = [accumulator, b.bitcast(u, kind), b.bitcast(s, kind)]
+    return vec.call(b, SDOT, accumulator.type, arguments)
+
+
+def _byte_sum(b: Builder, x: Value, num_words: int) -> Value:
+    """The sum of the signed bytes of so many words at ``x``, a multiple of four."""
+    kind = vec.vector(I32, 4)
+    ones = ir.Constant(kind, [0x01010101] * 4)
+    total = ir.Constant(kind, [0] * 4)
+    for at in range(0, 4 * num_words, 16):
+        total = _sdot_quarter(b, total, ones, vec.load(b, x, kind, at))
+    return vec.fold(b, total, vec.add)
 
 
 def _portable(b: Builder, bits: int, weights: Any, words: Any, start: Value) -> Value:

@@ -9,11 +9,11 @@ from typing import Literal
 import llvmlite.binding as llvm
 from numba.core import config
 
-DotPath = Literal["avx512-vnni", "avx-vnni", "avx2", "portable"]
-"""How int8 products are summed: 512-bit or 256-bit ``vpdpbusd``, ``vpmaddubsw``/``vpmaddwd``, or
-plain vector arithmetic that LLVM lowers to what the target has (NEON, SSE)."""
+DotPath = Literal["avx512-vnni", "avx-vnni", "avx2", "neon-dot", "portable"]
+"""How int8 products are summed: 512-bit or 256-bit ``vpdpbusd``, ``vpmaddubsw``/``vpmaddwd``,
+``sdot``, or plain vector arithmetic that LLVM lowers to what the target has (NEON, SSE)."""
 
-DOT_PATHS: tuple[DotPath, ...] = ("avx512-vnni", "avx-vnni", "avx2", "portable")
+DOT_PATHS: tuple[DotPath, ...] = ("avx512-vnni", "avx-vnni", "avx2", "neon-dot", "portable")
 """Fastest first."""
 
 AttentionPath = Literal["bf16", "float32"]
@@ -24,6 +24,7 @@ _NEEDED: dict[DotPath, frozenset[str]] = {
     "avx512-vnni": frozenset({"avx512f", "avx512bw", "avx512vl", "avx512vnni"}),
     "avx-vnni": frozenset({"avx2", "avxvnni"}),
     "avx2": frozenset({"avx2"}),
+    "neon-dot": frozenset({"dotprod"}),
     "portable": frozenset(),
 }
 

@@ -14,6 +14,7 @@ import pytest
 llvm.initialize_all_targets()
 llvm.initialize_all_asmprinters()
 TRIPLE = "aarch64-unknown-linux-gnu"
+CPU_WITH_DOT = "neoverse-n1"
 
 # In a process of its own: numba compiles for what it is told when it is imported.
 MODULE_OF = """
@@ -21,13 +22,17 @@ import sys
 from ramet.kernels.cpu import features
 features.is_x86 = lambda: False
 from numba.core.ccallback import CFunc
-from ramet.kernels.cpu import attention, largest, linear
+from ramet.kernels.cpu import attention, dot, largest, linear
 from ramet.kernels.cpu.compiled import _SIGNATURE
+# This machine's code can't hold the instruction: a function has its place, and is never called.
+import llvmlite.binding as llvm
+llvm.add_symbol("sdot", 1)
+sdot, dot.SDOT = dot.SDOT, "sdot"
 op = eval(sys.argv[1])
 pair = (_SIGNATURE.args, _SIGNATURE.return_type)
 compiled = CFunc(op._function, pair, locals={}, options={"nopython": True, "boundscheck": False})
 compiled.compile()
-print(compiled._library.get_llvm_str())
+print(compiled._library.get_llvm_str().replace("@sdot(", f"@{sdot}("))
 """
 
 
@@ -37,19 +42,24 @@ def aarch64():
         target = llvm.Target.from_triple(TRIPLE)
     except RuntimeError:
         pytest.skip("this LLVM knows nothing of AArch64")
-    return target.create_target_machine(cpu="cortex-a72", opt=3)
+    # Neoverse N1 has ``sdot``, as have most since; what doesn't ask for it must not need it.
+    cpus = "cortex-a72", CPU_WITH_DOT
+    return {cpu: target.create_target_machine(cpu=cpu, opt=3) for cpu in cpus}
 
 
 @pytest.mark.parametrize(
     ("operation", "multiply_add"),
     [
         ("linear.linear_op('u4_min', 'portable')", "mla"),
+        ("linear.linear_op('u4_min', 'neon-dot')", "sdot"),
+        ("linear.linear_op('u8_half', 'neon-dot')", "sdot"),
         ("linear.linear_op('u8', None)", "fmla"),
         ("attention.attend_op('float32')", "fmla"),
         ("largest.largest_of_rows", "fcmgt"),
     ],
 )
 def test_operations_become_vector_instructions(aarch64, operation, multiply_add):
+    machine = aarch64[CPU_WITH_DOT if "neon-dot" in operation else "cortex-a72"]
     variables = os.environ | {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": "+avx,+f16c,+fma"}
     done = subprocess.run(
         [sys.executable, "-c", MODULE_OF, operation],
@@ -57,11 +67,11 @@ def test_operations_become_vector_instructions(aarch64, operation, multiply_add)
     )  # fmt: skip
     assert "llvm.x86" not in done.stdout
     text = re.sub(r"(target triple = ).*", rf'\1"{TRIPLE}"', done.stdout)
-    text = re.sub(r"(target datalayout = ).*", rf'\1"{aarch64.target_data}"', text)
+    text = re.sub(r"(target datalayout = ).*", rf'\1"{machine.target_data}"', text)
     text = re.sub(r'"target-(cpu|features)"="[^"]*"', "", text)
     module = llvm.parse_assembly(text)
     module.verify()
-    code = aarch64.emit_assembly(module)
+    code = machine.emit_assembly(module)
     vectors = re.findall(r"^\t(\w+)\tv\d+\.", code, re.MULTILINE)
     assert vectors.count(multiply_add) >= 20
     called = set(re.findall(r"^\tbl\t(\w+)", code, re.MULTILINE))
