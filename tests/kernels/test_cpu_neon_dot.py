@@ -25,7 +25,7 @@ WEIGHTS, X, START, OUT, STACK = (DATA + 0x1000 * page for page in (0, 1, 2, 3, 8
 
 
 def module_of(bits, num_words):
-    """A function of four addresses that stores ``start`` plus a group's or half group's products."""
+    """A function of four addresses that stores ``start`` plus the products of a group, or half."""
     module = ir.Module()
     module.triple = TRIPLE
     kind = ir.FunctionType(ir.VoidType(), [ir.IntType(64)] * 4)
@@ -50,7 +50,7 @@ def target():
 
 @pytest.fixture(scope="module")
 def products(target):
-    """``products(bits, weights [words, 16, 4], x, start)`` as an AArch64 processor computes them."""
+    """``products(bits, weights [words, 16, 4], x, start)``, as an AArch64 processor has them."""
     machines = {}
     for bits in (4, 8):
         for num_words in (4, 8):
