@@ -26,7 +26,6 @@ def check_request(request: Request, *, vocab_size: int, max_len: int) -> int:
     params, num_prompt = request.params, len(request.prompt_token_ids)
     if not num_prompt:
         raise EmptyPromptError("the prompt has no tokens", param="prompt")
-    _check_ids("prompt", request.prompt_token_ids, vocab_size)
     _check_ids("logit_bias", params.logit_bias, vocab_size)
     _check_ids("stop_token_ids", params.stop_token_ids, vocab_size)
     _check_ids("allowed_token_ids", params.allowed_token_ids or (), vocab_size)
@@ -46,6 +45,7 @@ def check_request(request: Request, *, vocab_size: int, max_len: int) -> int:
             f"{needed}: {num_prompt} in the prompt and {described}",
             param="max_tokens" if num_prompt < max_len else "prompt",
         )
+    _check_ids("prompt", request.prompt_token_ids, vocab_size)  # of which there are that many
     return max_len if wanted is None else needed
 
 

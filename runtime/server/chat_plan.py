@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -14,6 +13,7 @@ from ramet.runtime.server.channel_messages import channel_messages, described_to
 from ramet.runtime.server.chat_grammar import channels_constraint, chat_constraint
 from ramet.runtime.server.config import ServerConfig
 from ramet.runtime.server.conversation import Conversation
+from ramet.runtime.server.off_loop import off_loop
 from ramet.runtime.server.origins import Origins
 from ramet.runtime.server.reasoning_budget import ReasoningBudget
 from ramet.runtime.server.tool_grammar import ToolGrammar
@@ -112,18 +112,16 @@ class ChatPlanner:
 
     async def prompt(self, conversation: Conversation) -> tuple[int, ...]:
         """The conversation's token ids; long ones are printed and encoded in another thread."""
-        template, tools = self.template, conversation.tools
-        messages = conversation.messages
-        if "developer" not in template.source:
-            messages = [_as_system(message) for message in messages]
-        if self._in_channels:
-            messages, tools = channel_messages(messages), described_tools(tools)
-        variables = self._variables(conversation)
+        template, variables = self.template, self._variables(conversation)
 
         def encode() -> tuple[int, ...]:
-            shown, printed = tools, messages
+            shown, printed = conversation.tools, conversation.messages
+            if "developer" not in template.source:
+                printed = [_as_system(message) for message in printed]
+            if self._in_channels:
+                printed, shown = channel_messages(printed), described_tools(shown)
             if not template.prints_tools:
-                shown, printed = (), fold_tools(messages, tools, self._tool_format)
+                shown, printed = (), fold_tools(printed, shown, self._tool_format)
             return tuple(
                 template.encode(
                     printed,
@@ -134,8 +132,7 @@ class ChatPlanner:
                 )
             )
 
-        is_long = len(tools) > 8 or sum(map(_size, messages)) > 20_000
-        ids = await asyncio.to_thread(encode) if is_long else encode()
+        ids = await off_loop(encode, is_long=_is_long(conversation))
         if not ids:
             raise EmptyPromptError("the chat template prints nothing", param="messages")
         return ids
@@ -325,6 +322,13 @@ def _cannot_think(why: str) -> InvalidParameterError:
     return InvalidParameterError(
         f"this model {why}; leave thinking out", param="thinking", code="unsupported_parameter"
     )
+
+
+def _is_long(conversation: Conversation) -> bool:
+    """Whether it takes longer to print than handing it to another thread is worth."""
+    if len(conversation.tools) > 8 or len(conversation.messages) > 200:
+        return True
+    return sum(map(_size, conversation.messages)) > 20_000
 
 
 def _size(message: Mapping[str, Any]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request
@@ -25,11 +25,16 @@ from ramet.runtime.errors import (
     RequestTooLargeError,
 )
 from ramet.runtime.server.json_bytes import json_bytes
+from ramet.runtime.server.off_loop import off_loop
 from ramet.runtime.server.protocol.base import THREAD_UNSUPPORTED, invalid_body
 
 logger = logging.getLogger("ramet.server")
 
 Body = TypeVar("Body", bound=BaseModel)
+Result = TypeVar("Result")
+
+_INLINE_BYTES = 64 * 1024
+"""Most of a body that the event loop itself takes in: a few milliseconds' work at worst."""
 
 
 def new_id(prefix: str, separator: str = "-") -> str:
@@ -72,6 +77,16 @@ async def read_body(request: Request, model: type[Body], max_bytes: int) -> Body
                 raise _too_large(max_bytes)
     except ClientDisconnect:
         raise RequestAbortedError("the client left before its body was complete") from None
+    request.state.has_long_body = len(raw) > _INLINE_BYTES
+    return await beside(request, lambda: _validated(raw, model))
+
+
+async def beside(request: Request, work: Callable[[], Result]) -> Result:
+    """What ``work`` makes of a request's body: off the event loop if that is long."""
+    return await off_loop(work, is_long=request.state.has_long_body)
+
+
+def _validated(raw: bytearray, model: type[Body]) -> Body:
     try:
         return model.model_validate_json(raw)
     except ValidationError as error:

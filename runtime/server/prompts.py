@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ramet.runtime.errors import EmptyPromptError, InvalidParameterError
+from ramet.runtime.server.off_loop import off_loop
 from ramet.runtime.tokenizer import Tokenizer
 
-_INLINE_CHARS = 20_000
-"""Below this, encoding takes less time than handing it to another thread is worth."""
+_INLINE_LEN = 20_000
+"""Characters or ids below which this takes less time than handing it over is worth."""
 
 
 class PromptEncoder:
@@ -18,22 +18,45 @@ class PromptEncoder:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
 
-    async def text(
-        self, prompt: str | list[int], *, add_special_tokens: bool = True, param: str = "prompt"
+    async def encode(
+        self,
+        prompts: Sequence[str | list[int]],
+        *,
+        add_special_tokens: bool = True,
+        param: Callable[[int], str] = lambda _: "prompt",
+    ) -> list[tuple[int, ...]]:
+        """The prompts' ids. Their author writes all of a prompt, so control tokens count.
+
+        ``param`` names the field of the prompt at an index, for errors.
+        """
+
+        def encode() -> list[tuple[int, ...]]:
+            return [
+                self._encode(prompt, add_special_tokens=add_special_tokens, param=param(index))
+                for index, prompt in enumerate(prompts)
+            ]
+
+        return await off_loop(encode, is_long=sum(map(len, prompts)) > _INLINE_LEN)
+
+    def _encode(
+        self, prompt: str | list[int], *, add_special_tokens: bool, param: str
     ) -> tuple[int, ...]:
-        """A plain prompt's ids. Its author writes the whole prompt, so control tokens count."""
         if isinstance(prompt, list):
             return self.token_ids(prompt, param=param)
-        tokenizer = self.tokenizer
-
-        def encode() -> tuple[int, ...]:
-            add_bos = add_special_tokens and tokenizer.adds_bos
-            return tuple(tokenizer.encode(prompt, allow_special=True, add_bos=add_bos))
-
-        ids = encode() if len(prompt) < _INLINE_CHARS else await asyncio.to_thread(encode)
+        add_bos = add_special_tokens and self.tokenizer.adds_bos
+        ids = self.tokenizer.encode(prompt, allow_special=True, add_bos=add_bos)
         if not ids:
             raise EmptyPromptError("the prompt is empty", param=param)
-        return ids
+        return tuple(ids)
+
+    async def text(self, token_ids: Sequence[int], *, param: str) -> str:
+        """The text of ids that a client sent, control tokens included."""
+
+        def decode() -> str:
+            ids = self.token_ids(token_ids, param=param) if token_ids else ()
+            return self.tokenizer.decode(ids, skip_special=False)
+
+        return await off_loop(decode, is_long=len(token_ids) > _INLINE_LEN)
 
     def token_ids(self, ids: Sequence[int], *, param: str) -> tuple[int, ...]:
         """Ids that a client sent; ``InvalidParameterError`` if one is not in the vocabulary."""

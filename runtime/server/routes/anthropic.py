@@ -14,7 +14,7 @@ from ramet.runtime.server.anthropic_shapes import AnswerBlocks, Event, answer_en
 from ramet.runtime.server.chat_call import ChatCall, prepare_chat_call
 from ramet.runtime.server.context import ServerContext, whole_answer
 from ramet.runtime.server.generation import Generation
-from ramet.runtime.server.http import OrjsonResponse, as_ramet_error, error_body, new_id
+from ramet.runtime.server.http import OrjsonResponse, as_ramet_error, beside, error_body, new_id
 from ramet.runtime.server.openapi import json_body
 from ramet.runtime.server.protocol.anthropic import CountTokensRequest, MessagesRequest
 from ramet.runtime.server.requests import enforced_headers
@@ -38,7 +38,7 @@ def anthropic_router(context: ServerContext) -> APIRouter:
             http_request,
             new_id("msg", "_"),
             body,
-            anthropic_conversation(body),
+            await beside(http_request, lambda: anthropic_conversation(body)),
             fit_context=True,
         )
         generation = await call.begin(context, http_request)
@@ -58,7 +58,8 @@ def anthropic_router(context: ServerContext) -> APIRouter:
         """The number of tokens of a conversation's prompt."""
         body = await context.body(http_request, CountTokensRequest)
         context.check_model(body.model)
-        prompt = await context.planner.prompt(anthropic_conversation(body))
+        conversation = await beside(http_request, lambda: anthropic_conversation(body))
+        prompt = await context.planner.prompt(conversation)
         return OrjsonResponse({"input_tokens": len(prompt)})
 
     return router

@@ -18,7 +18,7 @@ from ramet.runtime.server.chat_call import begin_chat
 from ramet.runtime.server.chat_plan import ChatPlan
 from ramet.runtime.server.context import ServerContext, tenant_of, trace_of, whole_answer
 from ramet.runtime.server.generation import Generation
-from ramet.runtime.server.http import OrjsonResponse, as_ramet_error, new_id
+from ramet.runtime.server.http import OrjsonResponse, as_ramet_error, beside, new_id
 from ramet.runtime.server.logprobs import chat_logprobs, prompt_logprobs
 from ramet.runtime.server.messages import ChatChoice, ShownTokens
 from ramet.runtime.server.openai_shapes import chunk_deltas, whole_message
@@ -82,7 +82,7 @@ async def _prepare(
             param="prompt_logprobs",
         )
     params = sampling_params(body)
-    plan = await context.planner.plan(body.conversation())
+    plan = await context.planner.plan(await beside(http_request, body.conversation))
     call_id = body.request_id or new_id("chatcmpl")
     requests = build_requests(
         call_id,

@@ -90,10 +90,7 @@ async def _prepare(
             "prompt_logprobs come only in a whole response; leave stream out",
             param="prompt_logprobs",
         )
-    prompts = [
-        await context.prompts.text(prompt, add_special_tokens=body.add_special_tokens)
-        for prompt in given
-    ]
+    prompts = await context.prompts.encode(given, add_special_tokens=body.add_special_tokens)
     asked = body.asked()
     call_id = body.request_id or new_id("cmpl")
     requests = build_requests(

@@ -73,19 +73,20 @@ async def _prompts(context: ServerContext, body: EmbeddingsRequest) -> list[tupl
         raise InvalidParameterError(
             f"{len(given)} inputs are more than the limit of {limit} in one call", param="input"
         )
-    prompts = []
-    for index, prompt in enumerate(given):
-        param = f"input[{index}]" if len(given) > 1 else "input"
-        ids = await context.prompts.text(
-            prompt, add_special_tokens=body.add_special_tokens, param=param
-        )
+
+    def param(index: int) -> str:
+        return f"input[{index}]" if len(given) > 1 else "input"
+
+    prompts = await context.prompts.encode(
+        given, add_special_tokens=body.add_special_tokens, param=param
+    )
+    for index, ids in enumerate(prompts):
         if len(ids) > context.engine.max_context_len:
             raise ContextLengthError(
                 f"this model's maximum context length is {context.engine.max_context_len} tokens; "
-                f"{param} has {len(ids)}",
-                param=param,
+                f"{param(index)} has {len(ids)}",
+                param=param(index),
             )
-        prompts.append(ids)
     return prompts
 
 

@@ -14,8 +14,9 @@ from starlette.responses import Response
 from ramet.runtime.errors import InvalidParameterError
 from ramet.runtime.server.chat_call import ChatCall, prepare_chat_call
 from ramet.runtime.server.context import ServerContext, tenant_of, whole_answer
+from ramet.runtime.server.conversation import Conversation
 from ramet.runtime.server.generation import Generation
-from ramet.runtime.server.http import OrjsonResponse, as_ramet_error, new_id
+from ramet.runtime.server.http import OrjsonResponse, as_ramet_error, beside, new_id
 from ramet.runtime.server.openapi import json_body
 from ramet.runtime.server.protocol.responses import InputTokensRequest, ResponsesRequest
 from ramet.runtime.server.requests import enforced_headers
@@ -64,8 +65,8 @@ def responses_router(context: ServerContext) -> APIRouter:
         """The number of tokens of the prompt that a response would have."""
         body = await context.body(http_request, InputTokensRequest)
         context.check_model(body.model)
-        messages = _messages(body, store_of(http_request))
-        prompt = await context.planner.prompt(responses_conversation(body, messages))
+        _, conversation = await _conversation(body, http_request, store_of(http_request))
+        prompt = await context.planner.prompt(conversation)
         return OrjsonResponse({"object": "response.input_tokens", "input_tokens": len(prompt)})
 
     @router.get(_ONE)
@@ -120,21 +121,26 @@ class _Answer:
         return events
 
 
-def _messages(body: InputTokensRequest, store: ResponseStore) -> list[ChatMessage]:
-    """The whole conversation, with what is stored of it."""
+async def _conversation(
+    body: InputTokensRequest, http_request: HttpRequest, store: ResponseStore
+) -> tuple[Sequence[ChatMessage], Conversation]:
+    """All messages, those that are stored too, and what the body asks for about them."""
     earlier: Sequence[ChatMessage] = ()
     if body.previous_response_id is not None:
         earlier = store.get(body.previous_response_id, param="previous_response_id").messages
-    return add_input(earlier, body.input)
+
+    def convert() -> tuple[Sequence[ChatMessage], Conversation]:
+        messages = add_input(earlier, body.input)
+        return messages, responses_conversation(body, messages)
+
+    return await beside(http_request, convert)
 
 
 async def _prepare(
     context: ServerContext, body: ResponsesRequest, http_request: HttpRequest, store: ResponseStore
 ) -> _Answer:
-    messages = _messages(body, store)
-    call = await prepare_chat_call(
-        context, http_request, new_id("resp", "_"), body, responses_conversation(body, messages)
-    )
+    messages, conversation = await _conversation(body, http_request, store)
+    call = await prepare_chat_call(context, http_request, new_id("resp", "_"), body, conversation)
     response = new_response(
         body,
         response_id=call.id,

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from ramet.runtime.errors import InvalidParameterError
 from ramet.runtime.server.context import ServerContext
 from ramet.runtime.server.conversation import Conversation
-from ramet.runtime.server.http import OrjsonResponse
+from ramet.runtime.server.http import OrjsonResponse, beside
 from ramet.runtime.server.logprobs import token_text
 from ramet.runtime.server.openapi import json_body
 from ramet.runtime.server.protocol.tokenize import DetokenizeRequest, TokenizeRequest
@@ -24,7 +24,7 @@ def tokenize_router(context: ServerContext) -> APIRouter:
         """A prompt's or a conversation's token ids."""
         body = await context.body(http_request, TokenizeRequest)
         context.check_model(body.model)
-        ids = await _encode(context, body)
+        ids = await _encode(context, body, http_request)
         answer = {
             "count": len(ids),
             "max_model_len": context.engine.max_context_len,
@@ -32,7 +32,9 @@ def tokenize_router(context: ServerContext) -> APIRouter:
         }
         if body.return_token_strs:
             token_bytes = context.prompts.tokenizer.token_bytes
-            answer["token_strs"] = [token_text(token_bytes(token_id)) for token_id in ids]
+            answer["token_strs"] = await beside(
+                http_request, lambda: [token_text(token_bytes(token_id)) for token_id in ids]
+            )
         return OrjsonResponse(answer)
 
     @router.post("/detokenize", openapi_extra=json_body(DetokenizeRequest))
@@ -40,27 +42,32 @@ def tokenize_router(context: ServerContext) -> APIRouter:
         """The text of token ids."""
         body = await context.body(http_request, DetokenizeRequest)
         context.check_model(body.model)
-        ids = context.prompts.token_ids(body.tokens, param="tokens") if body.tokens else ()
-        text = context.prompts.tokenizer.decode(ids, skip_special=False)
-        return OrjsonResponse({"prompt": text})
+        return OrjsonResponse({"prompt": await context.prompts.text(body.tokens, param="tokens")})
 
     return router
 
 
-async def _encode(context: ServerContext, body: TokenizeRequest) -> tuple[int, ...]:
+async def _encode(
+    context: ServerContext, body: TokenizeRequest, http_request: HttpRequest
+) -> tuple[int, ...]:
     if (body.prompt is None) == (body.messages is None):
         raise InvalidParameterError("give either prompt or messages", param="prompt")
     if body.messages is None:
         assert body.prompt is not None
         if not body.prompt:
             return ()
-        return await context.prompts.text(body.prompt, add_special_tokens=body.add_special_tokens)
-    return await context.planner.prompt(
-        Conversation(
-            messages=[message.for_template() for message in body.messages],
-            tools=[tool.for_template() for tool in body.tools or ()],
-            add_generation_prompt=body.add_generation_prompt,
-            continue_final_message=body.continue_final_message,
-            template_variables=body.chat_template_kwargs or {},
+        (ids,) = await context.prompts.encode(
+            [body.prompt], add_special_tokens=body.add_special_tokens
         )
+        return ids
+    return await context.planner.prompt(await beside(http_request, lambda: _conversation(body)))
+
+
+def _conversation(body: TokenizeRequest) -> Conversation:
+    return Conversation(
+        messages=[message.for_template() for message in body.messages or ()],
+        tools=[tool.for_template() for tool in body.tools or ()],
+        add_generation_prompt=body.add_generation_prompt,
+        continue_final_message=body.continue_final_message,
+        template_variables=body.chat_template_kwargs or {},
     )
