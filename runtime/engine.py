@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import random
 import threading
 import time
 from collections.abc import Callable
@@ -26,21 +25,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from ramet.grammars import Constraint, Vocabulary
-from ramet.runtime.admission import check_request
 from ramet.runtime.batch import (
-    EmbeddingRunner,
     ModelRunner,
-    PageStorage,
     PreparingRunner,
     SamplingRunner,
 )
 from ramet.runtime.cache import PagePool, RadixCache
-from ramet.runtime.cache.prefix_store import PrefixStore
 from ramet.runtime.constraint_compiler import ConstraintCompiler
 from ramet.runtime.engine_config import EngineConfig, EngineStats
 from ramet.runtime.errors import (
     EngineDeadError,
-    InvalidParameterError,
     ModelLoadError,
     RametError,
     RequestAbortedError,
@@ -50,6 +44,7 @@ from ramet.runtime.first_start import begin_compiling
 from ramet.runtime.grammar_pool import GrammarPool
 from ramet.runtime.grammar_vocabulary import grammar_vocabulary
 from ramet.runtime.home_process import HomeProcess
+from ramet.runtime.kept_prefixes import KeptPrefixes
 from ramet.runtime.live_requests import LiveRequests
 from ramet.runtime.model.load import open_model
 from ramet.runtime.model.runners import load_runner
@@ -58,11 +53,10 @@ from ramet.runtime.request import ProgramHint, ProgramNews, Request
 from ramet.runtime.request_stream import Completion, RequestStream, Wakeups
 from ramet.runtime.request_trace import TraceWriter
 from ramet.runtime.scheduler import Scheduler, SequenceState
-from ramet.runtime.scheduler.restrictions import Restrictions, TokenTexts
 from ramet.runtime.scheduler.sequence import Sequence
+from ramet.runtime.sequence_maker import SequenceMaker
 from ramet.runtime.step_thread import StepThread
 from ramet.runtime.stepper import Stepper, TokenSampler
-from ramet.runtime.streams import OutputStream
 from ramet.runtime.tokenizer import Tokenizer
 from ramet.runtime.values import token_ids
 
@@ -124,7 +118,6 @@ class Engine:
         self.error: RametError | None = None
         self._home = HomeProcess()
         self._runner = runner
-        self._clock = clock
         self._cache = RadixCache(PagePool(runner.num_pages, runner.page_size))
         self._scheduler = Scheduler(
             self._cache,
@@ -148,14 +141,13 @@ class Engine:
         self._grammars = GrammarPool(
             self._compiler.compile, self._compiler.find, num_threads=config.grammar_threads
         )
-        self._store: PrefixStore | None = None
-        self._storage: PageStorage | None = None
-        if config.prefix_store is not None:
-            self._open_store(config.prefix_store, runner, fingerprint)
+        self._prefixes = KeptPrefixes(self._cache, runner, config, fingerprint)
         self._trace: TraceWriter | None = None
         if config.record_trace is not None:
             self._trace = TraceWriter(config.record_trace, runner.page_size, clock())
-        self._seeds = random.Random(config.seed)
+        self._sequences = SequenceMaker(
+            runner, tokenizer, max_len=self.max_context_len, seed=config.seed, clock=clock
+        )
         self._wakeups = Wakeups()
         self._step_listeners: list[Callable[[], None]] = [self._wakeups.flush]
         self._lock = threading.Lock()
@@ -220,27 +212,7 @@ class Engine:
         ``push`` must be quick; ``add_step_listener`` tells when a step's events are complete.
         """
         self._home.require("the engine")
-        max_len = check_request(
-            request, vocab_size=self._runner.vocab_size, max_len=self.max_context_len
-        )
-        if request.pooling and not isinstance(self._runner, EmbeddingRunner):
-            raise InvalidParameterError(
-                f"{type(self._runner).__name__} has no hidden states to make embeddings of",
-                param="pooling",
-                code="unsupported_parameter",
-            )
-        params = request.params
-        with self._lock:
-            seed = self._seeds.getrandbits(63) if params.seed is None else params.seed
-        sequence = Sequence(
-            request,
-            max_len=max_len,
-            seed=seed % 2**64,
-            text=OutputStream(params, self.tokenizer.special_ids),
-            restrictions=Restrictions(params, self.tokenizer.eos_ids, self._token_texts),
-            emit=_guarded(push),
-            submit_time=self._clock(),
-        )
+        sequence = self._sequences.make(request, push)
         self._scheduler.prepare(sequence)  # the step's thread has enough to do
         future = None
         if request.constraint is not None:
@@ -376,7 +348,7 @@ class Engine:
 
     def save_prefixes(self) -> int:
         """Stores hot prefixes in ``config.prefix_store`` now; returns the number of pages."""
-        return self._ask(self._save_prefixes)
+        return self._ask(self._prefixes.save)
 
     def clear_cache(self) -> int:
         """Evicts every cached page that nobody holds; returns how many."""
@@ -410,29 +382,6 @@ class Engine:
         """The step thread's answer; see ``StepThread.ask``."""
         self._home.require("the engine")
         return self._thread.ask(question)
-
-    def _open_store(self, folder: str, runner: ModelRunner, fingerprint: str) -> None:
-        """Fills the cache with the prefixes that the last engine of this model has stored."""
-        if not isinstance(runner, PageStorage) or not fingerprint:
-            raise InvalidParameterError(
-                f"{type(runner).__name__} can't keep prefixes in a store", param="prefix_store"
-            )
-        key = f"{fingerprint} {runner.page_format}"
-        self._storage = runner
-        self._store = PrefixStore(folder, key, self.config.prefix_store_bytes)
-        self._store.prepare()
-        self._store.load(self._cache, runner, max_pages=runner.num_pages // 2)
-
-    def _save_prefixes(self) -> int:
-        if self._store is None or self._storage is None:
-            return 0
-        return self._store.save(self._cache, self._storage)
-
-    # -- in the callers' threads ---------------------------------------------------------------
-
-    @cached_property
-    def _token_texts(self) -> TokenTexts:
-        return TokenTexts(self.tokenizer.vocabulary, self._runner.vocab_size)
 
     # -- on the step thread --------------------------------------------------------------------
 
@@ -478,25 +427,13 @@ class Engine:
         self._requests.close(reason)
         if fault is None:
             try:
-                self._save_prefixes()
+                self._prefixes.save()
             except Exception:  # a convenience must not keep anybody from an answer
                 logger.exception("prefixes were not stored")
         self._requests.end_all(reason)
         if self._trace is not None:
             self._trace.close()
         self._tell()
-
-
-def _guarded(push: Callable[[Event], None]) -> Callable[[Event], None]:
-    """A caller's ``push`` that can't hurt the others."""
-
-    def emit(event: Event) -> None:
-        try:
-            push(event)
-        except Exception:
-            logger.exception("a request's reader failed on %s", type(event).__name__)
-
-    return emit
 
 
 def _default_sampler() -> Sampler:
