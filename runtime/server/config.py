@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
+from ramet.runtime.errors import InvalidParameterError
 from ramet.runtime.server.tracing import check_endpoint
+from ramet.runtime.values import number, whole
+
+_LEAST = {
+    "port": 0,
+    "max_body_bytes": 1,
+    "max_choices": 1,
+    "max_program_nodes": 1,
+    "max_inputs": 1,
+    "max_tools": 1,
+    "max_stored_responses": 0,
+    "max_stored_response_bytes": 0,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
-    """Configuration of the HTTP server.
+    """Configuration of the HTTP server; InvalidParameterError names what can't be.
 
     Attributes:
         host, port: where it listens; port 0 takes a free one.
@@ -54,4 +68,13 @@ class ServerConfig:
     access_log: bool = False
 
     def __post_init__(self) -> None:
+        for name, least in _LEAST.items():
+            if whole(name, getattr(self, name)) < least:
+                raise InvalidParameterError(f"{name} must be at least {least}", param=name)
+        if not 0 < number("receive_timeout_s", self.receive_timeout_s) < math.inf:
+            raise InvalidParameterError(
+                "receive_timeout_s must be above 0", param="receive_timeout_s"
+            )
+        if not 0 <= number("grace_period_s", self.grace_period_s) < math.inf:
+            raise InvalidParameterError("grace_period_s must be at least 0", param="grace_period_s")
         check_endpoint(self.otlp_endpoint)
