@@ -7,6 +7,7 @@ import enum
 from collections import deque
 from typing import Any
 
+from httptools import HttpParserInvalidMethodError, HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from ramet.runtime.errors import RequestTimeoutError
@@ -26,6 +27,31 @@ class _Awaited(enum.Enum):
     BODY = enum.auto()
 
 
+class _Parser(HttpRequestParser):
+    """A parser for who speaks one protocol: an offer of another is ignored (RFC 9110, section 7.8).
+
+    httptools takes what follows a head with such an offer for the other protocol, and a body that
+    came with it, as many a client's does that would rather speak HTTP/2, was lost. So the head is
+    read once more, without the offer.
+    """
+
+    def __init__(self, protocol: HttpProtocol) -> None:
+        super().__init__(protocol)
+        self.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn has its own
+        self._protocol = protocol
+
+    def feed_data(self, data: bytes) -> None:  # type: ignore[override]  # uvicorn has bytes
+        while True:
+            try:
+                super().feed_data(data)
+            except HttpParserUpgrade as end:
+                if self.get_method() == b"CONNECT":
+                    raise HttpParserInvalidMethodError("this is no proxy") from None
+                data = self._protocol.head_without_offer() + data[end.args[0] :]
+            else:
+                return
+
+
 class HttpProtocol(HttpToolsProtocol):
     """uvicorn's protocol, and what that leaves open.
 
@@ -35,11 +61,13 @@ class HttpProtocol(HttpToolsProtocol):
     A head has an end: uvicorn would keep as much of one as anybody sends. So has the wait for a
     request: ``receive_timeout_s`` seconds from the connection or the request's first bytes to its
     last. Then a request that has begun is answered with a 408 (RFC 9110, section 15.5.9), and the
-    connection closes. A connection that idles between requests, or is being answered, has time.
+    connection closes. A connection that idles between requests, or is being answered, has time;
+    blank lines end its idling.
     """
 
     def __init__(self, *args: Any, receive_timeout_s: float, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.parser = _Parser(self)
         self._receive_timeout_s = receive_timeout_s
         self._unanswered: deque[RequestResponseCycle] = deque()
         self._head_bytes = 0
@@ -55,27 +83,39 @@ class HttpProtocol(HttpToolsProtocol):
         super().data_received(data)
         if self._head_bytes > _MAX_HEAD_BYTES and not self.transport.is_closing():
             self.send_400_response("The head of the request is too large.")
+        if self._awaited is _Awaited.NOTHING and (not self.cycle or self.cycle.response_complete):
+            self._awaited = _Awaited.REQUEST  # uvicorn has stopped its clock for idle connections
         self._watch()
 
     def on_message_begin(self) -> None:
         self._awaited = _Awaited.HEAD
         super().on_message_begin()
 
+    def head_without_offer(self) -> bytes:
+        """The head that has been read, but for its offer of another protocol."""
+        version = self.parser.get_http_version().encode()
+        lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, version)]
+        lines += [b"%b: %b" % (name, value) for name, value in self.headers if name != b"upgrade"]
+        return b"\r\n".join(lines) + b"\r\n\r\n"
+
     def on_headers_complete(self) -> None:
+        if self.parser.should_upgrade():
+            return  # it is read again
         self._head_bytes = 0
         self._awaited = _Awaited.BODY
         super().on_headers_complete()
         unanswered = self._unanswered
         while unanswered and unanswered[0].response_complete:
             unanswered.popleft()
-        if self.cycle is not None:  # there is none where the client asks for another protocol
-            unanswered.append(self.cycle)
+        unanswered.append(self.cycle)
 
     def on_body(self, body: bytes) -> None:
         self._head_bytes = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:
+        if self.parser.should_upgrade():
+            return
         self._head_bytes = 0
         self._awaited = _Awaited.NOTHING
         super().on_message_complete()

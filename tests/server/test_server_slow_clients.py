@@ -135,3 +135,12 @@ def test_a_body_may_come_in_pieces(serve: Serve) -> None:
                 client.sendall(piece)
                 time.sleep(0.02)
             assert client.recv(65536).startswith(b"HTTP/1.1 200 ")
+
+
+def test_blank_lines_do_not_hold_an_idle_connection(serve: Serve) -> None:
+    server = serve(["ok"], receive_timeout_s=TIMEOUT_S)
+    with connected(server) as client:
+        client.sendall(WHOLE)
+        assert client.recv(65536).startswith(b"HTTP/1.1 200 ")
+        client.sendall(b"\r\n")
+        assert to_the_end(client) == b""
