@@ -25,11 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from ramet.grammars import Constraint, Vocabulary
-from ramet.runtime.batch import (
-    ModelRunner,
-    PreparingRunner,
-    SamplingRunner,
-)
+from ramet.runtime.batch import ModelRunner, PreparingRunner, SamplingRunner
 from ramet.runtime.cache import PagePool, RadixCache
 from ramet.runtime.constraint_compiler import ConstraintCompiler
 from ramet.runtime.engine_config import EngineConfig, EngineStats
@@ -118,6 +114,7 @@ class Engine:
         self.error: RametError | None = None
         self._home = HomeProcess()
         self._runner = runner
+        self._preparing = runner if isinstance(runner, PreparingRunner) else None
         self._cache = RadixCache(PagePool(runner.num_pages, runner.page_size))
         self._scheduler = Scheduler(
             self._cache,
@@ -400,10 +397,8 @@ class Engine:
             listener()
 
     def _rest(self) -> bool:
-        runner = self._runner
-        return (
-            self._scheduler.idle and isinstance(runner, PreparingRunner) and runner.prepare_ahead()
-        )
+        preparing = self._preparing
+        return preparing is not None and self._scheduler.idle and preparing.prepare_ahead()
 
     def _pause_s(self) -> float | None:
         if not self._scheduler.idle:

@@ -1,10 +1,12 @@
-"""Random batches of rows with shared prefixes, and a dense oracle of attention over them."""
+"""Random batches of rows with shared prefixes, a dense oracle of attention over them, and a target
+to compile for that is not this machine."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
 import torch
@@ -136,3 +138,14 @@ def row_tree() -> Callable[..., RowTree]:
 @pytest.fixture(scope="session")
 def dense_attention() -> Callable[..., torch.Tensor]:
     return _dense_attention
+
+
+@pytest.fixture(scope="session")
+def aarch64() -> llvm.Target:
+    """What compiles for AArch64, on any machine."""
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    try:
+        return llvm.Target.from_triple("aarch64-unknown-linux-gnu")
+    except RuntimeError:
+        pytest.skip("this LLVM knows nothing of AArch64")

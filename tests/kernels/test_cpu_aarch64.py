@@ -11,11 +11,6 @@ import sys
 import llvmlite.binding as llvm
 import pytest
 
-llvm.initialize_all_targets()
-llvm.initialize_all_asmprinters()
-TRIPLE = "aarch64-unknown-linux-gnu"
-CPU_WITH_DOT = "neoverse-n1"
-
 # In a process of its own: numba compiles for what it is told when it is imported.
 MODULE_OF = """
 import sys
@@ -36,17 +31,6 @@ print(compiled._library.get_llvm_str().replace("@sdot(", f"@{sdot}("))
 """
 
 
-@pytest.fixture(scope="module")
-def aarch64():
-    try:
-        target = llvm.Target.from_triple(TRIPLE)
-    except RuntimeError:
-        pytest.skip("this LLVM knows nothing of AArch64")
-    # Neoverse N1 has ``sdot``, as have most since; what doesn't ask for it must not need it.
-    cpus = "cortex-a72", CPU_WITH_DOT
-    return {cpu: target.create_target_machine(cpu=cpu, opt=3) for cpu in cpus}
-
-
 @pytest.mark.parametrize(
     ("operation", "multiply_add"),
     [
@@ -59,14 +43,16 @@ def aarch64():
     ],
 )
 def test_operations_become_vector_instructions(aarch64, operation, multiply_add):
-    machine = aarch64[CPU_WITH_DOT if "neon-dot" in operation else "cortex-a72"]
+    # Neoverse N1 has ``sdot``, as have most since; what doesn't ask for it must not need it.
+    cpu = "neoverse-n1" if "neon-dot" in operation else "cortex-a72"
+    machine = aarch64.create_target_machine(cpu=cpu, opt=3)
     variables = os.environ | {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": "+avx,+f16c,+fma"}
     done = subprocess.run(
         [sys.executable, "-c", MODULE_OF, operation],
         env=variables, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert "llvm.x86" not in done.stdout
-    text = re.sub(r"(target triple = ).*", rf'\1"{TRIPLE}"', done.stdout)
+    text = re.sub(r"(target triple = ).*", rf'\1"{aarch64.triple}"', done.stdout)
     text = re.sub(r"(target datalayout = ).*", rf'\1"{machine.target_data}"', text)
     text = re.sub(r'"target-(cpu|features)"="[^"]*"', "", text)
     module = llvm.parse_assembly(text)

@@ -7,6 +7,8 @@ import re
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
+import unicorn
+import unicorn.arm64_const as arm64
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from llvmlite import ir
@@ -14,12 +16,6 @@ from llvmlite import ir
 from ramet.kernels.cpu import ir as vec
 from ramet.kernels.cpu.dot import group_dot
 
-unicorn = pytest.importorskip("unicorn")
-arm64 = pytest.importorskip("unicorn.arm64_const")
-
-llvm.initialize_all_targets()
-llvm.initialize_all_asmprinters()
-TRIPLE = "aarch64-unknown-linux-gnu"
 CODE, DATA, END = 0x10000, 0x100000, 0x20000
 WEIGHTS, X, START, OUT, STACK = (DATA + 0x1000 * page for page in (0, 1, 2, 3, 8))
 
@@ -27,7 +23,7 @@ WEIGHTS, X, START, OUT, STACK = (DATA + 0x1000 * page for page in (0, 1, 2, 3, 8
 def module_of(bits, num_words):
     """A function of four addresses that stores ``start`` plus the products of a group, or half."""
     module = ir.Module()
-    module.triple = TRIPLE
+    module.triple = "aarch64-unknown-linux-gnu"
     kind = ir.FunctionType(ir.VoidType(), [ir.IntType(64)] * 4)
     function = ir.Function(module, kind, "products")
     b = ir.IRBuilder(function.append_basic_block())
@@ -40,12 +36,8 @@ def module_of(bits, num_words):
 
 
 @pytest.fixture(scope="module")
-def target():
-    try:
-        found = llvm.Target.from_triple(TRIPLE)
-    except RuntimeError:
-        pytest.skip("this LLVM knows nothing of AArch64")
-    return found.create_target_machine(cpu="generic", features="+dotprod", opt=3, reloc="static")
+def target(aarch64):
+    return aarch64.create_target_machine(cpu="generic", features="+dotprod", opt=3, reloc="static")
 
 
 @pytest.fixture(scope="module")
