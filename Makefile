@@ -49,7 +49,7 @@ imports: $(VENV)/.installed-test
 
 # What constraints need is compiled first, so that no test's deadline meets a compiler.
 unit: $(VENV)/.installed-test
-	$(BIN)/python -c "from ramet.compiled import load; load('ramet.kernels.mask_cpu', 'ramet.grammars')"
+	$(BIN)/python -c "from ramet.jit import load; load('ramet.kernels.sampling.cpu_mask', 'ramet.grammars')"
 	$(BIN)/python -m pytest
 
 # These don't fit into one environment, so each has its own, without Ramet.

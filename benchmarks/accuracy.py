@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from ramet.runtime.batch import Batch
-from ramet.runtime.model.cpu_runner import ActivationKind, CpuRunner
-from ramet.runtime.model.gguf_file import GgufFile
-from ramet.runtime.model.locate import locate_model
-from ramet.runtime.model.reference import ReferenceModel
+from ramet.runtime.api.batch import Batch
+from ramet.runtime.model.cpu.runner import ActivationKind, CpuRunner
+from ramet.runtime.model.files.gguf import GgufFile
+from ramet.runtime.model.files.locate import locate_model
+from ramet.runtime.testing.reference_model import ReferenceModel
 from ramet.runtime.tokenizer.tokenizer import Tokenizer
 
 Float64Array = npt.NDArray[np.float64]
@@ -73,7 +73,7 @@ class Comparison:
 
 def whole_prompt(token_ids: list[int], page_size: int) -> Batch:
     """One row that computes a whole prompt and wants every logit."""
-    from ramet.runtime.batch import SamplingRows
+    from ramet.runtime.api.batch import SamplingRows
 
     num_tokens = len(token_ids)
     num_pages = -(-num_tokens // page_size)

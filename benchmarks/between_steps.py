@@ -21,12 +21,12 @@ from typing import Any
 
 import numpy as np
 
+from ramet.runtime.api.events import Event, Failed, Finished
+from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.api.request import Request
 from ramet.runtime.engine import Engine, EngineConfig
-from ramet.runtime.events import Event, Failed, Finished
-from ramet.runtime.model.cpu_runner import CpuRunner
+from ramet.runtime.model.cpu.runner import CpuRunner
 from ramet.runtime.model.load import open_model
-from ramet.runtime.params import SamplingParams
-from ramet.runtime.request import Request
 from ramet.runtime.tokenizer import Tokenizer
 
 SWITCH_S = 0.0005

@@ -25,10 +25,9 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ramet.kernels.cpu import attention, linear
-from ramet.kernels.cpu import ir as vec
-from ramet.kernels.cpu import step as words
-from ramet.kernels.cpu.features import (
+from ramet.kernels.cpu.machine import ir as vec
+from ramet.kernels.cpu.machine import step as words
+from ramet.kernels.cpu.machine.features import (
     AttentionPath,
     DotPath,
     best_attention_path,
@@ -36,12 +35,13 @@ from ramet.kernels.cpu.features import (
     host_name,
     supported_dot_paths,
 )
-from ramet.kernels.cpu.memory import call_op, load_i64
+from ramet.kernels.cpu.machine.memory import call_op, load_i64
+from ramet.kernels.cpu.ops import attention, linear
+from ramet.kernels.cpu.ops.weights import pack_float
 from ramet.kernels.cpu.program import STAGE_WORDS, Program, Stage
-from ramet.kernels.cpu.weights import pack_float
-from ramet.runtime.batch import Batch
-from ramet.runtime.model.cpu_runner import CpuRunner
-from ramet.runtime.model.locate import locate_model
+from ramet.runtime.api.batch import Batch
+from ramet.runtime.model.cpu.runner import CpuRunner
+from ramet.runtime.model.files.locate import locate_model
 
 
 @njit(nogil=True)

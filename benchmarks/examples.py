@@ -31,8 +31,8 @@ from rich.console import Console
 
 from ramet.lang import Backend, connect
 from ramet.lang.backends.engine import EngineBackend
+from ramet.runtime.api.errors import RametError
 from ramet.runtime.engine import Engine, EngineConfig
-from ramet.runtime.errors import RametError
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 

@@ -24,15 +24,15 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from ramet.kernels.attention_plan import AttentionCosts, AttentionPlan, Grouping, build_plan
-from ramet.kernels.dispatch import architecture, attention_costs
+from ramet.kernels.attention.paged import AttentionInputs, attention_shape, paged_attention
+from ramet.kernels.attention.plan import AttentionCosts, AttentionPlan, Grouping, build_plan
 from ramet.kernels.linear import PackedWeight, linear, pack_q4, pack_q8
-from ramet.kernels.paged_attention import AttentionInputs, attention_shape, paged_attention
-from ramet.kernels.token_mask import apply_token_mask
-from ramet.runtime.batch import Batch
+from ramet.kernels.sampling.token_mask import apply_token_mask
+from ramet.kernels.triton_support.dispatch import architecture, attention_costs
+from ramet.runtime.api.batch import Batch
 from ramet.runtime.model.config import ModelConfig
-from ramet.runtime.model.torch_runner import TorchOptions, TorchRunner
-from ramet.runtime.model.torch_weights import random_torch_weights
+from ramet.runtime.model.torch.runner import TorchOptions, TorchRunner
+from ramet.runtime.model.torch.weights import random_torch_weights
 
 Timer = Callable[[Callable[[], object]], float]
 """Median seconds of a call, with caches cold."""

@@ -22,13 +22,13 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ramet.runtime.batch import Batch, Float32Array, Meanwhile
+from ramet.runtime.api.batch import Batch, Float32Array, Meanwhile
+from ramet.runtime.api.events import Event, Failed, Finished, TextDelta
+from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.api.request import Request
 from ramet.runtime.engine import Engine, EngineConfig
-from ramet.runtime.events import Event, Failed, Finished, TextDelta
-from ramet.runtime.model.cpu_runner import CpuRunner
+from ramet.runtime.model.cpu.runner import CpuRunner
 from ramet.runtime.model.load import open_model
-from ramet.runtime.params import SamplingParams
-from ramet.runtime.request import Request
 from ramet.runtime.tokenizer import Tokenizer
 
 QUESTIONS = (

@@ -17,9 +17,9 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Iterable
 
+from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.api.request import Request
 from ramet.runtime.engine import Engine, EngineConfig
-from ramet.runtime.params import SamplingParams
-from ramet.runtime.request import Request
 
 Salt = Callable[[], str]
 Scenario = Callable[[Engine, Salt], Awaitable[list[list[int]]]]

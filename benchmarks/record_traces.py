@@ -22,9 +22,9 @@ from typing import Any
 from ramet.bench.runner import run_workload
 from ramet.bench.targets import EngineTarget
 from ramet.bench.workloads import Shape, multi_turn, shared_prefix
+from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.api.request import Request
 from ramet.runtime.engine import Engine, EngineConfig
-from ramet.runtime.params import SamplingParams
-from ramet.runtime.request import Request
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 

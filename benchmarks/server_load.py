@@ -64,11 +64,11 @@ class Tally:
 def serve(pipe: Connection) -> None:
     """The server's process: tells its port and process ids, and ends when told to."""
     from ramet.lang.serving import PROGRAMS
-    from ramet.runtime.model.scripted import Script
-    from ramet.runtime.process import EngineProcess
-    from ramet.runtime.scripted_engine import scripted_engine
-    from ramet.runtime.server.testing import running_server
-    from ramet.runtime.tokenizer.scripted import scripted_tokenizer
+    from ramet.runtime.engine.process import EngineProcess
+    from ramet.runtime.testing.scripted_engine import scripted_engine
+    from ramet.runtime.testing.scripted_model import Script
+    from ramet.runtime.testing.scripted_tokenizer import scripted_tokenizer
+    from ramet.runtime.testing.server import running_server
 
     factory = partial(scripted_engine, [Script([TEXT])])
     with (

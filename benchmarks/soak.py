@@ -22,11 +22,11 @@ import sys
 from collections import Counter
 
 from ramet.grammars import Choice, Constraint, JsonSchema, Regex
+from ramet.runtime.api.errors import RametError
+from ramet.runtime.api.events import Failed, Finished, TextDelta
+from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.api.request import ProgramHint, Request, next_request_id
 from ramet.runtime.engine import Engine, EngineConfig
-from ramet.runtime.errors import RametError
-from ramet.runtime.events import Failed, Finished, TextDelta
-from ramet.runtime.params import SamplingParams
-from ramet.runtime.request import ProgramHint, Request, next_request_id
 
 Finishes = list[tuple[Request, list[int]]]
 """Requests that have ended well, and their tokens."""

@@ -7,9 +7,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
+from ramet import Engine
 from ramet.lang import State, Value, program
 from ramet.lang.backends.choose import BackendLike
-from ramet.runtime.engine import Engine
 
 CRITERIA = ("clarity", "originality", "evidence")
 ESSAY = (

@@ -5,9 +5,9 @@ The examples are the same for every text, so a batch computes them once.
 
 from __future__ import annotations
 
+from ramet import Engine
 from ramet.lang import State, Value, program
 from ramet.lang.backends.choose import BackendLike
-from ramet.runtime.engine import Engine
 
 LABELS = ("positive", "negative", "neutral")
 EXAMPLES = (

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+from ramet import Engine
 from ramet.lang import State, Value, program
 from ramet.lang.backends.choose import BackendLike
-from ramet.runtime.engine import Engine
 
 WORLD = (
     "The village has a bakery, a school, a library and a lake. It is a sunny day in May. "

@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
+from ramet import Engine
 from ramet.lang import State, Value, program
 from ramet.lang.backends.choose import BackendLike
-from ramet.runtime.engine import Engine
 
 TEXT = (
     "Ada Lovelace, born in London in 1815, was a mathematician. She wrote the first algorithm "

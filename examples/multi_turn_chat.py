@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ramet import Engine
 from ramet.lang import State, program
 from ramet.lang.backends.choose import BackendLike
-from ramet.runtime.engine import Engine
 
 QUESTIONS = ("What is a haiku?", "Write one about rain.", "Now one about snow.")
 

@@ -3,9 +3,9 @@ makes "yes" to the question whether it helps, and the best ones go into the prom
 
 from __future__ import annotations
 
+from ramet import Engine
 from ramet.lang import State, program
 from ramet.lang.backends.choose import BackendLike
-from ramet.runtime.engine import Engine
 
 PASSAGES = (
     "The tram line 28 runs from Martim Moniz to Campo de Ourique.",

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+from ramet import Engine
 from ramet.lang import AgentLimits, State, Value, program, tool
 from ramet.lang.backends.choose import BackendLike
-from ramet.runtime.engine import Engine
 
 HEIGHTS = {"Mont Blanc": 4806, "Elbrus": 5642, "Teide": 3715}
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 
+from ramet import Engine
 from ramet.lang import State, assistant, gen, program
 from ramet.lang.backends.choose import BackendLike
-from ramet.runtime.engine import Engine
 
 NUM_SAMPLES = 5
 

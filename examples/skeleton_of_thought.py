@@ -6,9 +6,9 @@ from typing import Annotated
 
 from pydantic import Field
 
+from ramet import Engine
 from ramet.lang import State, program
 from ramet.lang.backends.choose import BackendLike
-from ramet.runtime.engine import Engine
 
 Outline = Annotated[
     list[Annotated[str, Field(min_length=3, max_length=40)]], Field(min_length=3, max_length=4)

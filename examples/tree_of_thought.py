@@ -5,9 +5,9 @@ All proposals of a level are written at once, and share all text above them.
 
 from __future__ import annotations
 
+from ramet import Engine
 from ramet.lang import State, program
 from ramet.lang.backends.choose import BackendLike
-from ramet.runtime.engine import Engine
 
 NUM_PROPOSALS = 3
 DEPTH = 2

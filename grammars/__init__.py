@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from .compile import GrammarCompiler, compile_constraint
     from .from_types import json_schema_of
     from .grammar import Grammar, MatchResult
+    from .masks.vocabulary import Vocabulary
     from .matcher import Matcher
     from .regular.store import AutomatonStore
-    from .vocabulary import Vocabulary
 
 __all__ = [
     "AnyOf",
@@ -77,7 +77,7 @@ _HOMES = {
     "GrammarCompiler": ".compile",
     "MatchResult": ".grammar",
     "Matcher": ".matcher",
-    "Vocabulary": ".vocabulary",
+    "Vocabulary": ".masks.vocabulary",
     "compile_constraint": ".compile",
     "json_schema_of": ".from_types",
 }

@@ -8,7 +8,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Literal, get_args
 
-from .automaton import AutomatonLexeme, Context, Whole
 from .constraint_json import check_fields, content_key
 from .constraints import (
     Choice,
@@ -23,19 +22,20 @@ from .constraints import (
 from .ebnf import ebnf_automaton
 from .errors import ConstraintError, EmptyConstraintError, GrammarTooComplexError
 from .grammar import Grammar
-from .insides import Insides, new_insides
-from .json_schema.common import COMMON_SCHEMA, install_common
 from .json_schema.compile import CompiledSchema
-from .json_schema.languages import Languages
-from .lexemes import DfaLexeme
+from .json_schema.contexts.common import COMMON_SCHEMA, install_common
+from .json_schema.solver.languages import Languages
 from .limits import CompileLimits
-from .machine import Machine
+from .masks.context_independent import Insides, new_insides
+from .masks.vocabulary import Vocabulary
 from .outlines_backend import compile_with_outlines
+from .pushdown.automaton import AutomatonLexeme, Context, Whole
+from .pushdown.lexemes import DfaLexeme
+from .pushdown.pushdown_table import Machine
 from .regular import Dfa, literals, regex_dfa
 from .regular.store import AutomatonStore
 from .stats import GrammarStats
 from .structural_tag import structural_tag_start
-from .vocabulary import Vocabulary
 
 RegularBackend = Literal["ramet", "outlines_core"]
 

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 
-from .automaton import Context
 from .errors import GrammarTooComplexError
-from .insides import Insides
 from .limits import CompileLimits
-from .machine import Machine
-from .masks import Masks
+from .masks.context_independent import Insides
+from .masks.masks import Masks
 from .matcher import Matcher
-from .trail import Trail
+from .pushdown.automaton import Context
+from .pushdown.parser_stack import Trail
+from .pushdown.pushdown_table import Machine
 
 _NUM_CHECKED = 8
 """Transitions that are worked out when compiling: one that can't be made is the schema's fault."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .regular_limits import RegularLimits
+from .regular.limits import RegularLimits
 
 
 @dataclass(frozen=True)

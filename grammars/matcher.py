@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from .automaton import DEAD, Context
-from .machine import Machine
-from .masks import bit
-from .moves import BEGIN, CONTEXT, LENGTH, STATE
-from .trail import BYTE_SPANS, BYTES, Trail
-from .vocabulary import Mask
+from .masks.masks import bit
+from .masks.vocabulary import Mask
+from .pushdown.automaton import DEAD, Context
+from .pushdown.parser_stack import BYTE_SPANS, BYTES, Trail
+from .pushdown.pushdown_table import Machine
+from .pushdown.transitions import BEGIN, CONTEXT, LENGTH, STATE
 
 if TYPE_CHECKING:
     from .grammar import Grammar

@@ -14,18 +14,18 @@ import numpy as np
 from outlines_core import Index
 from outlines_core import Vocabulary as OutlinesVocabulary
 
-from .automaton import Whole
 from .constraints import Choice, Constraint, Regex
 from .errors import ConstraintError, EmptyConstraintError
 from .grammar import Grammar
-from .insides import new_insides
-from .lexemes import DfaLexeme
 from .limits import CompileLimits
-from .machine import Machine
+from .masks.context_independent import new_insides
+from .masks.vocabulary import Mask, Vocabulary
 from .matcher import Matcher
+from .pushdown.automaton import Whole
+from .pushdown.lexemes import DfaLexeme
+from .pushdown.parser_stack import Trail
+from .pushdown.pushdown_table import Machine
 from .regular import Dfa, literals, regex_dfa
-from .trail import Trail
-from .vocabulary import Mask, Vocabulary
 
 _BYTE_EOS = 256
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from ramet.kernels.dispatch import architecture, kernel_config, uses_triton
-from ramet.kernels.triton_language import tl, triton
+from ramet.kernels.triton_support.dispatch import architecture, kernel_config, uses_triton
+from ramet.kernels.triton_support.triton_language import tl, triton
 
 
 @triton.jit

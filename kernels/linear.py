@@ -23,8 +23,8 @@ from typing import Literal
 
 import torch
 
-from ramet.kernels.dispatch import architecture, kernel_config, uses_triton
-from ramet.kernels.triton_language import tl, triton
+from ramet.kernels.triton_support.dispatch import architecture, kernel_config, uses_triton
+from ramet.kernels.triton_support.triton_language import tl, triton
 
 GROUP_SIZE = 32
 """Inputs that share a scale."""

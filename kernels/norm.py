@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from ramet.kernels.dispatch import next_power_of_2, uses_triton
-from ramet.kernels.triton_language import tl, triton
+from ramet.kernels.triton_support.dispatch import next_power_of_2, uses_triton
+from ramet.kernels.triton_support.triton_language import tl, triton
 
 
 @triton.jit

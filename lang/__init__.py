@@ -1,13 +1,11 @@
 """ramet.lang: programs whose calls to a model become a graph that the runtime understands."""
 
-from ramet.lang.agent import AgentLimits, describe_tools
 from ramet.lang.backends.base import Backend
 from ramet.lang.backends.choose import set_default_backend
 from ramet.lang.backends.engine import EngineBackend
 from ramet.lang.backends.http import HttpBackend, connect
 from ramet.lang.backends.scripted import ScriptedBackend
-from ramet.lang.branches import Branches
-from ramet.lang.errors import (
+from ramet.lang.base.errors import (
     AgentLimitError,
     BackendError,
     DamagedReferenceError,
@@ -28,8 +26,17 @@ from ramet.lang.errors import (
     UnsupportedError,
     UsageError,
 )
-from ramet.lang.explain import Explanation
-from ramet.lang.expressions import (
+from ramet.lang.graph.explain import Explanation
+from ramet.lang.graph.graph import RequestGraph
+from ramet.lang.program import Program, program
+from ramet.lang.replay import replay
+from ramet.lang.run.agent import AgentLimits, describe_tools
+from ramet.lang.run.branches import Branches
+from ramet.lang.run.graph_run import run_graph
+from ramet.lang.run.run import Run
+from ramet.lang.run.state import State
+from ramet.lang.trace.trace import Trace
+from ramet.lang.types.expressions import (
     assistant,
     assistant_begin,
     assistant_end,
@@ -42,16 +49,9 @@ from ramet.lang.expressions import (
     user_begin,
     user_end,
 )
-from ramet.lang.graph import RequestGraph
-from ramet.lang.graph_run import run_graph
-from ramet.lang.patterns import Pattern, choice, ebnf, json, regex, text
-from ramet.lang.program import Program, program
-from ramet.lang.replay import replay
-from ramet.lang.run import Run
-from ramet.lang.state import State
-from ramet.lang.tools import Tool, tool
-from ramet.lang.trace import Trace
-from ramet.lang.values import Meta, Value
+from ramet.lang.types.patterns import Pattern, choice, ebnf, json, regex, text
+from ramet.lang.types.tools import Tool, tool
+from ramet.lang.types.values import Meta, Value
 
 __all__ = [
     "AgentLimitError",

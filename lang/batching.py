@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ramet.lang.errors import UsageError
-from ramet.lang.run import Run
+from ramet.lang.base.errors import UsageError
+from ramet.lang.run.run import Run
 
 if TYPE_CHECKING:
     from ramet.lang.program import Program

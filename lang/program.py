@@ -11,16 +11,16 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from ramet.lang.backends.choose import BackendLike, as_backend, default_backend
-from ramet.lang.errors import UsageError
-from ramet.lang.explain import Explanation, explain
-from ramet.lang.graph import RequestGraph
-from ramet.lang.loop import on_shared_loop, shared_loop
-from ramet.lang.options import SamplingOptions, sampling_params
-from ramet.lang.run import Run
-from ramet.lang.session import RunOptions
-from ramet.lang.state import State
-from ramet.lang.tracing import trace_graph
-from ramet.lang.values import Value
+from ramet.lang.base.errors import UsageError
+from ramet.lang.base.event_loop import on_shared_loop, shared_loop
+from ramet.lang.graph.explain import Explanation, explain
+from ramet.lang.graph.graph import RequestGraph
+from ramet.lang.run.dry_run import trace_graph
+from ramet.lang.run.run import Run
+from ramet.lang.run.session import RunOptions
+from ramet.lang.run.state import State
+from ramet.lang.types.options import SamplingOptions, sampling_params
+from ramet.lang.types.values import Value
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ramet.lang.trace import Trace
+from ramet.lang.trace.trace import Trace
 
 if TYPE_CHECKING:
     from ramet.lang.backends.choose import BackendLike
     from ramet.lang.program import Program
-    from ramet.lang.run import Run
+    from ramet.lang.run.run import Run
 
 
 @dataclass(frozen=True)

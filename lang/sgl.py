@@ -13,7 +13,10 @@ from typing import Any, Literal
 
 from ramet.lang.backends.choose import set_default_backend
 from ramet.lang.backends.http import HttpBackend, connect
-from ramet.lang.expressions import (
+from ramet.lang.graph.nodes import SelectMethod
+from ramet.lang.program import Program
+from ramet.lang.run.run import Run
+from ramet.lang.types.expressions import (
     Expr,
     GenExpr,
     assistant,
@@ -26,11 +29,8 @@ from ramet.lang.expressions import (
     user_begin,
     user_end,
 )
-from ramet.lang.expressions import gen as _gen
-from ramet.lang.expressions import select as _select
-from ramet.lang.nodes import SelectMethod
-from ramet.lang.program import Program
-from ramet.lang.run import Run
+from ramet.lang.types.expressions import gen as _gen
+from ramet.lang.types.expressions import select as _select
 
 token_length_normalized: SelectMethod = "token_length_normalized"
 greedy_token_selection: SelectMethod = "greedy_token_selection"

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from ramet.compiled import jit
 from ramet.grammars.regular._arrays import BOOLS, BYTES, INT, INT32S, TABLE, Array, sort_prefix
+from ramet.jit import jit
 
 ACCEPT_NODE = -1
 """The node of the configuration of a text that is complete. Foreign nodes are below it."""

@@ -1,0 +1,1 @@
+"""JSON Schema: read (schema), decided (solver), written (text) and walked (contexts)."""

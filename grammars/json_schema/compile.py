@@ -7,23 +7,23 @@ from collections import deque
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from ramet.grammars.automaton import Context
 from ramet.grammars.constraints import Formats, Integers, Whitespace
 from ramet.grammars.errors import EmptyConstraintError, GrammarTooComplexError
 from ramet.grammars.limits import CompileLimits
-from ramet.grammars.machine import Machine
+from ramet.grammars.pushdown.automaton import Context
+from ramet.grammars.pushdown.pushdown_table import Machine
 
-from .atoms import Contains, Items, Properties
-from .contexts import ValueContext
-from .formula import Formula, atom, atoms
-from .frames import Frame, Top
-from .languages import Languages
-from .layout import Layout
-from .number_sets import is_bounded_integer
-from .schema import Documents, Leaf
-from .solver import Solver
-from .typed import Typer
-from .values_plan import Values
+from .contexts.contexts import ValueContext
+from .contexts.values_plan import Values
+from .schema.atoms import Contains, Items, Properties
+from .schema.documents import Documents, Leaf
+from .schema.formula import Formula, atom, atoms
+from .schema.layout import Layout
+from .schema.number_sets import is_bounded_integer
+from .solver.frames import Frame, Top
+from .solver.languages import Languages
+from .solver.solver import Solver
+from .solver.typed import Typer
 
 _NUM_PREPARED = 24
 """Nodes, the outer ones, whose plans are worked out when compiling and not on the way; likewise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from ramet.compiled import jit
+from ramet.jit import jit
 
 from ._arrays import BOOLS, BYTES, INT, INT64S, TABLE, TABLE_64, Array
 

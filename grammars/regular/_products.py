@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ramet.compiled import jit
+from ramet.jit import jit
 
 from ._arrays import BOOLS, INT, INT64S, OK, TABLE, TOO_MANY_STATES, Array, grown_1d, grown_2d
 

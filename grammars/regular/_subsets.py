@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ramet.compiled import jit
+from ramet.jit import jit
 
 from ._arrays import (
     BOOLS,

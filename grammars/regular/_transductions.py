@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from ramet.compiled import jit
+from ramet.jit import jit
 
 from ._arrays import (
     BOOLS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ramet.compiled import jit
+from ramet.jit import jit
 
 from ._arrays import BYTES, INT, INT64S, OK, TOO_MANY_STATES, Array, grown_1d, grown_2d
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ramet.grammars.automaton import Context
 from ramet.grammars.constraints import JsonObject, JsonSchema, StructuralTag
 from ramet.grammars.ebnf import build_network
 from ramet.grammars.errors import ConstraintError
 from ramet.grammars.json_schema.compile import CompiledSchema
 from ramet.grammars.limits import CompileLimits
-from ramet.grammars.machine import Machine
+from ramet.grammars.pushdown.automaton import Context
+from ramet.grammars.pushdown.pushdown_table import Machine
 
 from .automaton import TagAutomaton
 from .contexts import TokenBounds, context_of

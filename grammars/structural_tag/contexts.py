@@ -7,12 +7,12 @@ from collections.abc import Hashable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from ramet.grammars.automaton import NOTHING, After, Context, Lexeme, Row
 from ramet.grammars.ebnf.automaton import Configuration
-from ramet.grammars.json_schema.frames import Frame
-from ramet.grammars.lexicon import Lexicon
-from ramet.grammars.machine import Machine
-from ramet.grammars.moves import STATE
+from ramet.grammars.json_schema.solver.frames import Frame
+from ramet.grammars.pushdown.automaton import NOTHING, After, Context, Lexeme, Row
+from ramet.grammars.pushdown.pushdown_table import Machine
+from ramet.grammars.pushdown.state_table import Lexicon
+from ramet.grammars.pushdown.transitions import STATE
 
 from .automaton import BorderExit, Counts, TagAutomaton, ValueExit
 from .expressions import JsonValue

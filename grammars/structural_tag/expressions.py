@@ -24,7 +24,7 @@ from ramet.grammars.constraints import (
 from ramet.grammars.ebnf import ast, parse_ebnf
 from ramet.grammars.errors import ConstraintError, EmptyConstraintError
 from ramet.grammars.json_schema.compile import CompiledSchema
-from ramet.grammars.json_schema.layout import Layout
+from ramet.grammars.json_schema.schema.layout import Layout
 from ramet.grammars.limits import CompileLimits
 from ramet.grammars.regular import (
     Dfa,

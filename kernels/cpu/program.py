@@ -25,10 +25,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ramet.compiled import jit
-from ramet.kernels.cpu import step as words
-from ramet.kernels.cpu.compiled import Op
-from ramet.kernels.cpu.memory import (
+from ramet.jit import jit
+from ramet.kernels.cpu.machine import step as words
+from ramet.kernels.cpu.machine.compiled_op import Op
+from ramet.kernels.cpu.machine.memory import (
     HAS_FUTEX,
     add_in_order,
     call_op,

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from ramet.grammars.constraints import Constraint
-from ramet.lang.nodes import Gen, Role, Select
-from ramet.runtime.events import Finished, TextDelta, Usage
-from ramet.runtime.params import SamplingParams
-from ramet.runtime.request import ProgramHint, ProgramNews
+from ramet.lang.graph.nodes import Gen, Role, Select
+from ramet.runtime.api.events import Finished, TextDelta, Usage
+from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.api.request import ProgramHint, ProgramNews
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ramet.lang.backends.base import Backend
-from ramet.lang.errors import UsageError
+from ramet.lang.base.errors import UsageError
 
 BackendLike = Any
 """A Backend, or a ``ramet.runtime`` Engine."""

@@ -17,10 +17,10 @@ from ramet.grammars.constraints import (
     StructuralTag,
 )
 from ramet.lang.backends.base import CallPlace, GenerateCall
-from ramet.lang.errors import UnsupportedError
-from ramet.lang.nodes import Gen, Select
-from ramet.lang.options import given_fields
-from ramet.runtime.params import SamplingParams
+from ramet.lang.base.errors import UnsupportedError
+from ramet.lang.graph.nodes import Gen, Select
+from ramet.lang.types.options import given_fields
+from ramet.runtime.api.params import SamplingParams
 
 _OPENAI_FIELDS = frozenset(
     {

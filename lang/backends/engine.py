@@ -21,11 +21,11 @@ from ramet.lang.backends.base import (
     WarmCall,
     shared_len,
 )
-from ramet.lang.errors import BackendError, UnsupportedError
-from ramet.lang.nodes import Gen, Select
-from ramet.lang.values import add_usage
-from ramet.runtime.errors import EmptyPromptError
-from ramet.runtime.events import (
+from ramet.lang.base.errors import BackendError, UnsupportedError
+from ramet.lang.graph.nodes import Gen, Select
+from ramet.lang.types.values import add_usage
+from ramet.runtime.api.errors import EmptyPromptError
+from ramet.runtime.api.events import (
     Event,
     Failed,
     Finished,
@@ -34,11 +34,11 @@ from ramet.runtime.events import (
     TokenInfo,
     Usage,
 )
-from ramet.runtime.params import SamplingParams
-from ramet.runtime.request import ProgramNews, Request
+from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.api.request import ProgramNews, Request
 
 if TYPE_CHECKING:
-    from ramet.runtime.engine_config import EngineStats
+    from ramet.runtime.engine.config import EngineStats
     from ramet.runtime.tokenizer import ChatTemplate, Tokenizer
 
 Pieces = list[tuple[str, bool]]

@@ -21,11 +21,11 @@ from ramet.lang.backends.base import (
     shared_len,
 )
 from ramet.lang.backends.dialects import DIALECTS, OPENAI, Dialect
-from ramet.lang.errors import BackendError, UnsupportedError, UsageError
-from ramet.lang.nodes import Gen, Select
-from ramet.lang.values import add_usage
-from ramet.runtime.events import Finished, TextDelta, Timings, TokenInfo, Usage
-from ramet.runtime.request import ProgramHint, ProgramNews
+from ramet.lang.base.errors import BackendError, UnsupportedError, UsageError
+from ramet.lang.graph.nodes import Gen, Select
+from ramet.lang.types.values import add_usage
+from ramet.runtime.api.events import Finished, TextDelta, Timings, TokenInfo, Usage
+from ramet.runtime.api.request import ProgramHint, ProgramNews
 
 if TYPE_CHECKING:
     from ramet.lang.backends.transport import Transport

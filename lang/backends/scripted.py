@@ -21,11 +21,11 @@ from ramet.lang.backends.base import (
     Scores,
     WarmCall,
 )
-from ramet.lang.errors import ScriptError
-from ramet.lang.matching import match_text
-from ramet.lang.nodes import Gen, Select
-from ramet.runtime.events import Finished, TextDelta, Timings, Usage
-from ramet.runtime.request import ProgramNews
+from ramet.lang.base.errors import ScriptError
+from ramet.lang.graph.nodes import Gen, Select
+from ramet.lang.types.matching import match_text
+from ramet.runtime.api.events import Finished, TextDelta, Timings, Usage
+from ramet.runtime.api.request import ProgramNews
 
 Answer = Any
 """A text; anything else is written as JSON; an exception is raised; a function of the call gives

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 import httpx
 
-from ramet.lang.errors import BackendError
+from ramet.lang.base.errors import BackendError
 
 MAX_TRIES = 3
 MAX_PAUSE_S = 10.0

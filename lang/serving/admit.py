@@ -8,15 +8,15 @@ from typing import Any
 from ramet.grammars.constraint_json import content_key
 from ramet.lang.backends.base import CallPlace
 from ramet.lang.backends.engine import EngineBackend
-from ramet.lang.errors import GraphError, UnsupportedError
-from ramet.lang.graph import RequestGraph
-from ramet.lang.graph_json import from_json
-from ramet.lang.graph_run import check_runnable
-from ramet.lang.nodes import Gen, Node, Select
-from ramet.runtime.errors import InvalidConstraintError, InvalidParameterError
-from ramet.runtime.paths import field_path
-from ramet.runtime.server.config import ServerConfig
-from ramet.runtime.server.engine_api import EngineApi
+from ramet.lang.base.errors import GraphError, UnsupportedError
+from ramet.lang.graph.graph import RequestGraph
+from ramet.lang.graph.nodes import Gen, Node, Select
+from ramet.lang.graph.to_json import from_json
+from ramet.lang.run.graph_run import check_runnable
+from ramet.runtime.api.errors import InvalidConstraintError, InvalidParameterError
+from ramet.runtime.api.paths import field_path
+from ramet.runtime.engine.api import EngineApi
+from ramet.runtime.server.protocol.config import ServerConfig
 
 _INLINE_NODES = 64
 """Above this, a graph is read in another thread."""

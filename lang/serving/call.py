@@ -7,14 +7,14 @@ import time
 from collections.abc import Coroutine
 from typing import Any
 
-from ramet.lang.run import Run
+from ramet.lang.run.run import Run
 from ramet.lang.serving.engine import ProgramEngine
-from ramet.runtime.errors import DeadlineExceededError, RametError, RequestAbortedError
-from ramet.runtime.events import Failed, Finished
-from ramet.runtime.request import Request
-from ramet.runtime.server.context import ServerContext
-from ramet.runtime.server.tenants import Tenant
-from ramet.runtime.server.tracing import Trace
+from ramet.runtime.api.errors import DeadlineExceededError, RametError, RequestAbortedError
+from ramet.runtime.api.events import Failed, Finished
+from ramet.runtime.api.request import Request
+from ramet.runtime.server.calls.context import ServerContext
+from ramet.runtime.server.calls.tenants import Tenant
+from ramet.runtime.server.observability.tracing import Trace
 
 ProgramRun = Run[dict[str, Any]]
 

@@ -7,14 +7,14 @@ import dataclasses
 import itertools
 from collections.abc import AsyncIterator, Callable
 
-from ramet.runtime.engine_config import EngineStats
-from ramet.runtime.errors import RequestAbortedError
-from ramet.runtime.events import Event, Failed, Finished, TextDelta, Usage
-from ramet.runtime.request import ProgramNews, Request
-from ramet.runtime.server.engine_api import EngineApi
-from ramet.runtime.server.generation import EventSource
-from ramet.runtime.server.requests import scoped_hint
-from ramet.runtime.server.tenants import Tenant
+from ramet.runtime.api.errors import RequestAbortedError
+from ramet.runtime.api.events import Event, Failed, Finished, TextDelta, Usage
+from ramet.runtime.api.request import ProgramNews, Request
+from ramet.runtime.engine.api import EngineApi
+from ramet.runtime.engine.config import EngineStats
+from ramet.runtime.server.calls.engine_requests import scoped_hint
+from ramet.runtime.server.calls.tenants import Tenant
+from ramet.runtime.server.chat.generation import EventSource
 from ramet.runtime.tokenizer import ChatTemplate, Tokenizer
 
 NoteEnd = Callable[[Request, Finished | Failed], None]

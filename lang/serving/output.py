@@ -7,21 +7,21 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from ramet.lang.errors import (
+from ramet.lang.base.errors import (
     BackendError,
     DependencyFailedError,
     LangError,
     NodeFailedError,
     OutputParseError,
 )
-from ramet.lang.events import NodeFailed, NodeFinished, RunEvent, TextPiece
-from ramet.lang.nodes import Gen, Node
-from ramet.lang.values import add_usage
-from ramet.runtime.errors import InvalidRequestError, RametError, RequestAbortedError
-from ramet.runtime.events import Usage
-from ramet.runtime.server.http import as_ramet_error
-from ramet.runtime.server.logprobs import chat_logprobs
-from ramet.runtime.server.usage import CallUsage
+from ramet.lang.graph.nodes import Gen, Node
+from ramet.lang.run.events import NodeFailed, NodeFinished, RunEvent, TextPiece
+from ramet.lang.types.values import add_usage
+from ramet.runtime.api.errors import InvalidRequestError, RametError, RequestAbortedError
+from ramet.runtime.api.events import Usage
+from ramet.runtime.server.calls.logprobs import chat_logprobs
+from ramet.runtime.server.calls.usage import CallUsage
+from ramet.runtime.server.http.body import as_ramet_error
 
 Shaped = dict[str, Any]
 """An event as JSON; its ``type`` is its name."""

@@ -14,14 +14,14 @@ from pydantic_core import to_jsonable_python
 from starlette.responses import Response
 
 from ramet.lang.backends.engine import EngineBackend
-from ramet.lang.events import RunEnded
-from ramet.lang.graph import RequestGraph
-from ramet.lang.graph_run import run_graph
+from ramet.lang.graph.graph import RequestGraph
+from ramet.lang.run.events import RunEnded
+from ramet.lang.run.graph_run import run_graph
 from ramet.lang.serving.admit import check_calls, read_graph
 from ramet.lang.serving.body import ProgramRequest
 from ramet.lang.serving.call import ProgramCall, ProgramRun
 from ramet.lang.serving.output import ProgramOutput, plain_error
-from ramet.runtime.server.context import (
+from ramet.runtime.server.calls.context import (
     ServerContext,
     abort_on_disconnect,
     tenant_of,
@@ -29,9 +29,9 @@ from ramet.runtime.server.context import (
     whole_answer,
 )
 from ramet.runtime.server.extension import Extension
-from ramet.runtime.server.http import OrjsonResponse, error_headers, new_id
-from ramet.runtime.server.openapi import json_body
-from ramet.runtime.server.sse import EventStreamResponse, named_event
+from ramet.runtime.server.http.body import OrjsonResponse, error_headers, new_id
+from ramet.runtime.server.http.openapi import json_body
+from ramet.runtime.server.http.sse import EventStreamResponse, named_event
 
 
 def programs_router(context: ServerContext) -> APIRouter:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ramet.runtime.errors import InvariantError
+from ramet.runtime.api.errors import InvariantError
 
 
 class PagePool:

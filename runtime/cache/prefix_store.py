@@ -22,7 +22,7 @@ from typing import BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from ramet.runtime.batch import PageStorage
+from ramet.runtime.api.batch import PageStorage
 from ramet.runtime.cache.hot_pages import HotPage
 from ramet.runtime.cache.node import PrefixHandle
 from ramet.runtime.cache.radix_cache import RadixCache

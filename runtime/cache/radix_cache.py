@@ -21,11 +21,11 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from ramet.runtime.api.errors import InvariantError
 from ramet.runtime.cache.eviction import EvictionQueue
 from ramet.runtime.cache.hot_pages import HotPage, hottest
 from ramet.runtime.cache.node import NEVER, TOKEN_BYTES, Node, PrefixHandle, token_key
 from ramet.runtime.cache.page_pool import PagePool
-from ramet.runtime.errors import InvariantError
 
 
 class RadixCache:

@@ -10,8 +10,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from ramet.runtime.errors import ModelLoadError, UnsupportedModelError
-from ramet.runtime.model.model_file import ModelFile
+from ramet.runtime.api.errors import ModelLoadError, UnsupportedModelError
+from ramet.runtime.model.files.model_file import ModelFile
 
 Gate = Literal["silu", "gelu_tanh"]
 """What the gate of a feed-forward layer goes through: SwiGLU's or GeGLU's (Shazeer 2020), the

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ramet.runtime.model.gguf_file import GgufFile
-from ramet.runtime.model.hf_directory import HfDirectory
-from ramet.runtime.model.locate import locate_model
-from ramet.runtime.model.model_file import ModelFile
+from ramet.runtime.model.files.gguf import GgufFile
+from ramet.runtime.model.files.huggingface import HfDirectory
+from ramet.runtime.model.files.locate import locate_model
+from ramet.runtime.model.files.model_file import ModelFile
 
 
 def open_model(model: str | Path) -> ModelFile:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
-from ramet.runtime.batch import ModelRunner
-from ramet.runtime.errors import ModelLoadError
-from ramet.runtime.model.model_file import ModelFile
+from ramet.runtime.api.batch import ModelRunner
+from ramet.runtime.api.errors import ModelLoadError
+from ramet.runtime.model.files.model_file import ModelFile
 
 _GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 
@@ -35,8 +35,8 @@ def load_runner(
         device = "cuda" if _has_gpu() else "cpu"
     # Each runner's libraries take a while to import, so only the one that runs is.
     if device == "cpu":
-        from ramet.kernels.cpu.features import best_dot_path
-        from ramet.runtime.model.cpu_runner import CpuRunner
+        from ramet.kernels.cpu.machine.features import best_dot_path
+        from ramet.runtime.model.cpu.runner import CpuRunner
 
         try:
             best_dot_path()
@@ -61,7 +61,7 @@ def load_runner(
         raise ModelLoadError(
             f"the device {device!r} is not known: auto, cpu, cuda or cuda:<number>", param="device"
         )
-    from ramet.runtime.model.torch_runner import TorchOptions, TorchRunner
+    from ramet.runtime.model.torch.runner import TorchOptions, TorchRunner
 
     options = TorchOptions(
         device=device, num_pages=num_pages, page_size=page_size, kv_bytes=kv_bytes
@@ -75,7 +75,7 @@ def describe_default() -> str:
         return "the CPU, by compiled kernels"
     import torch
 
-    from ramet.kernels.dispatch import architecture
+    from ramet.kernels.triton_support.dispatch import architecture
 
     device = torch.device("cuda", torch.cuda.current_device())
     return f"{torch.cuda.get_device_name(device)} ({architecture(device)}), by Triton kernels"

@@ -11,33 +11,33 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 
-from ramet.runtime.batch import StepResult
-from ramet.runtime.cache import RadixCache
-from ramet.runtime.errors import (
+from ramet.runtime.api.batch import StepResult
+from ramet.runtime.api.errors import (
     DeadlineExceededError,
     InvariantError,
     OutOfPagesError,
     QueueFullError,
     RametError,
 )
-from ramet.runtime.events import Failed, Finished
-from ramet.runtime.request import ProgramNews
-from ramet.runtime.scheduler.batch_builder import Row
-from ramet.runtime.scheduler.committer import Committer, request_error
-from ramet.runtime.scheduler.config import SchedulerConfig
-from ramet.runtime.scheduler.drafts import Drafter, recalled_prompt
-from ramet.runtime.scheduler.output import End, OutputWriter
-from ramet.runtime.scheduler.pages import Blocked, PageTables, Start
-from ramet.runtime.scheduler.plan import StepPlan
-from ramet.runtime.scheduler.policy import POLICIES, Rank, Ranking, TenantShares
-from ramet.runtime.scheduler.program_admission import ProgramAdmission
-from ramet.runtime.scheduler.programs import Programs
-from ramet.runtime.scheduler.sequence import Sequence, SequenceState
-from ramet.runtime.scheduler.slots import Slots
-from ramet.runtime.scheduler.stats import SchedulerStats
-from ramet.runtime.scheduler.step_cost import StepCost
-from ramet.runtime.scheduler.steps import Step, StepMaker
-from ramet.runtime.scheduler.waiting import Deadlines, WaitingQueue
+from ramet.runtime.api.events import Failed, Finished
+from ramet.runtime.api.request import ProgramNews
+from ramet.runtime.cache import RadixCache
+from ramet.runtime.scheduler.batching.batch_builder import Row
+from ramet.runtime.scheduler.batching.page_tables import Blocked, PageTables, Start
+from ramet.runtime.scheduler.batching.plan import StepPlan
+from ramet.runtime.scheduler.batching.slots import Slots
+from ramet.runtime.scheduler.batching.steps import Step, StepMaker
+from ramet.runtime.scheduler.commit.committer import Committer, request_error
+from ramet.runtime.scheduler.commit.output import End, OutputWriter
+from ramet.runtime.scheduler.programs.admission import ProgramAdmission
+from ramet.runtime.scheduler.programs.programs import Programs
+from ramet.runtime.scheduler.queue.config import SchedulerConfig
+from ramet.runtime.scheduler.queue.policy import POLICIES, Rank, Ranking, TenantShares
+from ramet.runtime.scheduler.queue.stats import SchedulerStats
+from ramet.runtime.scheduler.queue.waiting import Deadlines, WaitingQueue
+from ramet.runtime.scheduler.sequence.sequence import Sequence, SequenceState
+from ramet.runtime.scheduler.speculation.drafter import Drafter, recalled_prompt
+from ramet.runtime.scheduler.speculation.step_cost import StepCost
 from ramet.runtime.tokenizer.tokenizer import Tokenizer
 
 SHORT_LEN = 16

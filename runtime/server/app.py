@@ -7,35 +7,35 @@ from collections.abc import Sequence
 from fastapi import Depends, FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
-from ramet.runtime.server.chat_plan import ChatPlanner
-from ramet.runtime.server.config import ServerConfig
-from ramet.runtime.server.context import ServerContext
-from ramet.runtime.server.engine_api import EngineApi
+from ramet.runtime.engine.api import EngineApi
+from ramet.runtime.server.anthropic.bodies import CountTokensRequest, MessagesRequest
+from ramet.runtime.server.anthropic.routes import anthropic_router
+from ramet.runtime.server.calls.context import ServerContext
+from ramet.runtime.server.calls.lifecycle import Lifecycle
+from ramet.runtime.server.calls.prompts import PromptEncoder
+from ramet.runtime.server.calls.tenants import Tenants, read_keys_file
+from ramet.runtime.server.chat.planner import ChatPlanner
 from ramet.runtime.server.extension import Extension
-from ramet.runtime.server.http import install_error_handlers
-from ramet.runtime.server.lifecycle import Lifecycle
-from ramet.runtime.server.middleware import RequestLog
-from ramet.runtime.server.openapi import install_openapi
-from ramet.runtime.server.prompts import PromptEncoder
-from ramet.runtime.server.protocol.anthropic import CountTokensRequest, MessagesRequest
-from ramet.runtime.server.protocol.chat import ChatCompletionRequest
-from ramet.runtime.server.protocol.completions import CompletionRequest
-from ramet.runtime.server.protocol.embeddings import EmbeddingsRequest
-from ramet.runtime.server.protocol.responses import InputTokensRequest, ResponsesRequest
-from ramet.runtime.server.protocol.tokenize import DetokenizeRequest, TokenizeRequest
-from ramet.runtime.server.routes.anthropic import anthropic_router
-from ramet.runtime.server.routes.chat import chat_router
-from ramet.runtime.server.routes.completions import completions_router
-from ramet.runtime.server.routes.embeddings import embeddings_router
-from ramet.runtime.server.routes.grammar import GrammarCheckRequest, grammar_router
-from ramet.runtime.server.routes.models import AbortRequest, models_router
-from ramet.runtime.server.routes.operations import operations_router
-from ramet.runtime.server.routes.program_news import ProgramNewsRequest, program_news_router
-from ramet.runtime.server.routes.responses import responses_router
-from ramet.runtime.server.routes.tokenize import tokenize_router
-from ramet.runtime.server.telemetry import Telemetry
-from ramet.runtime.server.tenants import Tenants, read_keys_file
-from ramet.runtime.server.tracing import NO_TRACING, Tracing
+from ramet.runtime.server.http.body import install_error_handlers
+from ramet.runtime.server.http.middleware import RequestLog
+from ramet.runtime.server.http.openapi import install_openapi
+from ramet.runtime.server.observability.telemetry import Telemetry
+from ramet.runtime.server.observability.tracing import NO_TRACING, Tracing
+from ramet.runtime.server.openai.chat_bodies import ChatCompletionRequest
+from ramet.runtime.server.openai.chat_routes import chat_router
+from ramet.runtime.server.openai.completion_bodies import CompletionRequest
+from ramet.runtime.server.openai.completion_routes import completions_router
+from ramet.runtime.server.openai.embedding_bodies import EmbeddingsRequest
+from ramet.runtime.server.openai.embedding_routes import embeddings_router
+from ramet.runtime.server.openai.model_routes import AbortRequest, models_router
+from ramet.runtime.server.openai.responses_bodies import InputTokensRequest, ResponsesRequest
+from ramet.runtime.server.openai.responses_routes import responses_router
+from ramet.runtime.server.protocol.config import ServerConfig
+from ramet.runtime.server.ramet.grammar_routes import GrammarCheckRequest, grammar_router
+from ramet.runtime.server.ramet.operations_routes import operations_router
+from ramet.runtime.server.ramet.program_news_routes import ProgramNewsRequest, program_news_router
+from ramet.runtime.server.ramet.tokenize_bodies import DetokenizeRequest, TokenizeRequest
+from ramet.runtime.server.ramet.tokenize_routes import tokenize_router
 
 _BODIES = (
     ChatCompletionRequest,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fastapi import APIRouter
 from pydantic import BaseModel
 
-from ramet.runtime.server.context import ServerContext
+from ramet.runtime.server.calls.context import ServerContext
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from itertools import repeat
 
 import tiktoken
 
-from ramet.runtime.errors import ModelLoadError
+from ramet.runtime.api.errors import ModelLoadError
 from ramet.runtime.tokenizer.kinds import TokenKind, ids_by_kind
 from ramet.runtime.tokenizer.pretokenizers import PreTokenizer, bounded_chunks
 

@@ -14,7 +14,7 @@ import jinja2.nodes
 import jinja2.parser
 import jinja2.sandbox
 
-from ramet.runtime.errors import ChatTemplateError, InvalidParameterError, ModelLoadError
+from ramet.runtime.api.errors import ChatTemplateError, InvalidParameterError, ModelLoadError
 from ramet.runtime.tokenizer.messages import Message, normalise_messages
 from ramet.runtime.tokenizer.protection import Protection
 from ramet.runtime.tokenizer.tokenizer import PromptPiece, Tokenizer

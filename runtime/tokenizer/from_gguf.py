@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ramet.runtime.errors import ModelLoadError, UnsupportedModelError
-from ramet.runtime.model.model_file import ModelFile
+from ramet.runtime.api.errors import ModelLoadError, UnsupportedModelError
+from ramet.runtime.model.files.model_file import ModelFile
 from ramet.runtime.tokenizer.byte_alphabet import decode_alphabet
 from ramet.runtime.tokenizer.byte_level import ByteLevelMerger
 from ramet.runtime.tokenizer.kinds import TokenKind, ids_by_kind

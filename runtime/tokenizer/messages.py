@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ramet.runtime.errors import ChatTemplateError
+from ramet.runtime.api.errors import ChatTemplateError
 
 Message = Mapping[str, Any]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from ramet.runtime.errors import UnsupportedModelError
+from ramet.runtime.api.errors import UnsupportedModelError
 
 MAX_SPACE_RUN = 1 << 16
 _LONG_SPACE_RUN = re.compile(rf"(?<!\s)\s{{{MAX_SPACE_RUN + 1},}}")

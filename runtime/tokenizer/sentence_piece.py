@@ -14,7 +14,7 @@ from itertools import islice
 
 import tiktoken
 
-from ramet.runtime.errors import ModelLoadError, UnsupportedModelError
+from ramet.runtime.api.errors import ModelLoadError, UnsupportedModelError
 from ramet.runtime.tokenizer.kinds import TokenKind
 
 SPACE_MARK = "\u2581"

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Protocol
 
-from ramet.runtime.errors import InvalidParameterError
-from ramet.runtime.model.model_file import ModelFile
+from ramet.runtime.api.errors import InvalidParameterError
+from ramet.runtime.model.files.model_file import ModelFile
 from ramet.runtime.tokenizer.kinds import TokenKind, ids_by_kind
 
 PromptPiece = tuple[str, bool]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ramet.runtime.streams.tool_formats import ToolFormat
+from ramet.runtime.parsers.tool_formats import ToolFormat
 from ramet.runtime.tokenizer.messages import Message, normalise_messages
 
 

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
         tool,
         user,
     )
+    from ramet.runtime.api.errors import RametError
+    from ramet.runtime.api.params import SamplingParams
     from ramet.runtime.engine import Engine, EngineConfig
-    from ramet.runtime.errors import RametError
-    from ramet.runtime.params import SamplingParams
 
 __all__ = [
     "Engine",
@@ -60,8 +60,8 @@ __all__ = [
 _HOMES = {
     "Engine": "ramet.runtime.engine",
     "EngineConfig": "ramet.runtime.engine",
-    "RametError": "ramet.runtime.errors",
-    "SamplingParams": "ramet.runtime.params",
+    "RametError": "ramet.runtime.api.errors",
+    "SamplingParams": "ramet.runtime.api.params",
 }
 
 

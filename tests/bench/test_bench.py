@@ -10,7 +10,7 @@ from ramet.bench.runner import Summary, median_ratio, percentile, run_workload
 from ramet.bench.targets import EngineTarget
 from ramet.bench.workloads import SCENARIOS, Job, Shape, Workload
 from ramet.runtime.engine import EngineConfig
-from ramet.runtime.scripted_engine import scripted_engine
+from ramet.runtime.testing.scripted_engine import scripted_engine
 
 SMALL = Shape(
     groups=2, per_group=4, prefix_len=48, suffix_len=8, output_len=6, turns=3, concurrency=4

@@ -15,11 +15,11 @@ from ramet.bench.runner import run_workload
 from ramet.bench.targets import EngineTarget, Outcome, UrlTarget
 from ramet.bench.workloads import PERSON_SCHEMA, SCENARIOS, Job, Shape, Workload
 from ramet.cli import app
+from ramet.runtime.api.errors import ModelLoadError
 from ramet.runtime.engine import Engine, EngineConfig
-from ramet.runtime.errors import ModelLoadError
-from ramet.runtime.model.locate import locate_model
-from ramet.runtime.scripted_engine import scripted_engine
-from ramet.runtime.server.testing import RunningServer, running_server, scripted_server
+from ramet.runtime.model.files.locate import locate_model
+from ramet.runtime.testing.scripted_engine import scripted_engine
+from ramet.runtime.testing.server import RunningServer, running_server, scripted_server
 
 SMALL = Shape(
     groups=2, per_group=4, prefix_len=48, suffix_len=8, output_len=6, turns=3, concurrency=4

@@ -9,7 +9,7 @@ from typing import Any
 import openai
 import pytest
 
-from ramet.runtime.server import testing
+from ramet.runtime.testing import server as testing
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 
 from ramet.lang.serving import PROGRAMS
-from ramet.runtime.engine_config import EngineConfig
-from ramet.runtime.model.scripted import Script
-from ramet.runtime.server.testing import scripted_server
+from ramet.runtime.engine.config import EngineConfig
+from ramet.runtime.testing.scripted_model import Script
+from ramet.runtime.testing.server import scripted_server
 
 HERE = Path(__file__).parent
 TIMEOUT_S = 120

@@ -10,7 +10,7 @@ import anthropic
 import pydantic
 import pytest
 
-from ramet.runtime.model.scripted import Script
+from ramet.runtime.testing.scripted_model import Script
 
 HI = [{"role": "user", "content": "hi"}]
 BASE = {"model": "m", "max_tokens": 300}

@@ -13,10 +13,10 @@ import pytest
 
 from ramet.lang import State, program
 from ramet.lang.serving import PROGRAMS
+from ramet.runtime.api.errors import ModelLoadError
 from ramet.runtime.engine import Engine, EngineConfig
-from ramet.runtime.errors import ModelLoadError
-from ramet.runtime.model.locate import locate_model
-from ramet.runtime.server.testing import RunningServer, running_server
+from ramet.runtime.model.files.locate import locate_model
+from ramet.runtime.testing.server import RunningServer, running_server
 
 pytestmark = pytest.mark.model
 

@@ -11,7 +11,7 @@ import openai
 import pydantic
 import pytest
 
-from ramet.runtime.model.scripted import Script
+from ramet.runtime.testing.scripted_model import Script
 
 HI = [{"role": "user", "content": "hi"}]
 

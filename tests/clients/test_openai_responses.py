@@ -9,7 +9,7 @@ import openai
 import pydantic
 import pytest
 
-from ramet.runtime.model.scripted import Script
+from ramet.runtime.testing.scripted_model import Script
 
 
 class City(pydantic.BaseModel):

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from numba.core import event
 
-from ramet.compiled import disk, jit
-from ramet.kernels.cpu import compiled
-from ramet.kernels.cpu.compiled import Op
+from ramet.jit import disk, jit
+from ramet.kernels.cpu.machine import compiled_op as compiled
+from ramet.kernels.cpu.machine.compiled_op import Op
 
 
 def triple(x):
@@ -73,10 +73,10 @@ def test_another_version_of_a_library_compiles_anew(folder, monkeypatch, compila
 
 
 NAMES = """
-from ramet.compiled.ahead import compiled_of
-from ramet.kernels.cpu.attention import attend_op
-from ramet.kernels.cpu.compiled import _SIGNATURE
-from ramet.kernels.mask_cpu import agrees_on_first_byte as function
+from ramet.jit.ahead import compiled_of
+from ramet.kernels.cpu.ops.attention import attend_op
+from ramet.kernels.cpu.machine.compiled_op import _SIGNATURE
+from ramet.kernels.sampling.cpu_mask import agrees_on_first_byte as function
 print(function._cache._file_name(function._signatures[0]))
 print(attend_op("float32")._cache._file_name(_SIGNATURE))
 """

@@ -14,8 +14,8 @@ import pytest
 from numba import types
 from numba.core import event
 
-from ramet.compiled import ahead, disk, jit, open_jit
-from ramet.compiled.ahead import compile_beside, compiled_of, is_compiled
+from ramet.jit import ahead, disk, jit, open_jit
+from ramet.jit.ahead import compile_beside, compiled_of, is_compiled
 
 
 def triple(x):
@@ -109,7 +109,7 @@ def test_no_folder_is_no_obstacle(tmp_path, monkeypatch, compilations):
     monkeypatch.setenv("RAMET_CACHE_DIR", str(tmp_path / "file"))
     assert [function()(14), function()(14)] == [42, 42]
     assert compilations == ["triple"] * 2
-    assert compile_beside("ramet.kernels.mask_cpu") is None
+    assert compile_beside("ramet.kernels.sampling.cpu_mask") is None
 
 
 def test_no_home_is_no_obstacle(monkeypatch):
@@ -209,7 +209,7 @@ BOTH = """
 import sys
 from numba import types
 from numba.core import event
-from ramet.kernels.mask_cpu import agrees_on_first_byte
+from ramet.kernels.sampling.cpu_mask import agrees_on_first_byte
 
 class Listener(event.Listener):
     def on_start(self, began):
@@ -253,28 +253,28 @@ def test_what_another_process_compiles_comes_last(folder, monkeypatch):
 
 
 def test_another_process_compiles_ahead(folder):
-    assert not is_compiled("ramet.kernels.mask_cpu")
-    process = compile_beside("ramet.kernels.mask_cpu")
+    assert not is_compiled("ramet.kernels.sampling.cpu_mask")
+    process = compile_beside("ramet.kernels.sampling.cpu_mask")
     assert process is not None
     assert process.wait() == 0
-    assert is_compiled("ramet.kernels.mask_cpu")
+    assert is_compiled("ramet.kernels.sampling.cpu_mask")
 
 
 def test_compiling_ahead_ends_with_its_parent(folder):
     command = [
         sys.executable,
         "-m",
-        "ramet.compiled",
+        "ramet.jit",
         str(os.getpid() + 1),
-        "ramet.kernels.mask_cpu",
+        "ramet.kernels.sampling.cpu_mask",
     ]
     subprocess.run(command, check=True)
-    assert not is_compiled("ramet.kernels.mask_cpu")
+    assert not is_compiled("ramet.kernels.sampling.cpu_mask")
 
 
 def test_compiling_ahead_ends_in_the_midst_of_a_function(folder):
     child = (
-        "import sys, time; from ramet.compiled.ahead import end_with\n"
+        "import sys, time; from ramet.jit.ahead import end_with\n"
         "end_with(int(sys.argv[1])); print(1, flush=True); time.sleep(1000)"
     )
     program = (
@@ -289,7 +289,7 @@ def test_compiling_ahead_ends_in_the_midst_of_a_function(folder):
 
 
 def test_importing_compiles_nothing(folder):
-    code = "import ramet.grammars.compile, ramet.kernels.cpu.program, ramet.kernels.sampling_cpu"
+    code = "import ramet.grammars.compile, ramet.kernels.cpu.program, ramet.kernels.sampling.cpu"
     subprocess.run([sys.executable, "-c", code], check=True)
     assert not folder.exists()
 
@@ -297,5 +297,5 @@ def test_importing_compiles_nothing(folder):
 def test_all_that_steps_and_grammars_need_is_found():
     names = {each.py_func.__name__ for each in compiled_of("ramet.grammars")}
     assert {"walk", "advance", "determinise", "build_trie", "write_row"} <= names
-    steps = list(compiled_of("ramet.kernels.sampling_cpu", "ramet.kernels.cpu.attention"))
+    steps = list(compiled_of("ramet.kernels.sampling.cpu", "ramet.kernels.cpu.ops.attention"))
     assert any(getattr(each, "name", "").startswith("attend_tiles") for each in steps)

@@ -9,9 +9,9 @@ import pytest
 from numba import njit, types
 from numba.extending import intrinsic
 
-from ramet.compiled.sources import digest
-from ramet.grammars import walk
-from ramet.kernels.cpu.attention import attend_op
+from ramet.grammars.masks import walk
+from ramet.jit.sources import digest
+from ramet.kernels.cpu.ops.attention import attend_op
 
 SOURCE = """
 from numba import njit
@@ -42,7 +42,7 @@ def digest_of(monkeypatch):
         package = ModuleType("ramet_sample")
         package.constants = constants
         monkeypatch.setitem(sys.modules, "ramet_sample", package)
-        monkeypatch.setattr("ramet.compiled.sources._OURS", "ramet_sample")
+        monkeypatch.setattr("ramet.jit.sources._OURS", "ramet_sample")
         text = SOURCE
         for old, new in replacements:
             assert old in text
@@ -119,9 +119,9 @@ def test_it_is_the_same_in_every_process():
     import subprocess
 
     code = (
-        "from ramet.compiled.sources import digest\n"
+        "from ramet.jit.sources import digest\n"
         "from ramet.grammars import walk\n"
-        "from ramet.kernels.cpu.attention import attend_op\n"
+        "from ramet.kernels.cpu.ops.attention import attend_op\n"
         "print(digest(walk.walk.py_func).hex(), digest(attend_op('float32')._function).hex())"
     )
     run = [sys.executable, "-c", code]

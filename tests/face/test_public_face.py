@@ -27,7 +27,7 @@ def test_every_public_name_is_there() -> None:
     ("modules", "heavy"),
     [
         ("ramet", ("torch", "numba", "fastapi")),
-        ("ramet.cli.root, ramet.runtime.process", ("torch", "numba", "fastapi")),
+        ("ramet.cli.root, ramet.runtime.engine.process", ("torch", "numba", "fastapi")),
         ("ramet.lang.serving, ramet.runtime.server.main", ("torch", "numba")),
     ],
 )

@@ -11,11 +11,11 @@ from functools import partial
 
 import httpx
 
-from ramet.runtime.model.scripted import Script
-from ramet.runtime.process import EngineProcess
-from ramet.runtime.scripted_engine import scripted_engine
-from ramet.runtime.server.testing import running_server, wait_until
-from ramet.runtime.tokenizer.scripted import scripted_tokenizer
+from ramet.runtime.engine.process import EngineProcess
+from ramet.runtime.testing.scripted_engine import scripted_engine
+from ramet.runtime.testing.scripted_model import Script
+from ramet.runtime.testing.scripted_tokenizer import scripted_tokenizer
+from ramet.runtime.testing.server import running_server, wait_until
 
 
 def test_a_killed_engine_loses_no_call_silently_and_serves_again():

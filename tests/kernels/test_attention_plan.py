@@ -8,7 +8,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ramet.kernels.attention_plan import (
+from ramet.kernels.attention.paged import (
+    AttentionInputs,
+    attention_shape,
+    paged_attention_reference,
+)
+from ramet.kernels.attention.plan import (
     KEY_END,
     KEY_START,
     SLOT,
@@ -19,12 +24,7 @@ from ramet.kernels.attention_plan import (
     AttentionShape,
     build_plan,
 )
-from ramet.kernels.dispatch import attention_costs
-from ramet.kernels.paged_attention import (
-    AttentionInputs,
-    attention_shape,
-    paged_attention_reference,
-)
+from ramet.kernels.triton_support.dispatch import attention_costs
 
 SHAPE = AttentionShape(
     num_kv_heads=2, group_size=3, head_dim=16, narrow_tokens=2, wide_tokens=7, block_keys=4

@@ -18,7 +18,7 @@ from ramet.kernels.cpu import features
 features.is_x86 = lambda: False
 from numba.core.ccallback import CFunc
 from ramet.kernels.cpu import attention, dot, largest, linear
-from ramet.kernels.cpu.compiled import _SIGNATURE
+from ramet.kernels.cpu.machine.compiled_op import _SIGNATURE
 # This machine's code can't hold the instruction: a function has its place, and is never called.
 import llvmlite.binding as llvm
 llvm.add_symbol("sdot", 1)

@@ -8,9 +8,9 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ramet.kernels.cpu import attention
-from ramet.kernels.cpu import step as words
-from ramet.kernels.cpu.features import AttentionPath, best_attention_path
+from ramet.kernels.cpu.machine import step as words
+from ramet.kernels.cpu.machine.features import AttentionPath, best_attention_path
+from ramet.kernels.cpu.ops import attention
 from ramet.kernels.cpu.program import Program, Stage, Team, float_operand
 
 PATHS: list[AttentionPath] = sorted({"float32", best_attention_path()})

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ramet.kernels.cpu import attention
-from ramet.kernels.cpu import step as words
-from ramet.kernels.cpu.attention_tiles import CHUNK
+from ramet.kernels.cpu.machine import step as words
+from ramet.kernels.cpu.ops import attention
+from ramet.kernels.cpu.ops.attention_tiles import CHUNK
 
 
 def runs_of(tree, base):

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
-from ramet.kernels.cpu import attention_runs, attention_softmax
-from ramet.kernels.cpu.attention_tiles import CHUNK, MASKED
-from ramet.kernels.cpu.features import AttentionPath, best_attention_path
+from ramet.kernels.cpu.machine.features import AttentionPath, best_attention_path
+from ramet.kernels.cpu.ops import attention_runs, attention_softmax
+from ramet.kernels.cpu.ops.attention_tiles import CHUNK, MASKED
 
 PATHS: list[AttentionPath] = sorted({"float32", best_attention_path()})
 TOLERANCES: dict[AttentionPath, float] = {"float32": 0.0, "bf16": 2**-8 + 2.5e-4}

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ramet.kernels.cpu.buffers import CACHE_LINE, Arena, lazy_zeros
+from ramet.kernels.cpu.machine.buffers import CACHE_LINE, Arena, lazy_zeros
 
 
 @settings(max_examples=50, deadline=None)

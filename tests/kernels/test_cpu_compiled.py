@@ -9,9 +9,10 @@ import sys
 import numpy as np
 import pytest
 
-from ramet.kernels.cpu import compiled, features
-from ramet.kernels.cpu.compiled import Op
-from ramet.kernels.cpu.memory import load_i64, store_i64
+from ramet.kernels.cpu.machine import compiled_op as compiled
+from ramet.kernels.cpu.machine import features
+from ramet.kernels.cpu.machine.compiled_op import Op
+from ramet.kernels.cpu.machine.memory import load_i64, store_i64
 from ramet.kernels.cpu.program import Program, Stage, Team
 
 
@@ -87,7 +88,7 @@ def test_the_dot_path_can_be_chosen(monkeypatch):
 
 PRODUCT = """
 import numpy as np
-from ramet.kernels.cpu.features import best_dot_path
+from ramet.kernels.cpu.machine.features import best_dot_path
 import importlib.util, sys
 spec = importlib.util.spec_from_file_location("linear_test", sys.argv[1])
 tests = importlib.util.module_from_spec(spec)

@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ramet.kernels.cpu import fetch
-from ramet.kernels.cpu import step as words
-from ramet.kernels.cpu.attention import list_pages
-from ramet.kernels.cpu.linear import TILE_ROWS
+from ramet.kernels.cpu.machine import step as words
+from ramet.kernels.cpu.ops import fetch
+from ramet.kernels.cpu.ops.attention import list_pages
+from ramet.kernels.cpu.ops.linear import TILE_ROWS
 from ramet.kernels.cpu.program import STAGE_WORDS
 
 STRIDE = 1 << 20

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ramet.kernels.cpu import largest
-from ramet.kernels.cpu import step as words
+from ramet.kernels.cpu.machine import step as words
+from ramet.kernels.cpu.ops import largest
 from ramet.kernels.cpu.program import Program, Stage, Team
 
 

@@ -10,11 +10,11 @@ from gguf.quants import dequantize, quantize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ramet.kernels.cpu import linear, linear_fused, quantise, rows
-from ramet.kernels.cpu import step as words
-from ramet.kernels.cpu.features import multiplies_bf16, supported_dot_paths
+from ramet.kernels.cpu.machine import step as words
+from ramet.kernels.cpu.machine.features import multiplies_bf16, supported_dot_paths
+from ramet.kernels.cpu.ops import linear, linear_fused, quantise, rows
+from ramet.kernels.cpu.ops.weights import pack
 from ramet.kernels.cpu.program import Program, Stage, Team, float_operand
-from ramet.kernels.cpu.weights import pack
 
 KINDS = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "F16", "F32")
 

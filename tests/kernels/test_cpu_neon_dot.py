@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from llvmlite import ir
 
-from ramet.kernels.cpu import ir as vec
-from ramet.kernels.cpu.dot import group_dot
+from ramet.kernels.cpu.machine import ir as vec
+from ramet.kernels.cpu.ops.dot import group_dot
 
 CODE, DATA, END = 0x10000, 0x100000, 0x20000
 WEIGHTS, X, START, OUT, STACK = (DATA + 0x1000 * page for page in (0, 1, 2, 3, 8))

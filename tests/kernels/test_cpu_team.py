@@ -10,9 +10,9 @@ import time
 import numpy as np
 import pytest
 
-from ramet.kernels.cpu import step as words
-from ramet.kernels.cpu.compiled import op
-from ramet.kernels.cpu.memory import load_i64, next_task, store_i64
+from ramet.kernels.cpu.machine import step as words
+from ramet.kernels.cpu.machine.compiled_op import op
+from ramet.kernels.cpu.machine.memory import load_i64, next_task, store_i64
 from ramet.kernels.cpu.program import Program, Stage, Team
 
 SOURCE, TARGET, NUM_TASKS, DELAY = 2, 3, 4, 5

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ramet.kernels.dispatch import (
+from ramet.kernels.triton_support.dispatch import (
     _data,
     _nearest,
     architecture,

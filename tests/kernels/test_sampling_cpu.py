@@ -7,8 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ramet.kernels.sampling import _kept_weights, philox_words, sample_reference, uniforms
-from ramet.kernels.sampling_cpu import sample
+from ramet.kernels.sampling.cpu import sample
+from ramet.kernels.sampling.reference import (
+    _kept_weights,
+    philox_words,
+    sample_reference,
+    uniforms,
+)
 
 VOCAB_SIZES = [1, 31, 64, 1000, 4099]
 

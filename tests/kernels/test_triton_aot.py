@@ -16,17 +16,12 @@ triton = pytest.importorskip("triton")
 if os.environ.get("TRITON_INTERPRET") == "1":
     pytest.skip("interpreted kernels can't be compiled", allow_module_level=True)
 
-from ramet.kernels import (  # noqa: E402
-    activation,
-    linear,
-    norm,
-    paged_attention,
-    rotary,
-    sampling_gpu,
-    token_mask,
-)
-from ramet.kernels.aot import SHARED_MEMORY_LIMITS, compile_ahead  # noqa: E402
-from ramet.kernels.dispatch import kernel_config  # noqa: E402
+from ramet.kernels import activation, linear, norm, rotary  # noqa: E402
+from ramet.kernels.attention import paged as paged_attention  # noqa: E402
+from ramet.kernels.sampling import token_mask  # noqa: E402
+from ramet.kernels.sampling import triton as sampling_gpu  # noqa: E402
+from ramet.kernels.triton_support.aot import SHARED_MEMORY_LIMITS, compile_ahead  # noqa: E402
+from ramet.kernels.triton_support.dispatch import kernel_config  # noqa: E402
 
 ARCHITECTURES = ("sm_80", "sm_90", "gfx942")
 

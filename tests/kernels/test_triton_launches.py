@@ -17,22 +17,17 @@ if os.environ.get("TRITON_INTERPRET") == "1":
 
 from triton.backends.compiler import GPUTarget  # noqa: E402
 
-from ramet.kernels import (  # noqa: E402
-    activation,
-    linear,
-    norm,
-    paged_attention,
-    rotary,
-    sampling_gpu,
-    token_mask,
-)
-from ramet.kernels.attention_plan import SLOT, build_plan  # noqa: E402
-from ramet.kernels.dispatch import attention_costs  # noqa: E402
+from ramet.kernels import activation, linear, norm, rotary  # noqa: E402
+from ramet.kernels.attention import paged as paged_attention  # noqa: E402
+from ramet.kernels.attention.plan import SLOT, build_plan  # noqa: E402
+from ramet.kernels.sampling import token_mask  # noqa: E402
+from ramet.kernels.sampling import triton as sampling_gpu  # noqa: E402
+from ramet.kernels.triton_support.dispatch import attention_costs  # noqa: E402
 from ramet.runtime.model.config import ModelConfig  # noqa: E402
-from ramet.runtime.model.device_arrays import pack, unpack  # noqa: E402
-from ramet.runtime.model.torch_decoder import TorchDecoder  # noqa: E402
-from ramet.runtime.model.torch_step import StepInputs  # noqa: E402
-from ramet.runtime.model.torch_weights import random_torch_weights  # noqa: E402
+from ramet.runtime.model.torch.decoder import TorchDecoder  # noqa: E402
+from ramet.runtime.model.torch.device_arrays import pack, unpack  # noqa: E402
+from ramet.runtime.model.torch.step import StepInputs  # noqa: E402
+from ramet.runtime.model.torch.weights import random_torch_weights  # noqa: E402
 
 MODULES = (activation, linear, norm, paged_attention, rotary, sampling_gpu, token_mask)
 TARGETS = {"sm_90": GPUTarget("cuda", 90, 32), "gfx942": GPUTarget("hip", "gfx942", 64)}

@@ -11,10 +11,10 @@ import pytest
 
 from ramet.lang import ScriptedBackend
 from ramet.runtime.engine import Engine
-from ramet.runtime.model.scripted import Script, ScriptedModel
-from ramet.runtime.server.config import ServerConfig
 from ramet.runtime.server.main import HttpServer
-from ramet.runtime.tokenizer.scripted import scripted_tokenizer
+from ramet.runtime.server.protocol.config import ServerConfig
+from ramet.runtime.testing.scripted_model import Script, ScriptedModel
+from ramet.runtime.testing.scripted_tokenizer import scripted_tokenizer
 
 
 @pytest.fixture

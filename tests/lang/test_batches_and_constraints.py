@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from ramet.lang import ScriptedBackend, State, gen, program
+from ramet.lang.base.errors import UsageError
 from ramet.lang.batching import sharing_order
-from ramet.lang.errors import UsageError
-from ramet.runtime.errors import InvalidConstraintError
+from ramet.runtime.api.errors import InvalidConstraintError
 
 
 @program

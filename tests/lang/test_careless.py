@@ -19,14 +19,14 @@ from ramet.lang import (
     regex,
     tool,
 )
-from ramet.lang.errors import (
+from ramet.lang.base.errors import (
     DamagedReferenceError,
     OutputTypeError,
     RoleError,
     UnknownNameError,
     UsageError,
 )
-from ramet.runtime.errors import InvalidParameterError, RametError
+from ramet.runtime.api.errors import InvalidParameterError, RametError
 
 Scripted = Callable[..., ScriptedBackend]
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from ramet.lang import NodeFailedError, State, UnsupportedError, assistant, gen, program, replay
 from ramet.lang.backends.engine import EngineBackend, _after, _merged
+from ramet.runtime.api.errors import ContextLengthError, RequestAbortedError
 from ramet.runtime.engine import Engine
-from ramet.runtime.errors import ContextLengthError, RequestAbortedError
-from ramet.runtime.model.scripted import Script, ScriptedModel
-from ramet.runtime.tokenizer.scripted import scripted_tokenizer
+from ramet.runtime.testing.scripted_model import Script, ScriptedModel
+from ramet.runtime.testing.scripted_tokenizer import scripted_tokenizer
 
 
 @program

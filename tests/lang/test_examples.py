@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from ramet.demo import plan_a_day, run_demo
+from ramet.cli.demo import plan_a_day, run_demo
 from ramet.lang import ScriptedBackend
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

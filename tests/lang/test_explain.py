@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ramet.lang import State, assistant, gen, program, user
-from ramet.lang.explain import critical_path
-from ramet.runtime.tokenizer.scripted import scripted_tokenizer
+from ramet.lang.graph.explain import critical_path
+from ramet.runtime.testing.scripted_tokenizer import scripted_tokenizer
 
 
 @program

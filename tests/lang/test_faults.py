@@ -22,10 +22,10 @@ from ramet.lang import (
     program,
 )
 from ramet.lang.backends.base import CallPlace
-from ramet.lang.events import NodeFailed, NodeFinished, RunEnded
-from ramet.lang.nodes import Gen, Select
-from ramet.lang.values import Value
-from ramet.runtime.errors import RequestAbortedError
+from ramet.lang.graph.nodes import Gen, Select
+from ramet.lang.run.events import NodeFailed, NodeFinished, RunEnded
+from ramet.lang.types.values import Value
+from ramet.runtime.api.errors import RequestAbortedError
 
 
 def wait_until(condition) -> None:

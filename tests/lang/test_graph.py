@@ -21,8 +21,8 @@ from ramet.lang import (
     tool,
     user,
 )
-from ramet.lang.nodes import Fork, Gen, Join, Node, Text, ToolCall
-from ramet.lang.references import Ref
+from ramet.lang.graph.nodes import Fork, Gen, Join, Node, Text, ToolCall
+from ramet.lang.graph.references import Ref
 
 
 class Box(BaseModel):

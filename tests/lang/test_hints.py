@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ramet.lang import ScriptedBackend, State, gen, program, tool
-from ramet.runtime.request import ProgramHint
+from ramet.runtime.api.request import ProgramHint
 
 
 def hints_of(scripted: Any, body: Any, **script: Any) -> dict[str, ProgramHint]:

@@ -29,7 +29,7 @@ from ramet.lang import (
 from ramet.lang.backends.dialects import OPENAI, RAMET, VLLM, Dialect
 from ramet.lang.backends.http import NEWS_PATH
 from ramet.lang.backends.transport import Transport
-from ramet.runtime.model.scripted import Script
+from ramet.runtime.testing.scripted_model import Script
 
 
 @program
@@ -281,7 +281,7 @@ def test_addresses_and_dialects_are_checked() -> None:
 
 
 def test_every_field_of_a_hint_is_one_that_the_server_knows() -> None:
-    from ramet.runtime.request import ProgramHint
+    from ramet.runtime.api.request import ProgramHint
     from ramet.runtime.server.protocol.common import HintFields
 
     assert {field.name for field in dataclasses.fields(ProgramHint)} == set(HintFields.model_fields)

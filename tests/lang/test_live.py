@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from ramet.cli.live import run_live
+from ramet.cli.run_view import watch
 from ramet.lang import NodeFailedError, State, program, tool
-from ramet.live import watch
 
 
 @tool

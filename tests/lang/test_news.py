@@ -14,8 +14,8 @@ from ramet.lang import HttpBackend, NodeFailedError, ScriptedBackend, State, con
 from ramet.lang.backends.dialects import OPENAI, RAMET, Dialect
 from ramet.lang.backends.http import NEWS_PATH
 from ramet.lang.backends.transport import Transport
-from ramet.lang.open_branches import OpenBranches
-from ramet.runtime.request import LIKELY_OUTPUT_LEN
+from ramet.lang.run.open_branches import OpenBranches
+from ramet.runtime.api.request import LIKELY_OUTPUT_LEN
 
 
 def unneeded(backend: ScriptedBackend) -> set[str]:

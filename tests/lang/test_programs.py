@@ -27,8 +27,8 @@ from ramet.lang import (
     user_begin,
     user_end,
 )
-from ramet.lang.values import Value
-from ramet.runtime.errors import InvalidParameterError
+from ramet.lang.types.values import Value
+from ramet.runtime.api.errors import InvalidParameterError
 
 
 def messages(backend: ScriptedBackend, index: int = -1) -> list[tuple[str | None, str]]:

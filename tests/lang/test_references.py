@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ramet.lang.errors import DamagedReferenceError, ForeignValueError
-from ramet.lang.references import Ref, ReferenceTable
+from ramet.lang.base.errors import DamagedReferenceError, ForeignValueError
+from ramet.lang.graph.references import Ref, ReferenceTable
 
 # Texts that try to look like references: pieces of real tokens, of the form, and of anything.
 _HEX = "0123456789abcdef"

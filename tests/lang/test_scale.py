@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from ramet.lang import ScriptedBackend, State, program
-from ramet.lang.graph import RequestGraph
-from ramet.lang.nodes import Node
+from ramet.lang.graph.graph import RequestGraph
+from ramet.lang.graph.nodes import Node
 
 
 @program

@@ -21,9 +21,9 @@ from ramet.lang import (
     program,
     tool,
 )
-from ramet.lang.agent import action_type
-from ramet.lang.events import NodeFailed
-from ramet.lang.matching import match_text
+from ramet.lang.run.agent import action_type
+from ramet.lang.run.events import NodeFailed
+from ramet.lang.types.matching import match_text
 
 
 class Place(BaseModel):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ramet.lang import NodeFailedError, State, Trace, UsageError, program, replay, tool
-from ramet.lang.trace_export import phases
+from ramet.lang.trace.chrome import phases
 
 
 @tool

@@ -29,9 +29,9 @@ from ramet.lang import (
     regex,
     text,
 )
-from ramet.lang.matching import match_text
-from ramet.lang.types import INTEGER, NUMBER, described_output, output_type
-from ramet.runtime.events import Finished, TextDelta, Timings, Usage
+from ramet.lang.types.matching import match_text
+from ramet.lang.types.types import INTEGER, NUMBER, described_output, output_type
+from ramet.runtime.api.events import Finished, TextDelta, Timings, Usage
 
 
 class Report(BaseModel):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ramet.runtime.streams import (
+from ramet.runtime.parsers import (
     TOOL_FORMATS,
     ChannelParser,
     ChatDelta,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ramet.runtime.streams import (
+from ramet.runtime.parsers import (
     REASONING_FORMATS,
     TOOL_FORMATS,
     ChatDelta,

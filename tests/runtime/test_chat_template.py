@@ -11,16 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ramet.runtime.errors import ChatTemplateError, InvalidParameterError, ModelLoadError
-from ramet.runtime.streams import (
-    TOOL_FORMATS,
-    ToolArgumentsDelta,
-    ToolCallParser,
-    ToolCallStart,
-)
+from ramet.runtime.api.errors import ChatTemplateError, InvalidParameterError, ModelLoadError
+from ramet.runtime.parsers import TOOL_FORMATS, ToolArgumentsDelta, ToolCallParser, ToolCallStart
+from ramet.runtime.testing.scripted_tokenizer import CONTROL_TEXTS, scripted_tokenizer
 from ramet.runtime.tokenizer import ChatTemplate, Tokenizer, fold_tools
 from ramet.runtime.tokenizer.protection import Protection
-from ramet.runtime.tokenizer.scripted import CONTROL_TEXTS, scripted_tokenizer
 
 USER = {"role": "user", "content": "hi"}
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from ramet.grammars import JsonSchema
+from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.engine import Engine, EngineConfig
-from ramet.runtime.model.gguf_file import GgufFile
-from ramet.runtime.model.reference import ReferenceModel
-from ramet.runtime.params import SamplingParams
+from ramet.runtime.model.files.gguf import GgufFile
+from ramet.runtime.testing.reference_model import ReferenceModel
 from ramet.runtime.tokenizer import Tokenizer
 
 POOL = (

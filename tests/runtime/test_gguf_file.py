@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ramet.runtime.errors import ModelLoadError, UnsupportedModelError
-from ramet.runtime.model.gguf_file import TENSOR_TYPES, GgufFile
-from ramet.runtime.model.locate import PACKAGED_MODELS, PackagedModel, locate_model
+from ramet.runtime.api.errors import ModelLoadError, UnsupportedModelError
+from ramet.runtime.model.files.gguf import TENSOR_TYPES, GgufFile
+from ramet.runtime.model.files.locate import PACKAGED_MODELS, PackagedModel, locate_model
 
 ARRAY = np.arange(64, dtype=np.float32).reshape(2, 32) / 7
 
@@ -156,7 +156,7 @@ def test_a_model_is_a_path_or_a_known_name(sample: Path, monkeypatch: pytest.Mon
     with pytest.raises(ModelLoadError, match=r"'nonesuch'.*smollm2.*pip install"):
         locate_model("nonesuch")
     lacking = PackagedModel("no_such_package_here", "m.gguf", "pip install it")
-    monkeypatch.setattr("ramet.runtime.model.locate.PACKAGED_MODELS", {"m": lacking})
+    monkeypatch.setattr("ramet.runtime.model.files.locate.PACKAGED_MODELS", {"m": lacking})
     with pytest.raises(ModelLoadError, match="not installed; run `pip install it`"):
         locate_model("m")
 

@@ -17,11 +17,11 @@ from safetensors.torch import save_file
 from tokenizers import Regex, models, normalizers, pre_tokenizers, trainers
 from tokenizers import Tokenizer as ReferenceTokenizer
 
-from ramet.runtime.errors import ModelLoadError, UnsupportedModelError
+from ramet.runtime.api.errors import ModelLoadError, UnsupportedModelError
 from ramet.runtime.model.config import ModelConfig
-from ramet.runtime.model.hf_directory import HfDirectory
+from ramet.runtime.model.files.huggingface import HfDirectory
 from ramet.runtime.model.load import open_model
-from ramet.runtime.model.reference import ReferenceModel
+from ramet.runtime.testing.reference_model import ReferenceModel
 from ramet.runtime.tokenizer import ChatTemplate, Tokenizer, TokenKind
 
 QWEN2_PATTERN = (

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ramet.runtime.errors import InvalidParameterError
-from ramet.runtime.events import TokenInfo
-from ramet.runtime.params import SamplingParams
-from ramet.runtime.streams import OutputStream, StopStringMatcher, StopStrings, Utf8Assembler
+from ramet.runtime.api.errors import InvalidParameterError
+from ramet.runtime.api.events import TokenInfo
+from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.parsers import OutputStream, StopStringMatcher, StopStrings, Utf8Assembler
 
 SPECIAL_ID = 1000
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from ramet.runtime.errors import InvalidParameterError, ModelLoadError, UnsupportedModelError
+from ramet.runtime.api.errors import InvalidParameterError, ModelLoadError, UnsupportedModelError
 from ramet.runtime.model.config import ModelConfig, inverse_frequencies
-from ramet.runtime.model.gguf_file import GgufFile
-from ramet.runtime.model.locate import locate_model
-from ramet.runtime.model.reference import ReferenceModel
-from ramet.runtime.model.torch_runner import TorchOptions, TorchRunner
+from ramet.runtime.model.files.gguf import GgufFile
+from ramet.runtime.model.files.locate import locate_model
+from ramet.runtime.model.torch.runner import TorchOptions, TorchRunner
+from ramet.runtime.testing.reference_model import ReferenceModel
 from ramet.runtime.tokenizer import ChatTemplate, Tokenizer
 
 VOCAB_SIZE, HIDDEN, HEADS, KV_HEADS, HEAD_DIM, FFN = 50, 32, 4, 2, 16, 48

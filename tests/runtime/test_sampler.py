@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ramet.runtime.batch import SamplingRows
-from ramet.runtime.sampler import Sampler
+from ramet.runtime.api.batch import SamplingRows
+from ramet.runtime.model.sampler import Sampler
 
 
 def rows(num_rows, **changes):

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ramet.runtime.batch import Batch, Float32Array, SamplingRows
-from ramet.runtime.errors import InvariantError
-from ramet.runtime.model.scripted import Script, ScriptedModel
+from ramet.runtime.api.batch import Batch, Float32Array, SamplingRows
+from ramet.runtime.api.errors import InvariantError
+from ramet.runtime.testing.scripted_model import Script, ScriptedModel
+from ramet.runtime.testing.scripted_tokenizer import scripted_tokenizer
 from ramet.runtime.tokenizer import ChatTemplate
-from ramet.runtime.tokenizer.scripted import scripted_tokenizer
 
 TOKENIZER = scripted_tokenizer(b"\xf0\x9f", "DEF", "HI")
 PAGE_SIZE = 4

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ramet.runtime.errors import ModelLoadError, UnsupportedModelError
-from ramet.runtime.model.model_file import ModelFile
+from ramet.runtime.api.errors import ModelLoadError, UnsupportedModelError
+from ramet.runtime.model.files.model_file import ModelFile
 from ramet.runtime.tokenizer import Tokenizer, TokenKind
 
 CONTROL = ("<pad>", "<eos>", "<bos>", "<unk>", "<end_of_turn>")

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as ReferenceTokenizer
 
-from ramet.runtime.errors import InvalidParameterError, UnsupportedModelError
-from ramet.runtime.model.gguf_file import GgufFile
-from ramet.runtime.model.locate import locate_model
+from ramet.runtime.api.errors import InvalidParameterError, UnsupportedModelError
+from ramet.runtime.model.files.gguf import GgufFile
+from ramet.runtime.model.files.locate import locate_model
+from ramet.runtime.testing.scripted_tokenizer import scripted_tokenizer
 from ramet.runtime.tokenizer import Tokenizer, TokenKind
 from ramet.runtime.tokenizer.byte_alphabet import decode_alphabet, encode_alphabet
 from ramet.runtime.tokenizer.byte_level import ByteLevelMerger
 from ramet.runtime.tokenizer.pretokenizers import MAX_SPACE_RUN, PRE_TOKENIZERS, pre_tokenizer
-from ramet.runtime.tokenizer.scripted import scripted_tokenizer
 
 TEXTS = [
     *("", " ", "\n", "Hello world", "  leading  double   spaces\n\n\n\ttabs\t\t x", "trailing   "),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ramet.runtime.server import testing
+from ramet.runtime.testing import server as testing
 
 
 @pytest.fixture

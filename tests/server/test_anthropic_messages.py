@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ramet.runtime.engine_config import EngineConfig
-from ramet.runtime.events import Finished, TextDelta, Timings, Usage
-from ramet.runtime.model.scripted import Script
-from ramet.runtime.params import SamplingParams
-from ramet.runtime.server.anthropic_shapes import AnswerBlocks
-from ramet.runtime.server.messages import ChatChoice, ShownTokens
-from ramet.runtime.streams import REASONING_FORMATS, TOOL_FORMATS, ChatParser
+from ramet.runtime.api.events import Finished, TextDelta, Timings, Usage
+from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.engine.config import EngineConfig
+from ramet.runtime.parsers import REASONING_FORMATS, TOOL_FORMATS, ChatParser
+from ramet.runtime.server.anthropic.shapes import AnswerBlocks
+from ramet.runtime.server.chat.choice import ChatChoice, ShownTokens
+from ramet.runtime.testing.scripted_model import Script
 
 HI = [{"role": "user", "content": "hi"}]
 WEATHER = {
@@ -290,7 +290,7 @@ THINKS = "{% if enable_thinking is defined and not enable_thinking %}<think></th
 @pytest.fixture
 def thinker(serve, monkeypatch):
     """A server whose model's template has reasoning that can be turned off."""
-    from ramet.runtime.tokenizer import scripted
+    from ramet.runtime.testing import scripted_tokenizer as scripted
 
     monkeypatch.setattr(
         scripted,

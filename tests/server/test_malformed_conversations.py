@@ -122,7 +122,7 @@ def changed(draw, body):
 
 @pytest.fixture(scope="module")
 def server():
-    from ramet.runtime.server.testing import scripted_server
+    from ramet.runtime.testing.server import scripted_server
 
     with scripted_server([["x"]]) as server:
         yield server

@@ -14,7 +14,7 @@ from pydantic_core import to_jsonable_python
 
 from ramet.lang import State, program, tool
 from ramet.lang.serving import PROGRAMS
-from ramet.runtime.model.scripted import Script
+from ramet.runtime.testing.scripted_model import Script
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ENDLESS = Script(["word "], repeat=True)
@@ -173,7 +173,7 @@ BAD = {
 
 @pytest.fixture(scope="module")
 def shared():
-    from ramet.runtime.server import testing
+    from ramet.runtime.testing import server as testing
 
     with testing.scripted_server([["ok"]], extensions=(PROGRAMS,), max_program_nodes=64) as server:
         yield server

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import httpx
 import pytest
 
-from ramet.runtime.model.scripted import Script
+from ramet.runtime.testing.scripted_model import Script
 
 THOUGHT = ["Two", " and", " two", " make", " four"]
 

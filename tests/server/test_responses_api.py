@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ramet.runtime.engine_config import EngineConfig
-from ramet.runtime.errors import NotFoundError
-from ramet.runtime.events import Finished, TextDelta, Timings, Usage
-from ramet.runtime.model.scripted import Script
-from ramet.runtime.params import SamplingParams
-from ramet.runtime.server.messages import ChatChoice, ShownTokens
-from ramet.runtime.server.response_output import OutputItems
-from ramet.runtime.server.response_store import ResponseStore, StoredResponse
-from ramet.runtime.streams import REASONING_FORMATS, TOOL_FORMATS, ChatParser
-from ramet.runtime.tokenizer import scripted
+from ramet.runtime.api.errors import NotFoundError
+from ramet.runtime.api.events import Finished, TextDelta, Timings, Usage
+from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.engine.config import EngineConfig
+from ramet.runtime.parsers import REASONING_FORMATS, TOOL_FORMATS, ChatParser
+from ramet.runtime.server.chat.choice import ChatChoice, ShownTokens
+from ramet.runtime.server.openai.responses_output import OutputItems
+from ramet.runtime.server.openai.responses_store import ResponseStore, StoredResponse
+from ramet.runtime.testing import scripted_tokenizer as scripted
+from ramet.runtime.testing.scripted_model import Script
 
 WEATHER = {
     "type": "function",

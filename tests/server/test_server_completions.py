@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ramet.runtime.model.scripted import Script
+from ramet.runtime.testing.scripted_model import Script
 
 
 def test_prompts_may_be_text_ids_and_lists_of_either(serve):

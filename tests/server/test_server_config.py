@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ramet.runtime.errors import InvalidParameterError
-from ramet.runtime.server.config import ServerConfig
+from ramet.runtime.api.errors import InvalidParameterError
+from ramet.runtime.server.protocol.config import ServerConfig
 
 
 @pytest.mark.parametrize(

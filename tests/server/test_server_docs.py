@@ -8,16 +8,24 @@ from pathlib import Path
 import pytest
 
 from ramet.lang.serving.body import ProgramRequest
-from ramet.runtime.server import testing
-from ramet.runtime.server.protocol import (
-    anthropic,
-    chat,
-    completions,
-    embeddings,
-    responses,
+from ramet.runtime.server.anthropic import bodies as anthropic
+from ramet.runtime.server.openai import (
+    chat_bodies as chat,
+)
+from ramet.runtime.server.openai import (
+    completion_bodies as completions,
+)
+from ramet.runtime.server.openai import (
+    embedding_bodies as embeddings,
+)
+from ramet.runtime.server.openai import (
+    responses_bodies as responses,
+)
+from ramet.runtime.server.openai import (
     responses_items,
 )
 from ramet.runtime.server.protocol.base import ApiModel
+from ramet.runtime.testing import server as testing
 
 DOCS = (Path(__file__).parents[2] / "docs" / "server.md").read_text()
 NAMED = set(re.findall(r"`([A-Za-z_]+)`", DOCS))

@@ -10,7 +10,7 @@ import threading
 import numpy as np
 import pytest
 
-from ramet.runtime.model.scripted import Script, scripted_states
+from ramet.runtime.testing.scripted_model import Script, scripted_states
 
 
 def embed(server, given, **fields):
@@ -105,7 +105,7 @@ def test_what_changes_nothing_and_an_unknown_model(ok_server):
 
 
 def test_a_runner_that_shows_no_states_is_an_error_by_name(serve, monkeypatch):
-    from ramet.runtime.model import scripted
+    from ramet.runtime.testing import scripted_model as scripted
 
     monkeypatch.delattr(scripted.ScriptedModel, "hidden_states")
     server = serve(["ok"])

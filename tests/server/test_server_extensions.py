@@ -6,9 +6,9 @@ import dataclasses
 
 import pytest
 
-from ramet.runtime.model.scripted import Script
-from ramet.runtime.params import SamplingParams
+from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.server.protocol.sampling import SamplingFields
+from ramet.runtime.testing.scripted_model import Script
 
 AB = Script(["a", "b"], repeat=True)
 USER = [{"role": "user", "content": "hi"}]

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from ramet.lang.serving import PROGRAMS
-from ramet.runtime.model.scripted import Script
+from ramet.runtime.testing.scripted_model import Script
 
 HI = [{"role": "user", "content": "hi"}]
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}

@@ -8,7 +8,7 @@ import re
 import jsonschema
 import pytest
 
-from ramet.runtime.errors import EngineDeadError
+from ramet.runtime.api.errors import EngineDeadError
 
 
 def check(server, **fields):
@@ -102,7 +102,7 @@ def test_a_check_needs_a_constraint(ok_server):
 
 
 def test_a_text_that_takes_too_long_is_given_up_by_name(ok_server, monkeypatch):
-    monkeypatch.setattr("ramet.runtime.server.routes.grammar._MAX_MATCH_S", 0.0)
+    monkeypatch.setattr("ramet.runtime.server.ramet.grammar_routes._MAX_MATCH_S", 0.0)
     schema = {"type": "array", "uniqueItems": True, "items": {"type": "integer"}}
     answer = check(ok_server, response_format=schema_format(schema), text="[1,2,3]")
     assert answer["too_complex"]
@@ -120,7 +120,7 @@ def test_the_first_check_waits_for_compiled_code_and_no_other(serve, monkeypatch
         if len(asked) == 1:
             raise EngineDeadError("the engine has been closed")
 
-    monkeypatch.setattr("ramet.runtime.first_start.load_constraints", load_constraints)
+    monkeypatch.setattr("ramet.runtime.api.warm_up.load_constraints", load_constraints)
     body = {"response_format": {"type": "json_object"}}
     statuses = [server.http.post("/v1/grammar/check", json=body).status_code for _ in range(4)]
     assert statuses == [503, 200, 200, 200]

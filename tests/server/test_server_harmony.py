@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from ramet.runtime.engine_config import EngineConfig
-from ramet.runtime.errors import InvalidParameterError
-from ramet.runtime.model.scripted import Script
-from ramet.runtime.server import testing
+from ramet.runtime.api.errors import InvalidParameterError
+from ramet.runtime.engine.config import EngineConfig
+from ramet.runtime.testing import server as testing
+from ramet.runtime.testing.scripted_model import Script
 from ramet.runtime.tokenizer import Tokenizer
 from ramet.runtime.tokenizer.byte_level import ByteLevelMerger
 from ramet.runtime.tokenizer.kinds import TokenKind

@@ -16,9 +16,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from ramet.runtime.engine_config import EngineConfig
-from ramet.runtime.errors import EngineDeadError
-from ramet.runtime.model.scripted import Script
+from ramet.runtime.api.errors import EngineDeadError
+from ramet.runtime.engine.config import EngineConfig
+from ramet.runtime.testing.scripted_model import Script
 
 ENDLESS = Script(["word "], repeat=True)
 
@@ -151,12 +151,12 @@ def test_responses_carry_the_clients_request_id_if_it_is_plain(serve):
 SERVE_SCRIPT = """
 import sys
 from ramet.runtime.engine import Engine
-from ramet.runtime.engine_config import EngineConfig
-from ramet.runtime.errors import EngineDeadError
-from ramet.runtime.model.scripted import Script, ScriptedModel
-from ramet.runtime.server.config import ServerConfig
+from ramet.runtime.engine.config import EngineConfig
+from ramet.runtime.api.errors import EngineDeadError
+from ramet.runtime.testing.scripted_model import Script, ScriptedModel
+from ramet.runtime.server.protocol.config import ServerConfig
 from ramet.runtime.server.main import serve
-from ramet.runtime.tokenizer.scripted import scripted_tokenizer
+from ramet.runtime.testing.scripted_tokenizer import scripted_tokenizer
 
 tokenizer = scripted_tokenizer("word ")
 model = ScriptedModel(tokenizer, [Script(["word "], repeat=True)], step_delay_s=0.01)

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from ramet.runtime.server.listen import ListenError, bind
+from ramet.runtime.server.http.listen import ListenError, bind
 
 
 def close(sockets: list[socket.socket]) -> None:

@@ -8,9 +8,12 @@ from collections.abc import Callable
 
 import pytest
 
-from ramet.runtime.server import anthropic_conversation, http, off_loop, responses_conversation
-from ramet.runtime.server.protocol.chat import Message
-from ramet.runtime.server.testing import RunningServer
+from ramet.runtime.server.anthropic import conversation as anthropic_conversation
+from ramet.runtime.server.http import body as http
+from ramet.runtime.server.http import off_loop
+from ramet.runtime.server.openai import responses_conversation
+from ramet.runtime.server.openai.chat_bodies import Message
+from ramet.runtime.testing.server import RunningServer
 from ramet.runtime.tokenizer import Tokenizer
 from ramet.runtime.tokenizer.chat_template import ChatTemplate
 

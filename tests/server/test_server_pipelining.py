@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from ramet.runtime.model.scripted import Script
+from ramet.runtime.testing.scripted_model import Script
 
 
 def raw(**fields):

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from ramet.runtime.engine_config import EngineConfig
+from ramet.runtime.engine.config import EngineConfig
 
 AS_SCRIPTED = EngineConfig(forced_tokens=False, seed=0)
 SCHEMA = {

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import pytest
 
-from ramet.runtime.model.scripted import Script
-from ramet.runtime.server.testing import RunningServer
+from ramet.runtime.testing.scripted_model import Script
+from ramet.runtime.testing.server import RunningServer
 
 TIMEOUT_S = 0.3
 

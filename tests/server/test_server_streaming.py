@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ramet.runtime.model.scripted import Script
+from ramet.runtime.testing.scripted_model import Script
 
 ANSWER = {"DEFGHIJ": ["DEF", "G", "HI", "J", "never"], "DEFX": ["DEF", "X"]}
 

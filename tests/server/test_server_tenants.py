@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from ramet.runtime.errors import InvalidParameterError, QueueFullError
-from ramet.runtime.model.scripted import Script
-from ramet.runtime.server.tenants import Tenant, TenantEntry, read_keys_file
+from ramet.runtime.api.errors import InvalidParameterError, QueueFullError
+from ramet.runtime.server.calls.tenants import Tenant, TenantEntry, read_keys_file
+from ramet.runtime.testing.scripted_model import Script
 
 ENDLESS = Script(["word "], repeat=True)
 

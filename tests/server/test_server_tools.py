@@ -10,15 +10,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ramet.runtime.engine_config import EngineConfig
-from ramet.runtime.model.scripted import Script
-from ramet.runtime.server.tool_schemas import arguments_schema
-from ramet.runtime.streams import TOOL_FORMATS
+from ramet.runtime.engine.config import EngineConfig
+from ramet.runtime.parsers import TOOL_FORMATS
+from ramet.runtime.server.chat.tool_schemas import arguments_schema
+from ramet.runtime.testing.scripted_model import Script
+from ramet.runtime.testing.scripted_tokenizer import scripted_tokenizer
 from ramet.runtime.tokenizer import Tokenizer
 from ramet.runtime.tokenizer.byte_level import ByteLevelMerger
 from ramet.runtime.tokenizer.kinds import TokenKind
 from ramet.runtime.tokenizer.pretokenizers import pre_tokenizer
-from ramet.runtime.tokenizer.scripted import scripted_tokenizer
 
 CITY = {
     "type": "object",

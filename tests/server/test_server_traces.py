@@ -10,10 +10,11 @@ import threading
 import pytest
 
 from ramet.lang.serving import PROGRAMS
-from ramet.runtime.errors import InvalidParameterError
-from ramet.runtime.model.scripted import Script
-from ramet.runtime.server import testing, tracing
-from ramet.runtime.server.config import ServerConfig
+from ramet.runtime.api.errors import InvalidParameterError
+from ramet.runtime.server.observability import tracing
+from ramet.runtime.server.protocol.config import ServerConfig
+from ramet.runtime.testing import server as testing
+from ramet.runtime.testing.scripted_model import Script
 
 pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
 
@@ -21,7 +22,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
 )
 
-from ramet.runtime.server.otel import Seldom
+from ramet.runtime.server.observability.otel import Seldom
 
 TRACE_ID, PARENT_ID = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 

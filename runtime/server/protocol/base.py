@@ -16,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, mo
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
-from ramet.runtime.errors import InvalidParameterError, InvalidRequestError
+from ramet.runtime.api.errors import InvalidParameterError, InvalidRequestError
 
 UNKNOWN = "unknown_parameter"
 UNSUPPORTED = "unsupported_parameter"

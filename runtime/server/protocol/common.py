@@ -6,12 +6,12 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, WithJsonSchema
 
-from ramet.runtime.errors import InvalidParameterError
-from ramet.runtime.request import ProgramHint
+from ramet.runtime.api.errors import InvalidParameterError
+from ramet.runtime.api.request import ProgramHint
+from ramet.runtime.api.validate import only_ints
 from ramet.runtime.server.protocol.base import ApiModel, Int
 from ramet.runtime.server.protocol.constraints import ConstraintFields
 from ramet.runtime.server.protocol.sampling import CommonSampling, SamplingFields
-from ramet.runtime.values import only_ints
 
 NO_EFFECT = frozenset(
     {

@@ -15,9 +15,9 @@ from ramet.grammars.constraints import (
     Regex,
     Whitespace,
 )
-from ramet.runtime.errors import InvalidConstraintError, InvalidParameterError
-from ramet.runtime.server.origins import Asked
+from ramet.runtime.api.errors import InvalidConstraintError, InvalidParameterError
 from ramet.runtime.server.protocol.base import ApiModel
+from ramet.runtime.server.protocol.param_paths import Asked
 from ramet.runtime.server.protocol.structural_tags import structural_tag
 
 

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from ramet.runtime.errors import InvalidParameterError
-from ramet.runtime.params import SamplingParams
+from ramet.runtime.api.errors import InvalidParameterError
+from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.server.protocol.base import ApiModel, Int
 
 _PARAM_NAMES = frozenset(field.name for field in dataclasses.fields(SamplingParams))

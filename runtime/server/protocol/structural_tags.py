@@ -28,9 +28,9 @@ from ramet.grammars.constraints import (
     TriggeredTags,
 )
 from ramet.grammars.errors import ConstraintError
-from ramet.runtime.errors import InvalidConstraintError
-from ramet.runtime.paths import field_path
-from ramet.runtime.server.origins import Asked
+from ramet.runtime.api.errors import InvalidConstraintError
+from ramet.runtime.api.paths import field_path
+from ramet.runtime.server.protocol.param_paths import Asked
 
 _MAX_DEPTH = 50
 

@@ -11,11 +11,11 @@ import httpx
 
 from ramet.bench.workloads import Job
 from ramet.grammars.constraints import JsonSchema
+from ramet.runtime.api.errors import RametError
+from ramet.runtime.api.events import Failed, Finished, TextDelta
+from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.api.request import Request
 from ramet.runtime.engine import Engine
-from ramet.runtime.errors import RametError
-from ramet.runtime.events import Failed, Finished, TextDelta
-from ramet.runtime.params import SamplingParams
-from ramet.runtime.request import Request
 
 
 @dataclass(slots=True)

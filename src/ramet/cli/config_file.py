@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any
 
-from ramet.runtime.errors import RametError
+from ramet.runtime.api.errors import RametError
 
 
 class ConfigurationError(RametError):

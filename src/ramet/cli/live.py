@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.pretty import Pretty
 
-from ramet.live import report, watch
+from ramet.cli.run_view import report, watch
 
 if TYPE_CHECKING:
     from ramet.lang import Program

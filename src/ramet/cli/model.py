@@ -17,11 +17,11 @@ def info() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from ramet.compiled.disk import cache_folders, writable_folder
-    from ramet.kernels.cpu.features import describe
-    from ramet.runtime.errors import ModelLoadError
-    from ramet.runtime.first_start import is_first_start
-    from ramet.runtime.model.locate import PACKAGED_MODELS, locate_model
+    from ramet.jit.disk import cache_folders, writable_folder
+    from ramet.kernels.cpu.machine.features import describe
+    from ramet.runtime.api.errors import ModelLoadError
+    from ramet.runtime.api.warm_up import is_first_start
+    from ramet.runtime.model.files.locate import PACKAGED_MODELS, locate_model
     from ramet.runtime.model.runners import describe_default
 
     table = Table(show_header=False, box=None)

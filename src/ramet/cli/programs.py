@@ -30,7 +30,7 @@ def register(app: typer.Typer) -> None:
 
 def demo(model: Model = "smollm2") -> None:
     """Run an agent program on a real model, streamed, with what the engine saved."""
-    from ramet.demo import run_demo
+    from ramet.cli.demo import run_demo
 
     run_demo(model)
 

@@ -7,7 +7,7 @@ import sys
 import typer
 
 from ramet.cli import bench, model, programs, serve
-from ramet.runtime.errors import RametError
+from ramet.runtime.api.errors import RametError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich")
 

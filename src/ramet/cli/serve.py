@@ -36,11 +36,11 @@ def run(settings: ServeSettings) -> None:
     # Nothing here multiplies matrices with numpy, whose threads would use up the other cores a
     # while when it is imported.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    from ramet.runtime.engine_config import EngineConfig
-    from ramet.runtime.process import EngineProcess
-    from ramet.runtime.server.config import ServerConfig
-    from ramet.runtime.server.listen import bind
-    from ramet.runtime.server.tenants import read_keys_file
+    from ramet.runtime.engine.config import EngineConfig
+    from ramet.runtime.engine.process import EngineProcess
+    from ramet.runtime.server.calls.tenants import read_keys_file
+    from ramet.runtime.server.http.listen import bind
+    from ramet.runtime.server.protocol.config import ServerConfig
 
     weights = {tenant.name: tenant.weight for tenant in read_keys_file(settings.api_keys)}
     engine_config = EngineConfig(**settings.engine_options(), tenant_weights=weights)

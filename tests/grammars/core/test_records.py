@@ -20,10 +20,10 @@ from ramet.grammars import (
     Vocabulary,
     compile_constraint,
 )
-from ramet.grammars.json_text import spellings
-from ramet.grammars.lexicon import Lexicon
-from ramet.grammars.names import is_taken, read_name
-from ramet.grammars.records import COUNT, OBJECT, SEEN, WHAT, find_live
+from ramet.grammars.pushdown.json_text import spellings
+from ramet.grammars.pushdown.seen_keys import is_taken, read_name
+from ramet.grammars.pushdown.stack_records import COUNT, OBJECT, SEEN, WHAT, find_live
+from ramet.grammars.pushdown.state_table import Lexicon
 
 MANY = {
     "type": "object",

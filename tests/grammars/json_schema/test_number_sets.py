@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ramet.grammars import CompileLimits, ConstraintError, GrammarCompiler, JsonSchema, Vocabulary
-from ramet.grammars.json_schema.atoms import AtLeast, AtMost, Integer, MultipleOf, NumberIs
-from ramet.grammars.json_schema.formula import Formula, all_of, any_of, atom, negate, one_of
-from ramet.grammars.json_schema.languages import Languages
-from ramet.grammars.json_schema.number_sets import allows, intervals_of, is_order
+from ramet.grammars.json_schema.schema.atoms import AtLeast, AtMost, Integer, MultipleOf, NumberIs
+from ramet.grammars.json_schema.schema.formula import Formula, all_of, any_of, atom, negate, one_of
+from ramet.grammars.json_schema.schema.number_sets import allows, intervals_of, is_order
+from ramet.grammars.json_schema.solver.languages import Languages
 from ramet.grammars.regular.numbers import equal_to_any, spellings
 
 NUMBERS = [Decimal(t) for t in ("-20", "-1.5", "-1", "0", "0.25", "1", "2", "9.75", "10", "1e21")]

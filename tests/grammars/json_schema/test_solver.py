@@ -7,11 +7,11 @@ import itertools
 import pytest
 
 from ramet.grammars import CompileLimits, GrammarTooComplexError
-from ramet.grammars.json_schema.formula import Formula, all_of, negate
-from ramet.grammars.json_schema.languages import Languages
-from ramet.grammars.json_schema.schema import Documents
-from ramet.grammars.json_schema.solver import Solver
-from ramet.grammars.json_schema.typed import Typer
+from ramet.grammars.json_schema.schema.documents import Documents
+from ramet.grammars.json_schema.schema.formula import Formula, all_of, negate
+from ramet.grammars.json_schema.solver.languages import Languages
+from ramet.grammars.json_schema.solver.solver import Solver
+from ramet.grammars.json_schema.solver.typed import Typer
 
 
 def test_a_search_under_way_leaves_no_verdict_out_for_later() -> None:

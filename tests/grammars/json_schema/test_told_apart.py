@@ -6,13 +6,13 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ramet.grammars.json_schema.layout import Layout
-from ramet.grammars.json_schema.literal_text import EXCLUDED, LiteralText
-from ramet.grammars.json_schema.text_lexemes import DfaText, KeyClosing
-from ramet.grammars.json_text import key_body, spellings
-from ramet.grammars.labelled_dfa import LabelledDfa
-from ramet.grammars.lexicon import Lexicon
-from ramet.grammars.moves import NAME_LABEL, REACH
+from ramet.grammars.json_schema.schema.layout import Layout
+from ramet.grammars.json_schema.text.literal_text import EXCLUDED, LiteralText
+from ramet.grammars.json_schema.text.text_lexemes import DfaText, KeyClosing
+from ramet.grammars.pushdown.json_text import key_body, spellings
+from ramet.grammars.pushdown.labelled_dfa import LabelledDfa
+from ramet.grammars.pushdown.state_table import Lexicon
+from ramet.grammars.pushdown.transitions import NAME_LABEL, REACH
 from ramet.grammars.regular import RegularLimits, literals, regex_dfa
 
 PATTERNS = ["a*", "(ab|c)?", '[a-d"\\\\]{0,3}', "x.*", '"?', "aé?", "/|\n"]

@@ -8,11 +8,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ramet.kernels.dispatch import interpreting
-from ramet.kernels.sampling import sample_reference, uniforms
-from ramet.kernels.sampling_gpu import _uniform, sample_gpu
-from ramet.kernels.token_mask import apply_token_mask, apply_token_mask_reference
-from ramet.kernels.triton_language import tl, triton
+from ramet.kernels.sampling.reference import sample_reference, uniforms
+from ramet.kernels.sampling.token_mask import apply_token_mask, apply_token_mask_reference
+from ramet.kernels.sampling.triton import _uniform, sample_gpu
+from ramet.kernels.triton_support.dispatch import interpreting
+from ramet.kernels.triton_support.triton_language import tl, triton
 
 VOCAB_SIZES = [1, 7, 32, 1000, 5000]
 

@@ -7,14 +7,14 @@ import logging
 
 import pytest
 
+from ramet.runtime.api.errors import InvalidParameterError, ModelLoadError
+from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.api.request import Request
 from ramet.runtime.cache.prefix_store import PrefixStore
 from ramet.runtime.engine import Engine, EngineConfig
-from ramet.runtime.errors import InvalidParameterError, ModelLoadError
-from ramet.runtime.model.locate import locate_model
-from ramet.runtime.model.scripted import ScriptedModel
-from ramet.runtime.params import SamplingParams
-from ramet.runtime.request import Request
-from ramet.runtime.tokenizer.scripted import scripted_tokenizer
+from ramet.runtime.model.files.locate import locate_model
+from ramet.runtime.testing.scripted_model import ScriptedModel
+from ramet.runtime.testing.scripted_tokenizer import scripted_tokenizer
 
 PROMPT = tuple(range(40, 140))
 PARAMS = SamplingParams(temperature=0, max_tokens=4, ignore_eos=True)

@@ -8,9 +8,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from ramet.runtime.api.errors import InvariantError
 from ramet.runtime.cache import PagePool, PrefixHandle, RadixCache, eviction
 from ramet.runtime.cache.node import common_len, token_key
-from ramet.runtime.errors import InvariantError
 
 PAGE = 4
 tokens = st.lists(st.integers(0, 2), min_size=1, max_size=14)

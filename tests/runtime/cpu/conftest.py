@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from gguf.quants import quantize
 
-from ramet.runtime.batch import Batch, SamplingRows
-from ramet.runtime.model.gguf_file import GgufFile
+from ramet.runtime.api.batch import Batch, SamplingRows
+from ramet.runtime.model.files.gguf import GgufFile
 
 ModelFactory = Callable[..., GgufFile]
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ramet.runtime.model.cpu_runner import CpuRunner
+from ramet.runtime.model.cpu.runner import CpuRunner
 
 PAGE_SIZE = 16
 NUM_PAGES = 400

@@ -7,9 +7,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from ramet.runtime.batch import SamplingRows
-from ramet.runtime.model.cpu_runner import CpuRunner
-from ramet.runtime.sampler import Sampler
+from ramet.runtime.api.batch import SamplingRows
+from ramet.runtime.model.cpu.runner import CpuRunner
+from ramet.runtime.model.sampler import Sampler
 
 
 def greedy_rows(num_rows: int, **changes: object) -> SamplingRows:

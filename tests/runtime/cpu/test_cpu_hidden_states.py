@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.api.request import Request
 from ramet.runtime.engine import Engine, EngineConfig
-from ramet.runtime.model.cpu_runner import CpuRunner
-from ramet.runtime.model.reference import ReferenceModel
-from ramet.runtime.params import SamplingParams
-from ramet.runtime.request import Request
-from ramet.runtime.tokenizer.scripted import scripted_tokenizer
+from ramet.runtime.model.cpu.runner import CpuRunner
+from ramet.runtime.testing.reference_model import ReferenceModel
+from ramet.runtime.testing.scripted_tokenizer import scripted_tokenizer
 
 VARIANTS = [
     {},

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ramet.runtime.errors import InvalidParameterError, UnsupportedModelError
-from ramet.runtime.model.cpu_runner import CpuRunner
-from ramet.runtime.model.reference import ReferenceModel
+from ramet.runtime.api.errors import InvalidParameterError, UnsupportedModelError
+from ramet.runtime.model.cpu.runner import CpuRunner
+from ramet.runtime.testing.reference_model import ReferenceModel
 
 GEMMA3 = {
     "architecture": "gemma3",

@@ -9,10 +9,10 @@ import sys
 import numpy as np
 import pytest
 
-from ramet.runtime.batch import PreparingRunner
+from ramet.runtime.api.batch import PreparingRunner
 from ramet.runtime.model.config import ModelConfig
-from ramet.runtime.model.cpu_pages import KvPages, MemoryAhead
-from ramet.runtime.model.cpu_runner import CpuRunner
+from ramet.runtime.model.cpu.pages import KvPages, MemoryAhead
+from ramet.runtime.model.cpu.runner import CpuRunner
 
 PIECE = 2 * 2**20
 

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ramet.runtime.api.errors import ModelLoadError, UnsupportedModelError
 from ramet.runtime.engine import Engine
-from ramet.runtime.errors import ModelLoadError, UnsupportedModelError
 from ramet.runtime.model.config import ModelConfig, inverse_frequencies
-from ramet.runtime.model.cpu_runner import CpuRunner
-from ramet.runtime.model.model_file import ModelFile
+from ramet.runtime.model.cpu.runner import CpuRunner
+from ramet.runtime.model.files.model_file import ModelFile
 from ramet.runtime.tokenizer import ChatTemplate, Tokenizer, TokenKind
 
 TOKENIZER = {

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from ramet.kernels.sampling import sample_reference
-from ramet.runtime.batch import Float32Array, SamplingRows, StepResult
+from ramet.kernels.sampling.reference import sample_reference
+from ramet.runtime.api.batch import Float32Array, SamplingRows, StepResult
 from ramet.runtime.engine import Engine, EngineConfig
-from ramet.runtime.model.scripted import ScriptedModel
-from ramet.runtime.tokenizer.scripted import scripted_tokenizer
+from ramet.runtime.testing.scripted_model import ScriptedModel
+from ramet.runtime.testing.scripted_tokenizer import scripted_tokenizer
 
 
 class ReferenceSampler:

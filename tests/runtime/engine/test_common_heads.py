@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ramet.runtime.params import SamplingParams
-from ramet.runtime.request import ProgramHint, Request
+from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.api.request import ProgramHint, Request
 from ramet.runtime.scheduler import SchedulerConfig, Sequence
-from ramet.runtime.simulation import Simulation
+from ramet.runtime.testing.simulation import Simulation
 
 HEAD = tuple(range(40, 80))
 

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from ramet.runtime.daemon_threads import DaemonThreads
+from ramet.runtime.engine.daemon_threads import DaemonThreads
 
 
 def test_tasks_are_done_in_turn_and_their_errors_are_theirs():
@@ -59,7 +59,7 @@ def test_closing_waits_for_what_runs_and_cancels_what_waits():
 def test_a_program_ends_without_waiting_for_them():
     program = (
         "import threading\n"
-        "from ramet.runtime.daemon_threads import DaemonThreads\n"
+        "from ramet.runtime.engine.daemon_threads import DaemonThreads\n"
         "DaemonThreads(2, 'test').submit(threading.Event().wait)\n"
         "print('ends')\n"
     )

@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ramet.grammars import Regex
+from ramet.runtime.api.errors import ContextLengthError, InvalidParameterError, RametError
+from ramet.runtime.api.events import Embedding, Finished
+from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.api.request import Request
 from ramet.runtime.engine import Engine, EngineConfig
-from ramet.runtime.errors import ContextLengthError, InvalidParameterError, RametError
-from ramet.runtime.events import Embedding, Finished
-from ramet.runtime.model.scripted import ScriptedModel, scripted_states
-from ramet.runtime.params import SamplingParams
-from ramet.runtime.request import Request
-from ramet.runtime.tokenizer.scripted import scripted_tokenizer
+from ramet.runtime.testing.scripted_model import ScriptedModel, scripted_states
+from ramet.runtime.testing.scripted_tokenizer import scripted_tokenizer
 
 PROMPT = tuple(range(40, 100))
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from ramet.runtime.errors import (
+from ramet.runtime.api.errors import (
     ContextLengthError,
     EmptyPromptError,
     EngineDeadError,
     InvalidParameterError,
     RequestAbortedError,
 )
-from ramet.runtime.events import Failed, Finished, PromptLogprobs, TextDelta
-from ramet.runtime.model.scripted import Script
-from ramet.runtime.params import SamplingParams
-from ramet.runtime.request import Request
+from ramet.runtime.api.events import Failed, Finished, PromptLogprobs, TextDelta
+from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.api.request import Request
+from ramet.runtime.testing.scripted_model import Script
 
 GREEDY = SamplingParams(temperature=0, max_tokens=20)
 

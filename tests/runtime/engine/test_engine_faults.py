@@ -9,8 +9,7 @@ import time
 import pytest
 
 from ramet.grammars import Regex
-from ramet.runtime.engine import Engine, EngineConfig
-from ramet.runtime.errors import (
+from ramet.runtime.api.errors import (
     DeadlineExceededError,
     EngineDeadError,
     InvalidParameterError,
@@ -18,10 +17,11 @@ from ramet.runtime.errors import (
     RametError,
     RequestAbortedError,
 )
-from ramet.runtime.events import Failed, Finished
-from ramet.runtime.model.scripted import Script
-from ramet.runtime.params import SamplingParams
-from ramet.runtime.request import Request
+from ramet.runtime.api.events import Failed, Finished
+from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.api.request import Request
+from ramet.runtime.engine import Engine, EngineConfig
+from ramet.runtime.testing.scripted_model import Script
 
 ENDLESS = [Script(["on and on "], repeat=True)]
 LONG = SamplingParams(temperature=0)

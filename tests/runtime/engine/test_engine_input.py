@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from ramet.runtime.api.errors import InvalidParameterError
+from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.api.request import ProgramHint, Request
 from ramet.runtime.engine import Engine, EngineConfig
-from ramet.runtime.errors import InvalidParameterError
-from ramet.runtime.model.scripted import ScriptedModel
-from ramet.runtime.params import SamplingParams
-from ramet.runtime.request import ProgramHint, Request
-from ramet.runtime.tokenizer.scripted import scripted_tokenizer
+from ramet.runtime.testing.scripted_model import ScriptedModel
+from ramet.runtime.testing.scripted_tokenizer import scripted_tokenizer
 
 
 @pytest.mark.parametrize(

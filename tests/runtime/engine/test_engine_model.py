@@ -7,11 +7,11 @@ import time
 import pytest
 
 from ramet.grammars import JsonSchema
+from ramet.runtime.api.errors import ModelLoadError
+from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.api.request import Request
 from ramet.runtime.engine import Engine, EngineConfig
-from ramet.runtime.errors import ModelLoadError
-from ramet.runtime.model.locate import locate_model
-from ramet.runtime.params import SamplingParams
-from ramet.runtime.request import Request
+from ramet.runtime.model.files.locate import locate_model
 
 SCHEMA = {
     "type": "object",

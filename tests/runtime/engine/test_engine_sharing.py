@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from ramet.runtime.model.scripted import Script
-from ramet.runtime.params import SamplingParams
-from ramet.runtime.request import Request
+from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.api.request import Request
+from ramet.runtime.testing.scripted_model import Script
 
 TEN = SamplingParams(temperature=0, max_tokens=10, ignore_eos=True)
 

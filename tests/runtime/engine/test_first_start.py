@@ -8,11 +8,11 @@ import sys
 import pytest
 
 from ramet.grammars import Choice
-from ramet.runtime import first_start
-from ramet.runtime.errors import EngineDeadError
-from ramet.runtime.params import SamplingParams
-from ramet.runtime.request import Request
-from ramet.runtime.scripted_engine import scripted_engine
+from ramet.runtime.api import warm_up as first_start
+from ramet.runtime.api.errors import EngineDeadError
+from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.api.request import Request
+from ramet.runtime.testing.scripted_engine import scripted_engine
 
 
 @pytest.fixture

@@ -9,15 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ramet.grammars import Choice, JsonSchema, Regex
+from ramet.runtime.api.errors import InvalidConstraintError, ModelLoadError, NoTokenAllowedError
+from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.engine import Engine, EngineConfig
-from ramet.runtime.errors import InvalidConstraintError, ModelLoadError, NoTokenAllowedError
-from ramet.runtime.model.gguf_file import GgufFile
-from ramet.runtime.model.locate import locate_model
-from ramet.runtime.model.scripted import Script
-from ramet.runtime.params import SamplingParams
-from ramet.runtime.scheduler.forced import ForcedTokens
+from ramet.runtime.model.files.gguf import GgufFile
+from ramet.runtime.model.files.locate import locate_model
+from ramet.runtime.scheduler.commit.jump_forward import ForcedTokens
+from ramet.runtime.testing.scripted_model import Script
+from ramet.runtime.testing.scripted_tokenizer import scripted_tokenizer
 from ramet.runtime.tokenizer import Tokenizer
-from ramet.runtime.tokenizer.scripted import scripted_tokenizer
 
 GREEDY = SamplingParams(temperature=0, max_tokens=80)
 SCHEMA = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from ramet.grammars import JsonSchema
-from ramet.runtime.engine_config import EngineConfig
-from ramet.runtime.scripted_engine import scripted_engine
+from ramet.runtime.engine.config import EngineConfig
+from ramet.runtime.testing.scripted_engine import scripted_engine
 
 SCHEMA = JsonSchema({"type": "string", "pattern": "^[^/]{3,9}(foo|bar)+[a-z]{2,20}$"})
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 
+from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.api.request import Request
 from ramet.runtime.engine import Engine
-from ramet.runtime.model.scripted import ScriptedModel
-from ramet.runtime.params import SamplingParams
-from ramet.runtime.request import Request
+from ramet.runtime.testing.scripted_model import ScriptedModel
 
 
 class PreparingModel(ScriptedModel):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from ramet.runtime.errors import OutOfPagesError, QueueFullError
-from ramet.runtime.events import Failed, Finished
-from ramet.runtime.params import SamplingParams
-from ramet.runtime.request import Request
+from ramet.runtime.api.errors import OutOfPagesError, QueueFullError
+from ramet.runtime.api.events import Failed, Finished
+from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.api.request import Request
 from ramet.runtime.scheduler import SchedulerConfig, Sequence, SequenceState
-from ramet.runtime.simulation import Simulation
+from ramet.runtime.testing.simulation import Simulation
 
 PROMPT = tuple(range(40, 240))
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ramet.grammars.constraints import Choice
+from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.api.request import Request
 from ramet.runtime.engine import Engine
-from ramet.runtime.model.scripted import ScriptedModel
-from ramet.runtime.params import SamplingParams
-from ramet.runtime.request import Request
+from ramet.runtime.testing.scripted_model import ScriptedModel
 
 
 class PoisoningModel(ScriptedModel):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from ramet.runtime.errors import DeadlineExceededError, InvalidParameterError, QueueFullError
-from ramet.runtime.events import Failed, Finished
-from ramet.runtime.params import SamplingParams
-from ramet.runtime.request import ProgramHint, Request
+from ramet.runtime.api.errors import DeadlineExceededError, InvalidParameterError, QueueFullError
+from ramet.runtime.api.events import Failed, Finished
+from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.api.request import ProgramHint, Request
 from ramet.runtime.scheduler import SchedulerConfig, SequenceState
-from ramet.runtime.simulation import Simulation
+from ramet.runtime.testing.simulation import Simulation
 
 
 def request(first: int = 40, size: int = 12, max_tokens: int = 8, **kwargs) -> Request:

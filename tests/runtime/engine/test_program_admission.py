@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ramet.runtime.events import Finished
-from ramet.runtime.params import SamplingParams
-from ramet.runtime.request import AHEAD, ProgramHint, ProgramNews, Request
+from ramet.runtime.api.events import Finished
+from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.api.request import AHEAD, ProgramHint, ProgramNews, Request
 from ramet.runtime.scheduler import SchedulerConfig, Sequence, SequenceState
-from ramet.runtime.simulation import Simulation
+from ramet.runtime.testing.simulation import Simulation
 
 RULES = tuple(i % 90 + 1 for i in range(48))
 OUTPUT = 6

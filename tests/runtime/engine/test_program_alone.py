@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ramet.runtime.events import Finished
-from ramet.runtime.params import SamplingParams
-from ramet.runtime.request import ProgramHint, Request
+from ramet.runtime.api.events import Finished
+from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.api.request import ProgramHint, Request
 from ramet.runtime.scheduler import SchedulerConfig
-from ramet.runtime.simulation import Simulation
+from ramet.runtime.testing.simulation import Simulation
 
 
 def test_it_starts_once_the_last_that_rested_has_made_way():

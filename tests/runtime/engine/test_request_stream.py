@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from ramet.runtime.api.errors import RequestAbortedError
+from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.api.request import Request
 from ramet.runtime.engine import Engine
-from ramet.runtime.errors import RequestAbortedError
-from ramet.runtime.model.scripted import ScriptedModel
-from ramet.runtime.params import SamplingParams
-from ramet.runtime.request import Request
-from ramet.runtime.request_stream import RequestStream
-from ramet.runtime.tokenizer.scripted import scripted_tokenizer
+from ramet.runtime.engine.request_stream import RequestStream
+from ramet.runtime.testing.scripted_model import ScriptedModel
+from ramet.runtime.testing.scripted_tokenizer import scripted_tokenizer
 
 PARAMS = SamplingParams(max_tokens=40, temperature=0.0, ignore_eos=True)
 

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ramet.runtime.api.errors import InvalidParameterError, ModelLoadError
+from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.api.request import ProgramHint, Request
 from ramet.runtime.engine import Engine, EngineConfig
-from ramet.runtime.errors import InvalidParameterError, ModelLoadError
-from ramet.runtime.model.locate import locate_model
-from ramet.runtime.params import SamplingParams
-from ramet.runtime.request import ProgramHint, Request
-from ramet.runtime.request_trace import TraceWriter, read_trace
+from ramet.runtime.engine.cache_trace import TraceWriter, read_trace
+from ramet.runtime.model.files.locate import locate_model
 
 PAGE = 4
 

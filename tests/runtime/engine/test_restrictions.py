@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ramet.runtime.engine_config import EngineConfig
-from ramet.runtime.errors import InvalidParameterError
-from ramet.runtime.scheduler.restrictions import BadWords, TokenTexts, pack
+from ramet.runtime.api.errors import InvalidParameterError
+from ramet.runtime.engine.config import EngineConfig
+from ramet.runtime.scheduler.sequence.token_bans import BadWords, TokenTexts, pack
 
 texts = st.lists(st.none() | st.text("ab", max_size=5).map(str.encode), max_size=20)
 

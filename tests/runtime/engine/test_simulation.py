@@ -14,16 +14,16 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ramet.runtime.batch import Batch
-from ramet.runtime.errors import EngineDeadError, QueueFullError, RequestAbortedError
-from ramet.runtime.events import Embedding, Event, Failed, Finished, TextDelta
-from ramet.runtime.model.scripted import scripted_states
-from ramet.runtime.params import SamplingParams
-from ramet.runtime.request import ProgramHint, ProgramNews, Request, next_request_id
+from ramet.runtime.api.batch import Batch
+from ramet.runtime.api.errors import EngineDeadError, QueueFullError, RequestAbortedError
+from ramet.runtime.api.events import Embedding, Event, Failed, Finished, TextDelta
+from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.api.request import ProgramHint, ProgramNews, Request, next_request_id
 from ramet.runtime.scheduler import SchedulerConfig, Sequence, SequenceState
-from ramet.runtime.scheduler.policy import POLICIES
-from ramet.runtime.scheduler.restrictions import pack
-from ramet.runtime.simulation import Simulation
+from ramet.runtime.scheduler.queue.policy import POLICIES
+from ramet.runtime.scheduler.sequence.token_bans import pack
+from ramet.runtime.testing.scripted_model import scripted_states
+from ramet.runtime.testing.simulation import Simulation
 
 TOKENIZER = Simulation.tokenizer
 ALL_ALLOWED = pack(range(TOKENIZER.vocab_size), TOKENIZER.vocab_size)

@@ -8,12 +8,12 @@ import threading
 import pytest
 
 from ramet.grammars import JsonSchema, Regex
+from ramet.runtime.api.errors import InvalidConstraintError, RequestAbortedError
+from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.api.request import Request
 from ramet.runtime.engine import Engine, EngineConfig
-from ramet.runtime.errors import InvalidConstraintError, RequestAbortedError
-from ramet.runtime.model.scripted import Script, ScriptedModel
-from ramet.runtime.params import SamplingParams
-from ramet.runtime.request import Request
-from ramet.runtime.tokenizer.scripted import scripted_tokenizer
+from ramet.runtime.testing.scripted_model import Script, ScriptedModel
+from ramet.runtime.testing.scripted_tokenizer import scripted_tokenizer
 
 SLOW = JsonSchema({"title": "slow", "description": "large " * 10_000})
 
@@ -108,7 +108,7 @@ def test_what_nobody_waits_for_any_more_is_not_compiled(engine, monkeypatch):
 def test_a_compilation_has_a_limit(monkeypatch):
     from ramet.grammars import CompileLimits, GrammarCompiler
     from ramet.grammars.errors import GrammarTooComplexError
-    from ramet.runtime.grammar_vocabulary import grammar_vocabulary
+    from ramet.runtime.engine.grammar_vocabulary import grammar_vocabulary
 
     tokenizer = scripted_tokenizer()
     vocabulary = grammar_vocabulary(tokenizer, tokenizer.vocab_size)

@@ -7,12 +7,12 @@ import random
 import pytest
 
 from ramet.grammars import Regex
+from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.api.request import Request
 from ramet.runtime.engine import EngineConfig
-from ramet.runtime.model.scripted import Script
-from ramet.runtime.params import SamplingParams
-from ramet.runtime.request import Request
 from ramet.runtime.scheduler import SchedulerConfig
-from ramet.runtime.simulation import Simulation
+from ramet.runtime.testing.scripted_model import Script
+from ramet.runtime.testing.simulation import Simulation
 
 GUESSING = EngineConfig(max_draft_len=6)
 

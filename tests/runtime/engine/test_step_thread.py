@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from ramet.runtime.step_thread import StepThread
+from ramet.runtime.engine.step_thread import StepThread
 
 
 def test_rest_comes_after_the_last_step_and_ends_for_commands():

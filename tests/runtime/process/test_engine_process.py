@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 from ramet.grammars.constraints import Choice, Regex
-from ramet.runtime.errors import (
+from ramet.runtime.api.errors import (
     ContextLengthError,
     EngineDeadError,
     InvalidConstraintError,
@@ -19,11 +19,11 @@ from ramet.runtime.errors import (
     ModelLoadError,
     RequestAbortedError,
 )
-from ramet.runtime.params import SamplingParams
-from ramet.runtime.process import EngineProcess
-from ramet.runtime.request import ProgramHint, ProgramNews, Request
-from ramet.runtime.scripted_engine import scripted_engine
-from ramet.runtime.tokenizer.scripted import scripted_tokenizer
+from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.api.request import ProgramHint, ProgramNews, Request
+from ramet.runtime.engine.process import EngineProcess
+from ramet.runtime.testing.scripted_engine import scripted_engine
+from ramet.runtime.testing.scripted_tokenizer import scripted_tokenizer
 
 
 @pytest.fixture(scope="module")

@@ -11,12 +11,12 @@ from functools import partial
 
 import pytest
 
-from ramet.runtime.errors import EngineDeadError
-from ramet.runtime.params import SamplingParams
-from ramet.runtime.process import EngineProcess, client
-from ramet.runtime.request import Request
-from ramet.runtime.scripted_engine import scripted_engine
-from ramet.runtime.tokenizer.scripted import scripted_tokenizer
+from ramet.runtime.api.errors import EngineDeadError
+from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.api.request import Request
+from ramet.runtime.engine.process import EngineProcess, client
+from ramet.runtime.testing.scripted_engine import scripted_engine
+from ramet.runtime.testing.scripted_tokenizer import scripted_tokenizer
 
 
 def interrupt(*_: object) -> None:
@@ -54,9 +54,9 @@ def test_one_that_does_not_answer_is_killed(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 FORGETFUL = """
-from ramet.runtime.process import EngineProcess
-from ramet.runtime.scripted_engine import scripted_engine
-from ramet.runtime.tokenizer.scripted import scripted_tokenizer
+from ramet.runtime.engine.process import EngineProcess
+from ramet.runtime.testing.scripted_engine import scripted_engine
+from ramet.runtime.testing.scripted_tokenizer import scripted_tokenizer
 
 if __name__ == "__main__":
     engine = EngineProcess(scripted_engine, scripted_tokenizer())
@@ -78,8 +78,8 @@ import threading
 import time
 from functools import partial
 
-from ramet.runtime.process import EngineProcess
-from ramet.runtime.tokenizer.scripted import scripted_tokenizer
+from ramet.runtime.engine.process import EngineProcess
+from ramet.runtime.testing.scripted_tokenizer import scripted_tokenizer
 
 if __name__ == "__main__":
     start = partial(EngineProcess, partial(time.sleep, 600), scripted_tokenizer())

@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 
-from ramet.runtime.events import TextDelta, TokenInfo, TokenLogprob
+from ramet.runtime.api.events import TextDelta, TokenInfo, TokenLogprob
 
 TOKEN = TokenInfo(7, b"\xff", -0.5, (TokenLogprob(8, b"x", -1.5),))
 

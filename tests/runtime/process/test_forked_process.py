@@ -13,13 +13,13 @@ import pytest
 from ramet import SamplingParams, program
 from ramet.grammars import Regex
 from ramet.lang import ScriptedBackend
+from ramet.runtime.api.errors import ForkedProcessError, RametError
+from ramet.runtime.api.request import ProgramNews, Request
 from ramet.runtime.engine import Engine
-from ramet.runtime.errors import ForkedProcessError, RametError
-from ramet.runtime.process import EngineProcess
-from ramet.runtime.request import ProgramNews, Request
-from ramet.runtime.request_stream import RequestStream
-from ramet.runtime.scripted_engine import scripted_engine
-from ramet.runtime.tokenizer.scripted import scripted_tokenizer
+from ramet.runtime.engine.process import EngineProcess
+from ramet.runtime.engine.request_stream import RequestStream
+from ramet.runtime.testing.scripted_engine import scripted_engine
+from ramet.runtime.testing.scripted_tokenizer import scripted_tokenizer
 
 AnyEngine = Engine | EngineProcess
 SHORT = SamplingParams(max_tokens=3, ignore_eos=True)

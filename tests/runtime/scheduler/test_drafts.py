@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ramet.runtime.model.scripted import Script, ScriptedModel
-from ramet.runtime.params import SamplingParams
-from ramet.runtime.request import Request
+from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.api.request import Request
 from ramet.runtime.scheduler import SchedulerConfig, SequenceState
-from ramet.runtime.scheduler.drafts import Drafter
-from ramet.runtime.scheduler.step_cost import StepCost
-from ramet.runtime.simulation import Simulation
+from ramet.runtime.scheduler.speculation.drafter import Drafter
+from ramet.runtime.scheduler.speculation.step_cost import StepCost
+from ramet.runtime.testing.scripted_model import Script, ScriptedModel
+from ramet.runtime.testing.simulation import Simulation
 
 
 def simulation(max_tokens: int = 64, max_draft_len: int = 16, **config) -> Simulation:

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ramet.runtime.scheduler.goodput import draft_lens
-from ramet.runtime.scheduler.recall import MATCH_LEN, SharedTexts, Text, match_len
-from ramet.runtime.scheduler.step_cost import StepCost
+from ramet.runtime.scheduler.sequence.ngram_index import MATCH_LEN, SharedTexts, Text, match_len
+from ramet.runtime.scheduler.speculation.draft_budget import draft_lens
+from ramet.runtime.scheduler.speculation.step_cost import StepCost
 
 chances = st.lists(st.floats(0.05, 1.0), max_size=3).map(
     lambda rates: list(itertools.accumulate(rates, lambda before, rate: before * rate))

@@ -7,14 +7,14 @@ import dataclasses
 import numpy as np
 import pytest
 
-from ramet.runtime.batch import SamplingRows
-from ramet.runtime.events import Event
-from ramet.runtime.params import SamplingParams
-from ramet.runtime.request import Request
-from ramet.runtime.scheduler.restrictions import Restrictions, TokenTexts
-from ramet.runtime.scheduler.sequence import Sequence
-from ramet.runtime.scheduler.slots import Slots
-from ramet.runtime.streams import OutputStream
+from ramet.runtime.api.batch import SamplingRows
+from ramet.runtime.api.events import Event
+from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.api.request import Request
+from ramet.runtime.parsers import OutputStream
+from ramet.runtime.scheduler.batching.slots import Slots
+from ramet.runtime.scheduler.sequence.sequence import Sequence
+from ramet.runtime.scheduler.sequence.token_bans import Restrictions, TokenTexts
 
 TEXTS = TokenTexts([b"a"] * 32, 32)
 NOT_GREEDY = {

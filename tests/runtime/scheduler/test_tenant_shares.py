@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ramet.runtime.scheduler import policy
-from ramet.runtime.scheduler.policy import TenantShares
+from ramet.runtime.scheduler.queue import policy
+from ramet.runtime.scheduler.queue.policy import TenantShares
 
 
 def test_tenants_that_come_once_are_not_kept_for_ever():

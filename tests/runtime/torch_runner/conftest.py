@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from ramet.runtime.batch import Batch, SamplingRows
-from ramet.runtime.model.gguf_file import GgufFile
+from ramet.runtime.api.batch import Batch, SamplingRows
+from ramet.runtime.model.files.gguf import GgufFile
 
 VOCAB_SIZE, HIDDEN, FFN, NUM_LAYERS = 90, 64, 96, 2
 NUM_HEADS, NUM_KV_HEADS, HEAD_DIM = 6, 2, 16

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ramet.runtime.errors import ModelLoadError
+from ramet.runtime.api.errors import ModelLoadError
 from ramet.runtime.model import runners
-from ramet.runtime.model.cpu_runner import CpuRunner
+from ramet.runtime.model.cpu.runner import CpuRunner
 from ramet.runtime.model.runners import load_runner
 
 KV_BYTES = 1 << 20
@@ -43,5 +43,5 @@ def test_what_models_run_on_is_told(monkeypatch):
     monkeypatch.setattr(runners, "_has_gpu", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "Some GPU")
-    monkeypatch.setattr("ramet.kernels.dispatch.architecture", lambda _: "sm_90")
+    monkeypatch.setattr("ramet.kernels.triton_support.dispatch.architecture", lambda _: "sm_90")
     assert runners.describe_default() == "Some GPU (sm_90), by Triton kernels"

@@ -14,17 +14,17 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ramet.kernels.attention_plan import AttentionCosts
-from ramet.kernels.dispatch import interpreting
-from ramet.runtime.errors import ModelLoadError
+from ramet.kernels.attention.plan import AttentionCosts
+from ramet.kernels.triton_support.dispatch import interpreting
+from ramet.runtime.api.errors import ModelLoadError
 from ramet.runtime.model.config import ModelConfig
-from ramet.runtime.model.device_arrays import pack, unpack
-from ramet.runtime.model.reference import ReferenceModel
-from ramet.runtime.model.torch_graphs import StepGraphs
-from ramet.runtime.model.torch_runner import TorchOptions, TorchRunner, sample_on_device
-from ramet.runtime.model.torch_step import step_inputs
-from ramet.runtime.model.torch_weights import load_torch_weights, random_torch_weights
-from ramet.runtime.sampler import Sampler
+from ramet.runtime.model.sampler import Sampler
+from ramet.runtime.model.torch.device_arrays import pack, unpack
+from ramet.runtime.model.torch.graphs import StepGraphs
+from ramet.runtime.model.torch.runner import TorchOptions, TorchRunner, sample_on_device
+from ramet.runtime.model.torch.step import step_inputs
+from ramet.runtime.model.torch.weights import load_torch_weights, random_torch_weights
+from ramet.runtime.testing.reference_model import ReferenceModel
 
 INTERPRETED = interpreting()
 DEVICE = "cuda" if torch.cuda.is_available() and not INTERPRETED else "cpu"

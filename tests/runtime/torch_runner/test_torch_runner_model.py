@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from ramet.kernels.dispatch import interpreting
-from ramet.runtime.errors import ModelLoadError
+from ramet.kernels.triton_support.dispatch import interpreting
+from ramet.runtime.api.errors import ModelLoadError
 from ramet.runtime.model.load import open_model
-from ramet.runtime.model.reference import ReferenceModel
-from ramet.runtime.model.torch_runner import TorchOptions, TorchRunner
+from ramet.runtime.model.torch.runner import TorchOptions, TorchRunner
+from ramet.runtime.testing.reference_model import ReferenceModel
 
 pytestmark = pytest.mark.model
 
@@ -39,7 +39,7 @@ def test_greedy_tokens_are_the_references():
 
 
 def one_row(text, start, end):
-    from ramet.runtime.batch import Batch
+    from ramet.runtime.api.batch import Batch
 
     def ints(*values):
         return np.array(values, np.int32)

@@ -1,0 +1,52 @@
+"""What most schemas need, to be worked out before one comes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ramet.grammars.json_schema.schema.layout import Layout
+from ramet.grammars.json_schema.text.lexemes import FIRST_SCALAR, AfterLexeme
+from ramet.grammars.json_schema.text.text_lexemes import QUOTE, AnyText, Closing, KeyClosing
+from ramet.grammars.pushdown.json_text import KEY_SLICE, VALUE_SLICE
+from ramet.grammars.pushdown.lexemes import DfaLexeme, LiteralLexeme
+from ramet.grammars.pushdown.state_table import Lexicon
+from ramet.grammars.regular.numbers import any_number, integers, plain_integers
+
+_FORMATS = (
+    "date-time", "date", "time", "email", "hostname", "ipv4", "ipv6", "uri", "uri-reference",
+    "uuid",
+)  # fmt: skip
+
+_TYPES = ("string", "number", "integer", "boolean", "null", "object", "array")
+
+COMMON_SCHEMA: dict[str, Any] = {
+    "properties": {
+        **{name: {"type": name} for name in _TYPES},
+        **{name: {"type": "string", "format": name} for name in _FORMATS},
+        **{f"integer from {n}": {"type": "integer", "minimum": n} for n in range(2)},
+        **{f"number from {n}": {"type": "number", "minimum": n} for n in range(2)},
+    }
+}
+"""A schema of values that many schemas have."""
+
+
+def install_common(lexicon: Lexicon) -> None:
+    """Install the lexemes that most schemas need."""
+    for whitespace in ("compact", "none"):
+        layout = Layout(whitespace)
+        key = KeyClosing(layout)
+        names = lexicon.target(lexicon.install(AnyText(key, 1, KEY_SLICE)), QUOTE)
+        lexicon.target(names, 0)
+        for bracket in (0x7D, 0x5D):
+            lexicon.install(AfterLexeme(bracket, layout.before_comma(), layout.close()))
+        for number in (any_number(), integers(), plain_integers()):
+            start = lexicon.install(DfaLexeme(number, FIRST_SCALAR))
+            for byte in b"-0123456789":
+                digit = lexicon.target(start, byte)
+                lexicon.target(digit, 0)
+                for after in b"0.eE":
+                    if lexicon.target(digit, after) >= 0:
+                        lexicon.target(lexicon.target(digit, after), 0)
+        for text in (b"rue", b"alse", b"ull"):
+            lexicon.install(LiteralLexeme(text, FIRST_SCALAR))
+        lexicon.install(AnyText(Closing(), FIRST_SCALAR, VALUE_SLICE))

@@ -1,0 +1,222 @@
+"""The contexts of a JSON text.
+
+Frames and contexts are immutable: a step makes new ones, which share their parents, and a machine
+interns contexts, so that equal states share transitions. A text moves through them like this::
+
+    Top ─ ValueContext ─{─ KeyContext ─"key":─ ValueContext ─ AfterContext ─,─ KeyContext
+                       ─[─ ValueContext ─────────────────────  AfterContext ─,─ ValueContext
+
+Most objects and arrays need no frames of their own (``plain.py``); those that do are in
+``object_frames.py`` and ``array_frames.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+
+from ramet.grammars.json_schema.schema.layout import Layout
+from ramet.grammars.json_schema.schema.values import parse_scalar
+from ramet.grammars.json_schema.solver.frames import UNKNOWN, Frame, OpenFrame, Top
+from ramet.grammars.json_schema.text.lexemes import ARRAY, CLOSE, CLOSE_ARRAY, COMMA, OBJECT
+from ramet.grammars.pushdown.automaton import NOTHING, After, Context, Lexeme, Pop, Push
+from ramet.grammars.pushdown.pushdown_table import Machine
+from ramet.grammars.pushdown.transitions import LOCAL, PLAIN
+
+from .array_frames import ArrayFrame
+from .object_frames import ObjectFrame
+from .plain import after_lexeme, opened_array, opened_object
+from .values_plan import ValuePlan, Verdict
+
+
+class ValueContext(Context):
+    """A value comes next (or, at an array's beginning, its closing bracket)."""
+
+    __slots__ = ("_is_known", "frame", "may_close", "plan", "prefixes")
+
+    def __init__(
+        self,
+        plan: ValuePlan,
+        frame: Frame,
+        prefixes: tuple[bytes, ...],
+        *,
+        may_close: bool = False,
+        is_known: bool = True,
+    ) -> None:
+        self.plan = plan
+        self.frame = frame
+        self.prefixes = prefixes
+        self.may_close = may_close
+        self._is_known = is_known
+
+    @property
+    def kind(self) -> int:  # type: ignore[override]
+        return LOCAL if isinstance(self.frame, LocalFrame) else PLAIN
+
+    @property
+    def captures(self) -> bool:  # type: ignore[override]
+        return self.frame.records
+
+    @property
+    def key(self) -> Hashable:
+        return (
+            "value", self.plan, self.frame.id, self.prefixes, self.may_close, self._is_known,
+        )  # fmt: skip
+
+    def lexeme(self, machine: Machine) -> Lexeme | None:
+        close = self.frame.layout.empty_close() if self.may_close else None
+        return self.plan.parts.lexeme(self.prefixes, close, is_recorded=self.frame.records)
+
+    def likely(self) -> Iterable[int]:
+        if self.frame.records:
+            return ()
+        brackets = self.plan.parts.brackets
+        if self.kind == LOCAL:
+            return brackets
+        return (*brackets, *self.plan.scalar_labels)
+
+    def after(self, machine: Machine, label: int, text: bytes | None) -> After:
+        frame = self.frame
+        if not self._is_known:
+            return machine.intern(UndecidedContext())
+        if label in (OBJECT, ARRAY):
+            if not frame.records:
+                opened = opened_object if label == OBJECT else opened_array
+                push = opened(machine, self.plan, frame.layout, self._outer(machine))
+                if push is not None:
+                    return push
+            kind = ObjectFrame if label == OBJECT else ArrayFrame
+            return kind.opened(machine, self.plan, frame)
+        if label == CLOSE_ARRAY:
+            assert isinstance(frame, ArrayFrame)
+            return frame.close(machine)
+        value: Hashable = None
+        if frame.records:
+            value = UNKNOWN if text is None else parse_scalar(text)
+        return frame.child_done(machine, self.plan.verdict_of(label), value)
+
+    def _outer(self, machine: Machine) -> Context | None:
+        """What a value inside is pushed upon; None: what this value is pushed upon itself."""
+        if isinstance(self.frame, LocalFrame):
+            return None
+        return machine.intern(ReturnContext(self.frame))
+
+
+class ReturnContext(Context):
+    """What a value was pushed upon: by ``DONE`` it has ended; by ``CLOSED`` the array's closing
+    bracket came in place of its first item."""
+
+    __slots__ = ("frame",)
+    DONE, CLOSED = range(2)
+
+    def __init__(self, frame: Frame) -> None:
+        self.frame = frame
+
+    @property
+    def key(self) -> Hashable:
+        return ("return", self.frame.id)
+
+    def lexeme(self, machine: Machine) -> Lexeme | None:
+        return NOTHING
+
+    def likely(self) -> Iterable[int]:
+        frame = self.frame
+        if isinstance(frame, ObjectFrame | ArrayFrame):
+            is_told_nothing = frame.child is not None and len(frame.child.nodes) == 1
+            return (self.DONE,) if is_told_nothing and not frame.records else ()
+        return (self.DONE,) if isinstance(frame, Top) else ()
+
+    def after(self, machine: Machine, label: int, text: bytes | None) -> After:
+        if label == self.DONE:
+            return self.frame.child_done(machine, (), None)
+        assert isinstance(self.frame, OpenFrame)
+        return self.frame.close(machine)
+
+
+class LocalFrame(Frame):
+    """Stands for whatever a value was pushed upon, where that makes no difference to the value."""
+
+    __slots__ = ()
+
+    def __init__(self, machine: Machine, layout: Layout) -> None:
+        self.id = machine.number(("local", layout))
+        self.layout = layout
+        self.records = False
+
+    def accepts(self, verdict: Verdict) -> bool:
+        return True
+
+    def child_done(self, machine: Machine, verdict: Verdict, value: Hashable) -> After:
+        return Pop(ReturnContext.DONE)
+
+
+def pushed(
+    machine: Machine,
+    plan: ValuePlan,
+    frame: OpenFrame,
+    prefixes: tuple[bytes, ...],
+    *,
+    may_close: bool = False,
+) -> Push:
+    """A value of which the frame around it needs to know nothing but that it has ended."""
+    inner = local_value(machine, plan, frame.layout, prefixes, may_close=may_close)
+    return Push(inner, machine.intern(ReturnContext(frame)))
+
+
+def local_value(
+    machine: Machine,
+    plan: ValuePlan,
+    layout: Layout,
+    prefixes: tuple[bytes, ...],
+    *,
+    may_close: bool = False,
+) -> Context:
+    """A value that pops when it has ended."""
+    local = LocalFrame(machine, layout)
+    return machine.intern(ValueContext(plan, local, prefixes, may_close=may_close))
+
+
+class AfterContext(Context):
+    """A comma or a closing bracket comes next."""
+
+    __slots__ = ("frame",)
+
+    def __init__(self, frame: OpenFrame) -> None:
+        self.frame = frame
+
+    @property
+    def key(self) -> Hashable:
+        return ("after", self.frame.id)
+
+    def lexeme(self, machine: Machine) -> Lexeme | None:
+        return after_lexeme(self.frame.bracket, self.frame.layout)
+
+    def live(self) -> int | None:
+        may_go_on, may_close = self.frame.choices()
+        return may_go_on << COMMA | may_close << CLOSE
+
+    def likely(self) -> Iterable[int]:
+        may_go_on, may_close = self.frame.choices()
+        if not self.frame.records:
+            if may_go_on:
+                yield COMMA
+            if may_close:
+                yield CLOSE
+
+    def after(self, machine: Machine, label: int, text: bytes | None) -> After:
+        return self.frame.go_on(machine) if label == COMMA else self.frame.close(machine)
+
+
+class UndecidedContext(Context):
+    """What follows depends on a text that isn't known."""
+
+    __slots__ = ()
+
+    @property
+    def key(self) -> Hashable:
+        return "undecided"
+
+    def lexeme(self, machine: Machine) -> Lexeme | None:
+        return None
+
+    def after(self, machine: Machine, label: int, text: bytes | None) -> After:
+        raise AssertionError("nothing is read in an undecided context")

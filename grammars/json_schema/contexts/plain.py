@@ -1,0 +1,194 @@
+"""Objects and arrays of which nothing matters but what was there and how much: most of them.
+
+Their state is a record that compiled code reads and writes (see ``records.py``), so that a new set
+of properties needs no new contexts. All else is a frame of ``contexts.py``: a schema that follows
+alternatives, a fixed order, names that may run out, items that must differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from functools import lru_cache
+
+from ramet.grammars.json_schema.schema.formula import FALSE
+from ramet.grammars.json_schema.schema.layout import Layout
+from ramet.grammars.json_schema.solver.arrays import ArrayPlan
+from ramet.grammars.json_schema.solver.objects import ObjectPlan
+from ramet.grammars.json_schema.text.lexemes import AfterLexeme
+from ramet.grammars.pushdown.automaton import NOTHING, After, Context, Lexeme, Push
+from ramet.grammars.pushdown.pushdown_table import Machine
+from ramet.grammars.pushdown.stack_records import ARRAY, OBJECT
+from ramet.grammars.pushdown.transitions import AFTER_ITEMS, AFTER_PROPERTY, KEY
+
+from . import contexts  # Contexts nest, and so do their modules.
+from .values_plan import ValuePlan, Values
+
+_MAX_CLASSES = 62
+_MAX_PREFIX = 1000
+
+
+def opened_object(
+    machine: Machine, value_plan: ValuePlan, layout: Layout, outer: Context | None
+) -> Push | None:
+    """What comes after an opening brace; None if the object isn't plain.
+
+    ``layout`` is the one around it; ``outer`` as in ``Push``.
+    """
+    values = value_plan.values
+    plan = values.solver.object_plan(value_plan.formulas("object"))
+    if not _is_plain_object(values, plan):
+        return None
+    layout = layout.deeper()
+
+    def make() -> list[int]:
+        further = machine.intern(NameContext(values, plan, layout, first=False))
+        after = machine.intern(AfterProperty(layout))
+        machine.enter(further)
+        machine.enter(after)
+        lexicon = machine.lexicon
+        return [
+            OBJECT, (plan.num_labels + 63) // 64, plan.first_name, plan.low, plan.high,
+            lexicon.bit_set(plan.required), lexicon.bit_set(plan.possible), further.id, after.id,
+        ]  # fmt: skip
+
+    first = machine.intern(NameContext(values, plan, layout, first=True))
+    return Push(first, outer, machine.plan((plan, layout), make))
+
+
+def opened_array(
+    machine: Machine, value_plan: ValuePlan, layout: Layout, outer: Context | None
+) -> Push | None:
+    """What comes after an opening bracket; None if the array isn't plain."""
+    values = value_plan.values
+    plan = values.solver.array_plan(value_plan.formulas("array"))
+    if not plan.is_simple or plan.prefix_len > _MAX_PREFIX:
+        return None
+    most = plan.most()
+    layout = layout.deeper()
+    item = ItemContext(values, plan, layout)
+
+    def make() -> list[int]:
+        after = machine.intern(AfterItem(layout))
+        machine.enter(after)
+        items = machine.intern(item)
+        high = -1 if most is None else most
+        return [ARRAY, plan.low, high, plan.prefix_len, items.id, after.id]
+
+    offset = machine.plan((plan, layout), make)
+    return Push(item.first(machine, may_go_on=most != 0), outer, offset)
+
+
+def _is_plain_object(values: Values, plan: ObjectPlan) -> bool:
+    if not (plan.is_simple and values.any_order and len(plan.classes) <= _MAX_CLASSES):
+        return False
+    possible = plan.possible >> 1
+    return all(t.never_runs_out for i, t in enumerate(plan.classes) if possible >> i & 1)
+
+
+class NameContext(Context):
+    """A property's name comes next (or, at an object's beginning, its closing brace)."""
+
+    __slots__ = ("first", "layout", "plan", "values")
+    kind = KEY
+
+    def __init__(self, values: Values, plan: ObjectPlan, layout: Layout, *, first: bool) -> None:
+        self.values = values
+        self.plan = plan
+        self.layout = layout
+        self.first = first
+
+    @property
+    def key(self) -> Hashable:
+        return ("name", self.plan, self.layout, self.first)
+
+    def lexeme(self, machine: Machine) -> Lexeme | None:
+        layout = self.layout
+        names = self.values.names(self.plan, layout)
+        return names.keyed(layout.before_item(), layout.empty_close() if self.first else None)
+
+    def likely(self) -> Iterable[int]:
+        if self.first:
+            return ()  # Records ask the other context.
+        possible = self.plan.possible
+        return (label for label in range(1, self.plan.num_labels) if possible >> label & 1)
+
+    def after(self, machine: Machine, label: int, text: bytes | None) -> After:
+        plan = self.plan
+        value_plan = self.values.plan(plan.child(plan.formulas, label).nodes, lambda _: True)
+        return contexts.local_value(machine, value_plan, self.layout, self.layout.after_colon())
+
+
+class AfterProperty(Context):
+    """A comma or a closing brace comes next."""
+
+    __slots__ = ("layout",)
+    kind = AFTER_PROPERTY
+    bracket = 0x7D
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+
+    @property
+    def key(self) -> Hashable:
+        return ("after", self.bracket, self.layout)
+
+    def lexeme(self, machine: Machine) -> Lexeme | None:
+        return after_lexeme(self.bracket, self.layout)
+
+    def after(self, machine: Machine, label: int, text: bytes | None) -> After:
+        raise AssertionError("records say what follows")
+
+
+class AfterItem(AfterProperty):
+    """A comma or a closing bracket comes next."""
+
+    __slots__ = ()
+    kind = AFTER_ITEMS
+    bracket = 0x5D
+
+
+class ItemContext(Context):
+    """Stands for all items of an array: label i leads to the one at position i."""
+
+    __slots__ = ("layout", "plan", "values")
+
+    def __init__(self, values: Values, plan: ArrayPlan, layout: Layout) -> None:
+        self.values = values
+        self.plan = plan
+        self.layout = layout
+
+    @property
+    def key(self) -> Hashable:
+        return ("items", self.plan, self.layout)
+
+    def lexeme(self, machine: Machine) -> Lexeme | None:
+        return NOTHING
+
+    def likely(self) -> Iterable[int]:
+        return (0,)
+
+    def after(self, machine: Machine, label: int, text: bytes | None) -> After:
+        return contexts.local_value(
+            machine, self._value_plan(label), self.layout, self.layout.before_item()
+        )
+
+    def first(self, machine: Machine, *, may_go_on: bool) -> Context:
+        """The first item, or the closing bracket."""
+        value_plan = self._value_plan(0)
+        if not may_go_on:
+            value_plan = self.values.plan((FALSE,), lambda _: True)
+        may_close = self.plan.low == 0
+        return contexts.local_value(
+            machine, value_plan, self.layout, self.layout.before_item(), may_close=may_close
+        )
+
+    def _value_plan(self, index: int) -> ValuePlan:
+        plan = self.plan
+        nodes = plan.child((plan.start[0], index, (), ())).nodes
+        return self.values.plan(nodes, lambda _: True)
+
+
+@lru_cache(maxsize=1024)
+def after_lexeme(bracket: int, layout: Layout) -> AfterLexeme:
+    """A comma or a bracket, with white space before it."""
+    return AfterLexeme(bracket, layout.before_comma(), layout.close())

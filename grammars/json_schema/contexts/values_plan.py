@@ -1,0 +1,410 @@
+"""A value: which scalars it may be, with which verdicts, and whether an object or an array."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ramet.grammars.constraints import Integers
+from ramet.grammars.errors import GrammarTooComplexError
+from ramet.grammars.json_schema.schema.atoms import Integer
+from ramet.grammars.json_schema.schema.documents import Documents, Leaf
+from ramet.grammars.json_schema.schema.formula import TRUE, Formula, atom
+from ramet.grammars.json_schema.schema.layout import Layout
+from ramet.grammars.json_schema.solver.children import Child
+from ramet.grammars.json_schema.solver.languages import Languages
+from ramet.grammars.json_schema.solver.objects import ObjectPlan
+from ramet.grammars.json_schema.solver.solver import Solver
+from ramet.grammars.json_schema.solver.text_sets import TextSet
+from ramet.grammars.json_schema.solver.typed import Typer
+from ramet.grammars.json_schema.text.counted_text import CountedText
+from ramet.grammars.json_schema.text.lexemes import (
+    ARRAY,
+    CLOSE_ARRAY,
+    FIRST_SCALAR,
+    OBJECT,
+    ValueLexeme,
+)
+from ramet.grammars.json_schema.text.literal_text import EXCLUDED, LiteralText
+from ramet.grammars.json_schema.text.text_lexemes import (
+    AnyText,
+    BoundedText,
+    Closing,
+    DfaText,
+    FilteredClosing,
+    KeyClosing,
+    TextLexeme,
+)
+from ramet.grammars.limits import CompileLimits
+from ramet.grammars.pushdown.automaton import Lexeme
+from ramet.grammars.pushdown.json_text import KEY_SLICE, VALUE_SLICE
+from ramet.grammars.pushdown.labelled_dfa import LabelledDfa
+from ramet.grammars.pushdown.lexemes import DfaLexeme, LabelledDfaLexeme
+from ramet.grammars.regular import Dfa
+from ramet.grammars.regular.numbers import any_number, short_number
+
+if TYPE_CHECKING:
+    from .object_frames import ObjectFrame
+
+Verdict = tuple[bool, ...]
+_VALUE_CLOSING = Closing()
+_MAX_TREE_BYTES = 20_000
+
+
+class Values:
+    """What one compiled schema has worked out about values, names and objects.
+
+    Attributes:
+        any_order: an object's properties come in any order; otherwise in the schema's.
+        integers: how numbers that must be integers are written.
+    """
+
+    def __init__(self, solver: Solver, *, any_order: bool, integers: Integers) -> None:
+        self.solver = solver
+        self.any_order = any_order
+        self.integers = integers
+        self._single: dict[Formula, ValuePlan] = {}
+        self._plans: dict[object, ValuePlan] = {}
+        self._names: dict[object, TextLexeme] = {}
+        self._live: dict[object, int] = {}
+
+    def plan(self, nodes: tuple[Formula, ...], accepts: Callable[[Verdict], bool]) -> ValuePlan:
+        """The plan for a value in which ``nodes`` are followed and some verdicts are acceptable."""
+        if len(nodes) == 1:
+            node = nodes[0]
+            plan = self._single.get(node)
+            if plan is None:
+                plan = self._anything() if node.op == "true" else ValuePlan(self, nodes, ((),))
+                self._single[node] = plan
+            return plan
+        verdicts = tuple(v for v in self.solver.verdicts(nodes) if accepts(v))
+        key = (nodes, verdicts)
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._plans[key] = ValuePlan(self, nodes, verdicts)
+        return plan
+
+    def _anything(self) -> ValuePlan:
+        """The plan for any value at all: one for all schemas of a compiler, so that grammars have
+        the same contexts for it."""
+        languages = self.solver.languages
+
+        def make() -> ValuePlan:
+            documents = Documents(True, {}, languages.limits)
+            solver = Solver(Typer(documents, languages), languages, languages.limits)
+            values = Values(solver, any_order=self.any_order, integers=self.integers)
+            return ValuePlan(values, (TRUE,), ((),))
+
+        return languages.remember(("anything", self.any_order, self.integers), make)
+
+    def prepare(self, root: Formula, count: int) -> None:
+        """Work out ahead the plans of a node and of nodes inside it, up to ``count`` of them."""
+        pending = deque([root])
+        seen = {root}
+        for _ in range(count):
+            if not pending:
+                break
+            plan = self.plan((pending.popleft(),), lambda _: True)
+            for node in plan.prepare():
+                if node not in seen:
+                    seen.add(node)
+                    pending.append(node)
+
+    def never_runs_out(self, nodes: tuple[Formula, ...]) -> bool:
+        """Whether every beginning of a value begins no end of values, all of them scalars."""
+        typer = self.solver.typer
+        numbers = typer.typed(nodes[0], "number")
+        texts = typer.typed(nodes[0], "string")
+        return (
+            len(nodes) == 1
+            and all(
+                typer.typed(nodes[0], kind).op == "false"
+                for kind in ("null", "true", "false", "object", "array")
+            )
+            and (numbers.op in ("true", "false") or numbers == atom(Integer()))
+            and (texts.op == "false" or self.solver.languages.texts(texts).never_runs_out)
+        )
+
+    def names(self, plan: ObjectPlan, layout: Layout) -> TextLexeme:
+        """The lexeme of an object's names."""
+        key = (plan.number, layout.kind)
+        known = self._names.get(key)
+        if known is None:
+            closing = KeyClosing(layout)
+            languages = self.solver.languages
+            # Names that can't come needn't be told from each other.
+            possible = plan.possible if plan.is_simple else -1
+            classes = [(n, texts) for n, texts in enumerate(plan.classes, 1) if possible >> n & 1]
+            base = text_lexeme(classes, languages, closing)
+            if plan.names or base is None:
+                _check_size(plan.label_of, languages.limits)
+                base = LiteralText(closing, plan.label_of, base)
+            known = self._names[key] = base
+        return known
+
+    # -- objects that follow several formulas, or whose order is fixed -----------------------
+
+    def object_live(self, frame: ObjectFrame, spent: int) -> int:
+        """The labels that may come next in an object, as bits."""
+        plan = frame.plan
+        key = (
+            plan.number, frame.residual, frame.seen, frame.count, spent, frame.goals, frame.floor,
+        )  # fmt: skip
+        known = self._live.get(key)
+        if known is None:
+            live = 0
+            if plan.holds_now(frame.residual[0], frame.seen, frame.count):
+                live |= frame.verdict() in frame.goals
+            for label in range(1, plan.num_labels):
+                is_name = label >= plan.first_name
+                if (frame.seen | spent) >> label & 1 or (is_name and label < frame.floor):
+                    continue
+                child = plan.child(frame.residual, label)
+                if not self.solver.satisfiable(child.nodes[0]):
+                    continue
+                if any(
+                    self.object_accepts(frame, label, child, v)
+                    for v in self.solver.verdicts(child.nodes)
+                ):
+                    live |= 1 << label
+            known = self._live[key] = live
+        return known
+
+    def object_accepts(
+        self, frame: ObjectFrame, label: int, child: Child, verdict: Verdict
+    ) -> bool:
+        """Whether an object can be completed after a property with a verdict."""
+        plan = frame.plan
+        seen = frame.seen | (1 << label if label >= plan.first_name else 0)
+        residual = plan.after_child(frame.residual, child, verdict)
+        used = list(frame.used)
+        if label < plan.first_name and plan.classes[label - 1].size is not None and not frame.label:
+            used[label - 1] += 1
+        spent = 0
+        for i, texts in enumerate(plan.classes):
+            if texts.size is not None and used[i] >= texts.size:
+                spent |= 2 << i
+        self.solver.begin()
+        return plan.can_end_with(
+            residual, seen, frame.count + 1, spent, frame.goals,
+            ordered_from=0 if self.any_order else plan.floor_after(label, frame.floor),
+        )  # fmt: skip
+
+
+class ValueParts:
+    """What a value may be.
+
+    Attributes:
+        brackets: which of ``OBJECT`` and ``ARRAY`` may be opened.
+    """
+
+    def __init__(
+        self,
+        text: TextLexeme | None,
+        number: Lexeme | None,
+        literals: Mapping[str, int],
+        brackets: frozenset[int],
+    ) -> None:
+        """Strings and numbers, if any; the labels of null, true and false."""
+        self.brackets = brackets
+        self._text = text
+        self._number = number
+        self._literals = literals
+        self._lexemes: dict[object, Lexeme] = {}
+
+    @property
+    def has_scalars(self) -> bool:
+        """Whether it may be neither object nor array."""
+        return bool(self._text or self._number or self._literals)
+
+    def lexeme(
+        self,
+        prefixes: tuple[bytes, ...],
+        close_prefixes: tuple[bytes, ...] | None,
+        *,
+        is_recorded: bool = False,
+    ) -> Lexeme:
+        """The lexeme, with white space before it, and before the array's closing bracket if any.
+
+        A number that is to be recorded has an exponent of at most three digits, so that the
+        language of all others has an automaton.
+        """
+        key = (prefixes, close_prefixes, is_recorded)
+        known = self._lexemes.get(key)
+        if known is None:
+            number = self._number
+            if is_recorded and isinstance(number, DfaLexeme) and number.dfa is any_number():
+                number = DfaLexeme(short_number(), number.label)
+            brackets = self.brackets if close_prefixes is None else self.brackets | {CLOSE_ARRAY}
+            known = self._lexemes[key] = ValueLexeme(
+                self._text, number, self._literals, brackets, prefixes, close_prefixes or ()
+            )
+        return known
+
+
+class ValuePlan:
+    """What may come where a value is due.
+
+    Attributes:
+        verdicts: the acceptable verdicts on all nodes but the first, which must hold.
+    """
+
+    def __init__(
+        self, values: Values, nodes: tuple[Formula, ...], verdicts: tuple[Verdict, ...]
+    ) -> None:
+        self.values = values
+        self.nodes = nodes
+        self.verdicts = verdicts
+        self._parts: ValueParts | None = None
+
+    def verdict_of(self, label: int) -> Verdict:
+        """The verdict of a scalar that ended with a label."""
+        return self.verdicts[label - FIRST_SCALAR]
+
+    @property
+    def scalar_labels(self) -> range:
+        """The labels with which a scalar may end, at most."""
+        count = len(self.verdicts) if self.parts.has_scalars else 0
+        return range(FIRST_SCALAR, FIRST_SCALAR + count)
+
+    @property
+    def parts(self) -> ValueParts:
+        """What the value may be. One subschema's are worked out once, wherever it stands."""
+        parts = self._parts
+        if parts is None:
+            node = self.nodes[0]
+            leaf = node.parts[0] if node.op == "atom" and len(self.nodes) == 1 else None
+            integers = self.values.integers
+            if isinstance(leaf, Leaf):
+                parts = leaf.parts.get(integers)
+                if parts is None:
+                    parts = leaf.parts[integers] = self._make_parts()
+            else:
+                parts = self._make_parts()
+            self._parts = parts
+        return parts
+
+    def prepare(self) -> list[Formula]:
+        """Work out the plan; the nodes that are followed alone inside."""
+        brackets = self.parts.brackets
+        solver = self.values.solver
+        found: list[Formula] = []
+        if OBJECT in brackets:
+            objects = solver.object_plan(self.formulas("object"))
+            if objects.is_simple:
+                possible = objects.possible
+                found.extend(
+                    objects.child(objects.formulas, label).nodes[0]
+                    for label in range(1, objects.num_labels)
+                    if possible >> label & 1
+                )
+        if ARRAY in brackets:
+            arrays = solver.array_plan(self.formulas("array"))
+            if arrays.is_simple:
+                found.append(arrays.child(arrays.start).nodes[0])
+        return found
+
+    def _make_parts(self) -> ValueParts:
+        solver = self.values.solver
+        languages = solver.languages
+        texts: list[tuple[int, TextSet]] = []
+        numbers: list[tuple[int, Dfa]] = []
+        literals: dict[str, int] = {}
+        brackets: set[int] = set()
+        for i, verdict in enumerate(self.verdicts):
+            node = solver.joined(self.nodes, verdict)
+            if node.op == "false":
+                continue
+            label = FIRST_SCALAR + i
+            for kind in solver.typer.kinds(node):
+                if kind == "string":
+                    found = languages.texts(solver.typer.typed(node, kind))
+                    if not found.is_empty:
+                        texts.append((label, found))
+                elif kind == "number":
+                    dfa = languages.numbers(solver.typer.typed(node, kind), self.values.integers)
+                    if not dfa.is_empty:
+                        numbers.append((label, dfa))
+                elif kind in ("object", "array"):
+                    bracket = OBJECT if kind == "object" else ARRAY
+                    if bracket not in brackets and solver.has_kind(node, kind):
+                        brackets.add(bracket)
+                elif solver.has_kind(node, kind):
+                    literals[kind] = label
+        return ValueParts(
+            text_lexeme(texts, languages), _number_lexeme(numbers), literals, frozenset(brackets)
+        )
+
+    def formulas(self, kind: str) -> tuple[Formula, ...]:
+        """What is followed in an object or array."""
+        typer = self.values.solver.typer
+        return tuple(typer.typed(n, kind) for n in self.nodes)
+
+
+def text_lexeme(
+    parts: Sequence[tuple[int, TextSet]], languages: Languages, closing: Closing | None = None
+) -> TextLexeme | None:
+    """The lexeme of disjoint sets of strings with their labels."""
+    if not parts:
+        return None
+    is_key = closing is not None
+    labels = {label for label, _ in parts}
+    if closing is None:
+        closing = _VALUE_CLOSING if len(labels) == 1 else FilteredClosing()
+    infinite = [(label, t) for label, t in parts if t.others]
+    listed = {text: label for label, t in parts if not t.others for text in t.texts}
+    if all(_is_light(t, alone=not listed and not is_key) for _, t in infinite[:2]) and (
+        len(infinite) <= 1
+    ):
+        base: TextLexeme | None = None
+        if infinite:
+            label, texts = infinite[0]
+            listed.update({t: EXCLUDED for t in texts.texts if t not in listed})
+            slice_ = KEY_SLICE if listed or is_key else VALUE_SLICE
+            if texts.low == 0 and texts.high is None:
+                base = AnyText(closing, label, slice_)
+            else:
+                base = BoundedText(closing, label, texts.low, texts.high, slice_)
+        if not listed:
+            return base
+        _check_size(listed, languages.limits)
+        if base is not None or sum(map(len, listed)) <= _MAX_TREE_BYTES:
+            return LiteralText(closing, listed, base)
+    if len(parts) == 1 and infinite and infinite[0][1].is_counted:
+        label, texts = infinite[0]
+        body = languages.body(texts, counted=False)
+        automaton = languages.characters(body)
+        return CountedText(closing, label, automaton, body.digest, texts.low, texts.high)
+    bodies = [(label, languages.body(texts)) for label, texts in parts]
+    key = tuple((label, body.digest) for label, body in bodies)
+    labelled = languages.remember(
+        ("labelled", key), lambda: LabelledDfa.of(bodies, languages.limits.regular)
+    )
+    return DfaText(closing, labelled, key)
+
+
+def _is_light(texts: TextSet, *, alone: bool) -> bool:
+    """Whether an infinite set needs no automaton of its own.
+
+    With an upper bound on the length, leaving out a string can leave a state without a way on.
+    """
+    if texts.base is not None:
+        return False
+    return texts.high is None or (alone and not texts.texts)
+
+
+def _check_size(listed: Mapping[str, int], limits: CompileLimits) -> None:
+    if sum(map(len, listed)) > limits.max_literal_bytes:
+        raise GrammarTooComplexError(
+            "", "enum", f"its strings have more than {limits.max_literal_bytes} characters"
+        )
+
+
+def _number_lexeme(parts: Sequence[tuple[int, Dfa]]) -> Lexeme | None:
+    if not parts:
+        return None
+    if len(parts) == 1:
+        return DfaLexeme(parts[0][1], parts[0][0])
+    key = tuple((label, dfa.digest) for label, dfa in parts)
+    return LabelledDfaLexeme(LabelledDfa.of(parts), key)

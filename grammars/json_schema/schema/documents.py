@@ -1,0 +1,383 @@
+"""A schema document and the documents it refers to: where a subschema is, and what it refers to.
+
+References resolve as RFC 3986 and JSON Schema (draft 2020-12, with the older drafts' keywords)
+say: by ``$id``, ``$anchor``, ``$dynamicAnchor``, JSON pointer. Nothing is ever fetched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urldefrag, urljoin
+
+from ramet.grammars.errors import ConstraintError, GrammarTooComplexError
+from ramet.grammars.limits import CompileLimits
+
+from .formula import Formula
+from .keywords import (
+    ASSERTION,
+    IDENTITY,
+    REFERENCE,
+    ROLES,
+    SUBSCHEMA,
+    SUBSCHEMA_LIST,
+    SUBSCHEMA_MAP,
+    check_keywords,
+)
+
+if TYPE_CHECKING:
+    from ramet.grammars.json_schema.contexts.values_plan import ValueParts
+
+_ROOT = "http://ramet.invalid/schema"
+"""The base of a schema that has none of its own (RFC 6761: nobody can own the name)."""
+
+_IDENTITIES = frozenset(name for name, role in ROLES.items() if role == IDENTITY)
+_NESTED, _SCHEMA = (dict, list), (dict, bool)
+_SCALARS = frozenset((str, int, float, bool, type(None)))
+_OLD_DRAFTS = ("draft-03", "draft-04", "draft-05", "draft-06", "draft-07")
+
+
+class Leaf:
+    """One subschema at one place: a node's atom. Equal to itself alone.
+
+    A schema without subschemas means the same wherever it is, so it is one leaf in all schemas of
+    a compiler, with what has been worked out about it.
+
+    Attributes:
+        schema: a dict or a bool.
+        resource: the URI of the schema resource that it is in.
+        path: a JSON pointer into the document, for errors.
+        scope: the resources entered on the way, outermost first; empty where nothing dynamic is
+            ever asked for.
+        content: what it says, if that has no subschemas; None otherwise.
+        node: the node that stands for it, once it is known.
+        kinds: the types that it may allow, likewise.
+        typed: by type, what it says of values of that type.
+        parts: what values of it are made of, for each way to write integers.
+        is_settled: it was found to be sound, and all its parts are made.
+    """
+
+    __slots__ = (
+        "content", "is_settled", "kinds", "node", "parts", "path", "resource", "schema", "scope",
+        "typed",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        schema: Any,
+        resource: str,
+        path: str,
+        scope: tuple[str, ...] = (),
+        content: Hashable = None,
+    ) -> None:
+        self.schema = schema
+        self.resource = resource
+        self.path = path
+        self.scope = scope
+        self.content = content
+        self.node: Formula | None = None
+        self.kinds: tuple[str, ...] | None = None
+        self.typed: dict[str, Formula] = {}
+        self.parts: dict[str, ValueParts] = {}
+        self.is_settled = False
+
+
+class _Resource:
+    """A part of a document with its own base URI."""
+
+    def __init__(self, schema: Any, path: str, *, old: bool) -> None:
+        self.schema = schema
+        self.path = path
+        self.old = old
+        self.anchors: dict[str, tuple[Any, str]] = {}
+        self.dynamic: dict[str, tuple[Any, str]] = {}
+
+
+class Documents:
+    """All schema resources within reach, by URI."""
+
+    def __init__(
+        self,
+        schema: Any,
+        documents: Mapping[str, Any],
+        limits: CompileLimits,
+        shared: Mapping[Hashable, Leaf] | None = None,
+        annotations: Collection[str] = (),
+    ) -> None:
+        """``shared`` has leaves of other schemas, by content; ``annotations`` are keywords that say
+        nothing here."""
+        self._limits = limits
+        self._annotations = annotations
+        self._roles = (
+            {k: role for k, role in ROLES.items() if k not in annotations} if annotations else ROLES
+        )
+        self._shared = {} if shared is None else shared
+        self._resources: dict[str, _Resource] = {}
+        self._num_nodes = 0
+        self._leaves: dict[Hashable, Leaf] = {}
+        self._contents: dict[int, Hashable] = {}
+        self._referred: dict[Hashable, Leaf] = {}
+        self._numbers: dict[Hashable, int] = {}
+        self._is_dynamic = False
+        old = _is_old(schema, False)
+        for uri, document in documents.items():
+            self._index(document, urldefrag(uri)[0], "", _is_old(document, old), 0)
+        self._index(schema, _ROOT, "", old, 0)
+        base = self._base_of(schema, _ROOT, old)
+        self.root = self.leaf(schema, base, "", self._enter((), base))
+
+    # -- indexing ---------------------------------------------------------------------------
+
+    def _index(self, schema: Any, base: str, path: str, old: bool, depth: int) -> None:
+        """Find the resources and anchors in a schema; a document's own is at depth 0."""
+        self._num_nodes += 1
+        if self._num_nodes > self._limits.max_schema_nodes:
+            raise GrammarTooComplexError(
+                path, "", f"there are more than {self._limits.max_schema_nodes} subschemas"
+            )
+        if depth > self._limits.max_depth:
+            raise GrammarTooComplexError(
+                path, "", f"subschemas nest deeper than {self._limits.max_depth}"
+            )
+        if depth == 0:
+            self._resources[base] = _Resource(schema, path, old=old)
+        if not isinstance(schema, dict):
+            return
+        if not _IDENTITIES.isdisjoint(schema):
+            base, old = self._index_names(schema, base, path, old, depth)
+        depth += 1
+        for key, value in schema.items():
+            role = ROLES.get(key)
+            if not role or not isinstance(value, _NESTED):  # An annotation, or an assertion.
+                continue
+            if isinstance(value, list):
+                if role == SUBSCHEMA_LIST or key == "items":
+                    for i, item in enumerate(value):
+                        self._index(item, base, f"{path}/{key}/{i}", old, depth)
+            elif role == SUBSCHEMA:
+                self._index(value, base, f"{path}/{key}", old, depth)
+            elif role == SUBSCHEMA_MAP:
+                for name, item in value.items():
+                    self._index(item, base, f"{path}/{key}/{escape(str(name))}", old, depth)
+
+    def _index_names(
+        self, schema: dict[str, Any], base: str, path: str, old: bool, depth: int
+    ) -> tuple[str, bool]:
+        """Note what a schema calls itself.
+
+        Returns:
+            The base inside it, and whether it is of an old draft.
+        """
+        old = _is_old(schema, old)
+        own_base = self._base_of(schema, base, old)
+        if own_base != base:
+            base = own_base
+            if base not in self._resources or depth == 0:
+                self._resources[base] = _Resource(schema, path, old=old)
+        resource = self._resources[base]
+        for keyword in ("$anchor", "$dynamicAnchor"):
+            name = schema.get(keyword)
+            if isinstance(name, str):
+                resource.anchors[name] = (schema, path)
+                if keyword == "$dynamicAnchor":
+                    resource.dynamic[name] = (schema, path)
+                    self._is_dynamic = True
+        if schema.get("$recursiveAnchor") is True:
+            resource.dynamic[""] = (schema, path)
+            self._is_dynamic = True
+        identifier = schema.get("$id", schema.get("id") if old else None)
+        if old and isinstance(identifier, str) and identifier.startswith("#") and identifier != "#":
+            resource.anchors[identifier[1:]] = (schema, path)
+        return base, old
+
+    def _base_of(self, schema: Any, base: str, old: bool = False) -> str:
+        if not isinstance(schema, dict):
+            return base
+        identifier = schema.get("$id")
+        if identifier is None and old:
+            identifier = schema.get("id")
+        if not isinstance(identifier, str) or identifier.startswith("#"):
+            return base
+        if old and "$ref" in schema:
+            return base
+        try:
+            return urldefrag(_join(base, identifier))[0]
+        except ValueError:
+            return base
+
+    # -- looking up -------------------------------------------------------------------------
+
+    def leaf(self, schema: Any, resource: str, path: str, scope: tuple[str, ...]) -> Leaf:
+        """The one leaf for a subschema. Equal ones in one place are the same."""
+        return self._find(schema, resource, scope) or self._make(schema, resource, path, scope)
+
+    def child(self, leaf: Leaf, *steps: str | int) -> Leaf:
+        """The leaf of a subschema of this leaf."""
+        schema = leaf.schema
+        for step in steps:
+            schema = schema[step]
+        base, scope = leaf.resource, leaf.scope
+        if isinstance(schema, dict) and ("$id" in schema or "id" in schema):
+            base = self._base_of(schema, base, self.is_old(leaf))
+            if base != leaf.resource:
+                scope = self._enter(scope, base)
+        known = self._find(schema, base, scope)
+        if known is None:
+            path = "/".join((leaf.path, *(escape(str(step)) for step in steps)))
+            known = self._make(schema, base, path, scope)
+        return known
+
+    def _find(self, schema: Any, resource: str, scope: tuple[str, ...]) -> Leaf | None:
+        content = self._content_of(schema)
+        if isinstance(content, int):
+            return self._leaves.get((content, resource, scope))
+        return self._leaves.get(content) or self._shared.get(content)
+
+    def _make(self, schema: Any, resource: str, path: str, scope: tuple[str, ...]) -> Leaf:
+        if not isinstance(schema, _SCHEMA):
+            raise ConstraintError(path, "", "a schema must be an object or a boolean")
+        content = self._content_of(schema)
+        is_local = isinstance(content, int)
+        if isinstance(schema, dict):
+            check_keywords(schema, path)
+            if not is_local:
+                schema = {k: v for k, v in schema.items() if self._roles.get(k) == ASSERTION}
+            elif not schema.keys().isdisjoint(self._annotations):
+                schema = {k: v for k, v in schema.items() if k not in self._annotations}
+        leaf = Leaf(schema, resource, path, scope, None if is_local else content)
+        self._leaves[(content, resource, scope) if is_local else content] = leaf
+        return leaf
+
+    def _content_of(self, schema: Any) -> Hashable:
+        """What a schema says, annotations aside: a number that tells it from those of this
+        document that say something else, or, without subschemas, a key that is no number."""
+        if not isinstance(schema, dict):
+            return ("schema", schema) if isinstance(schema, bool) else -1
+        content = self._contents.get(id(schema))
+        if content is None:
+            items: list[Hashable] = []
+            is_plain = True
+            roles = self._roles
+            for keyword, value in schema.items():
+                role = roles.get(keyword)
+                if role is None or keyword == "contentSchema":
+                    continue
+                is_plain = is_plain and role == ASSERTION
+                item = self._part_of(role, value)
+                if item is None:
+                    items, is_plain = [id(schema)], False
+                    break
+                items.append((keyword, item))
+            key = frozenset(items)
+            content = key if is_plain else self._numbers.setdefault(key, len(self._numbers))
+            self._contents[id(schema)] = content
+        return content
+
+    def _part_of(self, role: int, value: Any) -> Hashable | None:
+        """What a keyword's value says; None if that is not to be looked at more closely."""
+        if role == ASSERTION:
+            if isinstance(value, list):
+                if "any" in value or not _SCALARS.issuperset(map(type, value)):
+                    return None
+                return tuple([(type(v), v) for v in value])
+            return (type(value), value) if type(value) in _SCALARS and value != "any" else None
+        if role == REFERENCE:
+            return value if isinstance(value, str) else None
+        if role == IDENTITY:
+            return None
+        if isinstance(value, dict) and role == SUBSCHEMA_MAP:
+            if not all(isinstance(v, _SCHEMA) for v in value.values()):
+                return None
+            return tuple([(name, self._content_of(v)) for name, v in value.items()])
+        if isinstance(value, list):
+            return tuple([self._content_of(v) for v in value])
+        return self._content_of(value)
+
+    def plain_leaves(self) -> Iterator[Leaf]:
+        """The leaves that were made here and mean the same in every document."""
+        return (leaf for leaf in self._leaves.values() if leaf.content is not None)
+
+    def is_old(self, leaf: Leaf) -> bool:
+        """Whether the leaf is of draft 7 or before: ``$ref`` hides what is beside it."""
+        return self._resources[leaf.resource].old
+
+    def _enter(self, scope: tuple[str, ...], resource: str) -> tuple[str, ...]:
+        if not self._is_dynamic or resource in scope:
+            return scope
+        return (*scope, resource)
+
+    def refer(self, leaf: Leaf, keyword: str, reference: Any) -> Leaf:
+        """What ``$ref``, ``$dynamicRef`` or ``$recursiveRef`` of a leaf names."""
+        if not isinstance(reference, str):
+            where = f"{leaf.path}/{keyword}"
+            raise ConstraintError(where, keyword, "a reference must be a string")
+        key = (leaf.resource, leaf.scope, keyword, reference)
+        known = self._referred.get(key)
+        if known is None:
+            known = self._referred[key] = self._refer(leaf, keyword, reference)
+        return known
+
+    def _refer(self, leaf: Leaf, keyword: str, reference: str) -> Leaf:
+        where = f"{leaf.path}/{keyword}"
+        try:
+            uri, fragment = urldefrag(_join(leaf.resource, reference))
+        except ValueError:
+            raise ConstraintError(where, keyword, f"{reference!r} is no URI reference") from None
+        resource = self._resources.get(uri)
+        if resource is None:
+            raise ConstraintError(
+                where, keyword, f"{reference!r} names no document that was given; none is fetched"
+            )
+        fragment = unquote(fragment)
+        scope = self._enter(leaf.scope, uri)
+        if keyword == "$recursiveRef" or (
+            keyword == "$dynamicRef" and fragment in resource.dynamic
+        ):
+            name = "" if keyword == "$recursiveRef" else fragment
+            if name in resource.dynamic:
+                for outer in leaf.scope:
+                    found = self._resources[outer].dynamic.get(name)
+                    if found is not None:
+                        return self.leaf(found[0], outer, found[1], self._enter(leaf.scope, outer))
+        if fragment and not fragment.startswith("/"):
+            if fragment not in resource.anchors:
+                raise ConstraintError(where, keyword, f"{reference!r} names no anchor")
+            schema, path = resource.anchors[fragment]
+            return self.leaf(schema, uri, path, scope)
+        schema, path, base = resource.schema, resource.path, uri
+        old = resource.old
+        for step in fragment.split("/")[1:]:
+            step = step.replace("~1", "/").replace("~0", "~")
+            if isinstance(schema, dict) and step in schema:
+                schema = schema[step]
+            elif isinstance(schema, list) and step.isdigit() and int(step) < len(schema):
+                schema = schema[int(step)]
+            else:
+                raise ConstraintError(where, keyword, f"{reference!r} points to nothing")
+            path = f"{path}/{escape(step)}"
+            if isinstance(schema, dict) and isinstance(schema.get("$id"), str):
+                inner = self._base_of(schema, base, old)
+                if inner in self._resources:
+                    base = inner
+                    scope = self._enter(scope, base)
+        if not isinstance(schema, _SCHEMA):
+            raise ConstraintError(where, keyword, f"{reference!r} points to no schema")
+        return self.leaf(schema, base, path, scope)
+
+
+def escape(step: str) -> str:
+    """A step of a JSON pointer (RFC 6901)."""
+    return step.replace("~", "~0").replace("/", "~1")
+
+
+def _join(base: str, reference: str) -> str:
+    """A reference against a base, also where the base's scheme has no hierarchy (a URN)."""
+    return base + reference if reference.startswith("#") else urljoin(base, reference)
+
+
+def _is_old(schema: Any, inherited: bool) -> bool:
+    if isinstance(schema, dict):
+        dialect = schema.get("$schema")
+        if isinstance(dialect, str):
+            return any(draft in dialect for draft in _OLD_DRAFTS)
+    return inherited

@@ -1,0 +1,1 @@
+"""What values a schema allows: satisfiability, exact for the supported keywords."""

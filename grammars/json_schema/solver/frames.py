@@ -1,0 +1,75 @@
+"""What a JSON value stands in: the frames of open objects and arrays (see ``contexts.py``).
+
+A frame's ``id`` is the machine's number for its content; frames with equal content have equal ids.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable
+from typing import ClassVar
+
+from ramet.grammars.json_schema.schema.layout import Layout
+from ramet.grammars.pushdown.automaton import After, End
+from ramet.grammars.pushdown.pushdown_table import Machine
+
+UNKNOWN = ("unknown",)
+"""Stands for a value, or a name, whose text isn't known while a mask is computed."""
+
+
+class Frame(ABC):
+    """What a value stands in."""
+
+    __slots__ = ("id", "layout", "records")
+
+    id: int
+    layout: Layout
+    """The white space inside the frame."""
+
+    records: bool
+    """Whether the value itself is wanted, not only the verdicts on it."""
+
+    @abstractmethod
+    def accepts(self, verdict: tuple[bool, ...]) -> bool:
+        """Whether the whole text can still be completed if the value came out like this."""
+
+    @abstractmethod
+    def child_done(self, machine: Machine, verdict: tuple[bool, ...], value: Hashable) -> After:
+        """What follows the value. ``value`` is in canonical form if ``records`` is set."""
+
+
+class OpenFrame(Frame):
+    """An open object or array, between two properties or items."""
+
+    __slots__ = ()
+    bracket: ClassVar[int]
+    """The byte that closes it."""
+
+    @abstractmethod
+    def choices(self) -> tuple[bool, bool]:
+        """Whether there may be another property or item, and whether it may end."""
+
+    @abstractmethod
+    def go_on(self, machine: Machine) -> After:
+        """What follows a comma."""
+
+    @abstractmethod
+    def close(self, machine: Machine) -> After:
+        """What follows the closing bracket."""
+
+
+class Top(Frame):
+    """Nothing around the value: the text ends with it."""
+
+    __slots__ = ()
+
+    def __init__(self, layout: Layout) -> None:
+        self.id = -1
+        self.layout = layout
+        self.records = False
+
+    def accepts(self, verdict: tuple[bool, ...]) -> bool:
+        return True
+
+    def child_done(self, machine: Machine, verdict: tuple[bool, ...], value: Hashable) -> After:
+        return machine.intern(End())

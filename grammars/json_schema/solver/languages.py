@@ -1,0 +1,416 @@
+"""The regular languages of scalars: which strings and which numbers a typed formula allows."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from ramet.grammars.constraints import Integers
+from ramet.grammars.errors import GrammarTooComplexError
+from ramet.grammars.json_schema.schema.atoms import (
+    Format,
+    Integer,
+    MultipleOf,
+    NumberIs,
+    Pattern,
+    TextIs,
+    TextLength,
+)
+from ramet.grammars.json_schema.schema.documents import Leaf
+from ramet.grammars.json_schema.schema.formula import (
+    Formula,
+    all_of,
+    any_of,
+    atom,
+    conjuncts,
+    truth_of,
+)
+from ramet.grammars.json_schema.schema.number_sets import (
+    has_integer,
+    intervals_of,
+    is_bounded_integer,
+    is_order,
+    listed_numbers,
+    must_be_integer,
+)
+from ramet.grammars.limits import CompileLimits
+from ramet.grammars.pushdown.json_text import key_body
+from ramet.grammars.regular import (
+    EMPTY,
+    Dfa,
+    any_text,
+    characters,
+    intersect_all,
+    literals,
+    regex_dfa,
+    repeat,
+    union_all,
+)  # fmt: skip
+from ramet.grammars.regular import numbers as number_languages
+from ramet.grammars.regular.formats import string_format
+from ramet.grammars.regular.number_intervals import intervals_dfa
+from ramet.grammars.regular.store import AutomatonStore
+
+from .character_dfa import CharacterDfa
+from .text_sets import TextSet, members
+
+_T = TypeVar("_T")
+_MAX_COUNTED = 4096
+_MAX_PRODUCT = 4000
+_MAX_LISTED = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Unbounded:
+    """The string is of a format, its bound on the length aside."""
+
+    name: str
+
+
+class Languages:
+    """Languages by formula, remembered up to a bound; may serve many compilations.
+
+    ``store``, if given, keeps automata on disk.
+
+    Attributes:
+        leaves: subschemas that were found to be sound, by content.
+    """
+
+    def __init__(
+        self,
+        limits: CompileLimits,
+        capacity: int = 4096,
+        store: AutomatonStore | None = None,
+    ) -> None:
+        self.limits = limits
+        self._store = store
+        self._capacity = capacity
+        self._known: OrderedDict[Hashable, Any] = OrderedDict()
+        self.leaves: dict[Hashable, Leaf] = {}
+
+    def share(self, leaf: Leaf) -> None:
+        """Let other schemas that say the same as a leaf without subschemas have that leaf."""
+        if len(self.leaves) >= self._capacity:
+            self.leaves.clear()
+        self.leaves[leaf.content] = leaf
+
+    def remember(self, key: Hashable, make: Callable[[], _T]) -> _T:
+        """``make()``, or what it gave for an equal key."""
+        try:
+            self._known.move_to_end(key)
+            return self._known[key]  # type: ignore[no-any-return]
+        except KeyError:
+            pass
+        made = make()
+        if len(self._known) >= self._capacity:
+            self._known.popitem(last=False)
+        self._known[key] = made
+        return made
+
+    def stored(self, description: str, make: Callable[[], Dfa]) -> Dfa:
+        """``make()``, or what is on disk under a description."""
+        if self._store is None:
+            return make()
+        return self._store.get(description, make, self.limits.regular.max_states)
+
+    # -- strings ----------------------------------------------------------------------------
+
+    def has_text(self, formula: Formula, text: str) -> bool:
+        """Whether a typed formula over strings allows ``text``."""
+        return truth_of(formula, lambda a: self._text_atom(a, text))
+
+    def _text_atom(self, value: Hashable, text: str) -> bool:
+        if isinstance(value, TextIs):
+            return text in value.values
+        if isinstance(value, TextLength):
+            return value.low <= len(text) and (value.high is None or len(text) <= value.high)
+        if isinstance(value, Format):
+            found = string_format(value.name)
+            assert found is not None
+            short = found.max_length is None or len(text) <= found.max_length
+            return short and found.dfa.accepts(text.encode())
+        assert isinstance(value, Pattern)
+        return self.pattern(value.pattern).accepts(text.encode())
+
+    def pattern(self, pattern: str) -> Dfa:
+        """The strings with a match of an ECMA-262 pattern."""
+        return self.remember(
+            ("pattern", pattern),
+            lambda: self.stored(
+                f"search {pattern}",
+                lambda: regex_dfa(pattern, dialect="ecma", search=True, limits=self.limits.regular),
+            ),
+        )
+
+    def _body(self, dfa: Dfa) -> Dfa:
+        """The spellings of a language of strings."""
+        return self.remember(
+            ("body", dfa.digest),
+            lambda: self.stored(
+                f"body {dfa.digest.hex()}", lambda: key_body(dfa, self.limits.regular)
+            ),
+        )
+
+    def few_members(self, pattern: str) -> frozenset[str] | None:
+        """The strings with a match of a pattern; None unless they are few, and plainly so."""
+        dfa = self.pattern(pattern)
+        if dfa.num_states > _MAX_LISTED:
+            return None
+
+        def find() -> frozenset[str] | None:
+            size = dfa.num_members
+            return frozenset(members(dfa)) if size is not None and size <= _MAX_LISTED else None
+
+        return self.remember(("few", pattern), find)
+
+    def texts(self, formula: Formula) -> TextSet:
+        """The strings that a typed formula allows."""
+        return self.remember(("texts", formula), lambda: self._texts(formula))
+
+    def _texts(self, formula: Formula) -> TextSet:
+        if formula.op == "false":
+            return TextSet(frozenset())
+        parts = conjuncts(formula)
+        listed = [p.parts[0] for p in parts if p.op == "atom" and isinstance(p.parts[0], TextIs)]
+        if listed:
+            texts = frozenset.intersection(*(t.values for t in listed))
+            rest = [p for p in parts if not (p.op == "atom" and isinstance(p.parts[0], TextIs))]
+            if rest:
+                texts = frozenset(t for t in texts if all(self.has_text(p, t) for p in rest))
+            return TextSet(texts)
+        low, high = 0, None
+        excluded: set[str] = set()
+        for part in parts:
+            value = part.parts[0] if part.op == "atom" else None
+            if isinstance(value, TextLength):
+                low = max(low, value.low)
+                if value.high is not None:
+                    high = value.high if high is None else min(high, value.high)
+            elif part.op == "not" and part.operands[0].op == "atom":
+                value = part.operands[0].parts[0]
+                if not isinstance(value, TextIs):
+                    break
+                excluded |= value.values
+            else:
+                break
+        else:
+            if high is not None and low > high:
+                return TextSet(frozenset())
+            within = frozenset(
+                t for t in excluded if low <= len(t) and (high is None or len(t) <= high)
+            )
+            return TextSet(within, others=True, low=low, high=high)
+        if formula.op == "any":
+            unions = [self.texts(p) for p in formula.operands]
+            if all(not u.others for u in unions):
+                return TextSet(frozenset().union(*(u.texts for u in unions)))
+        return self._counted_set(parts) or TextSet(
+            frozenset(), others=True, base=self.text_dfa(formula)
+        )
+
+    def _counted_set(self, parts: tuple[Formula, ...]) -> TextSet | None:
+        """Conditions with bounds on the length, where their one automaton would be large."""
+        low, high = 0, None
+        rest: list[Formula] = []
+        for part in parts:
+            value = part.parts[0] if part.op == "atom" else None
+            bounds: tuple[int, int | None] | None = None
+            if isinstance(value, TextLength):
+                bounds = value.low, value.high
+            elif isinstance(value, Format):
+                found = string_format(value.name)
+                if found is not None and found.max_length is not None:
+                    bounds = 0, found.max_length
+                    rest.append(atom(_Unbounded(value.name)))
+            else:
+                rest.append(part)
+                continue
+            if bounds is None:
+                rest.append(part)
+            else:
+                low = max(low, bounds[0])
+                if bounds[1] is not None:
+                    high = bounds[1] if high is None else min(high, bounds[1])
+        if low == 0 and high is None:
+            return None
+        dfa = self.text_dfa(all_of(rest))
+        if dfa.is_empty or (high is not None and low > high):
+            return TextSet(frozenset())
+        body = self._body(dfa)
+        automaton = self.characters(body)
+        lengths = automaton.within(low, high)
+        if not lengths[0]:
+            return TextSet(frozenset())
+        longest = automaton.longest()
+        if automaton.shortest[0] >= low:
+            low = 0
+        if longest is not None and high is not None and longest <= high:
+            high = None
+        if low == 0 and high is None:
+            return TextSet(frozenset(), others=True, base=dfa)
+        if dfa.num_states * max(low, high or 0) <= _MAX_PRODUCT:
+            return None
+        return TextSet(frozenset(), others=True, base=dfa, low=low, high=high)
+
+    def characters(self, body: Dfa) -> CharacterDfa:
+        """A body's automaton with the borders of characters."""
+        return self.remember(("characters", body.digest), lambda: CharacterDfa(body))
+
+    def text_dfa(self, formula: Formula) -> Dfa:
+        """The strings that a typed formula allows, as an automaton over UTF-8."""
+        return self.remember(("text dfa", formula), lambda: self._text_dfa(formula))
+
+    def _text_dfa(self, formula: Formula) -> Dfa:
+        limits = self.limits.regular
+        if formula.op == "true":
+            return any_text()
+        if formula.op == "false":
+            return EMPTY
+        if formula.op == "atom":
+            return self._text_atom_dfa(formula.parts[0])
+        parts = formula.operands
+        if formula.op == "not":
+            return self.text_dfa(parts[0]).complement(limits)
+        if formula.op == "any":
+            return union_all([self.text_dfa(p) for p in parts], limits)
+        if formula.op == "all":
+            # Part by part, as formulas grow: what they begin with is known already.
+            result = self.text_dfa(all_of(parts[:-1]))
+            if parts[-1].op == "not":
+                return result.difference(self.text_dfa(parts[-1].operands[0]), limits)
+            return result.intersect(self.text_dfa(parts[-1]), limits)
+        return _exactly_one([self.text_dfa(p) for p in parts], any_text(), limits)
+
+    def _text_atom_dfa(self, value: Hashable) -> Dfa:
+        limits = self.limits.regular
+        if isinstance(value, TextIs):
+            return literals(sorted(value.values), limits)
+        if isinstance(value, Pattern):
+            return self.pattern(value.pattern)
+        if isinstance(value, Format):
+            found = string_format(value.name)
+            assert found is not None
+            if found.max_length is None:
+                return found.dfa
+            return found.dfa.intersect(self._counted(0, found.max_length), limits)
+        if isinstance(value, _Unbounded):
+            found = string_format(value.name)
+            assert found is not None
+            return found.dfa
+        assert isinstance(value, TextLength)
+        return self._counted(value.low, value.high)
+
+    def _counted(self, low: int, high: int | None) -> Dfa:
+        if max(low, high or 0) > _MAX_COUNTED:
+            raise GrammarTooComplexError(
+                "", "maxLength", f"a length over {_MAX_COUNTED} is combined with other conditions"
+            )
+        return repeat(characters(((0, 0xD7FF), (0xE000, 0x10FFFF))), low, high, self.limits.regular)
+
+    def body(self, texts: TextSet, *, counted: bool = True) -> Dfa:
+        """The spellings of a set of strings; without ``counted`` its bounds are left out."""
+        dfa = self.set_dfa(texts) if counted or texts.base is None else texts.base
+        return self._body(dfa)
+
+    def prepare_text(self, formula: Formula) -> None:
+        """Work out ahead what a lexeme of these strings will need."""
+        texts = self.texts(formula)
+        if texts.others and texts.base is not None:
+            if texts.is_counted:
+                self.characters(self.body(texts, counted=False))
+            else:
+                self.body(texts)
+
+    def set_dfa(self, texts: TextSet) -> Dfa:
+        """A set of strings as an automaton over UTF-8."""
+        if not texts.others:
+            return literals(sorted(texts.texts), self.limits.regular)
+        low, high = texts.low, texts.high
+        if texts.base is not None:
+            if not texts.is_counted:
+                return texts.base
+            return texts.base.intersect(self._counted(low, high), self.limits.regular)
+        if high is not None and low > high:
+            return EMPTY
+        base = any_text() if (low, high) == (0, None) else self._counted(low, high)
+        if not texts.texts:
+            return base
+        return base.difference(literals(sorted(texts.texts), self.limits.regular))
+
+    # -- numbers ----------------------------------------------------------------------------
+
+    def numbers(self, formula: Formula, integers: Integers = "any") -> Dfa:
+        """The number texts that a typed formula over numbers allows."""
+        if integers == "plain" and must_be_integer(formula):
+            return self.remember(("plain numbers", formula), lambda: self._plain_numbers(formula))
+        return self.remember(("numbers", formula), lambda: self._numbers(formula))
+
+    def _plain_numbers(self, formula: Formula) -> Dfa:
+        numbers = self.numbers(formula)
+        plain = intersect_all([numbers, number_languages.plain_integers()])
+        return numbers if plain.is_empty else plain  # too long for digits alone
+
+    def _numbers(self, formula: Formula) -> Dfa:
+        if formula.op == "true":
+            return number_languages.any_number()
+        values = listed_numbers(formula)
+        if values is not None:
+            return number_languages.equal_to_any(values)
+        try:
+            return self._number_dfa(formula, exponents=True)
+        except GrammarTooComplexError:
+            return self._number_dfa(formula, exponents=False)
+
+    def has_numbers(self, formula: Formula) -> bool:
+        """Whether there is any number that a typed formula allows; cheaper than the automaton."""
+        return self.remember(("has numbers", formula), lambda: self._has_numbers(formula))
+
+    def _has_numbers(self, formula: Formula) -> bool:
+        values = listed_numbers(formula)
+        if values is not None:
+            return bool(values)
+        if ("numbers", formula) in self._known or not is_bounded_integer(formula):
+            return not self.numbers(formula).is_empty
+        parts = conjuncts(formula)
+        intervals = intervals_of(all_of(p for p in parts if is_order(p)))
+        if all(map(is_order, parts)):
+            return bool(intervals)
+        return any(map(has_integer, intervals))
+
+    def _number_dfa(self, formula: Formula, *, exponents: bool) -> Dfa:
+        if is_order(formula):
+            return intervals_dfa(intervals_of(formula), exponents=exponents)
+        universe = number_languages.spellings(exponents=exponents)
+        limits = self.limits.regular
+        if formula.op == "atom":
+            value = formula.parts[0]
+            if isinstance(value, MultipleOf):
+                return number_languages.multiples(value.divisor, exponents=exponents)
+            if isinstance(value, NumberIs):
+                return number_languages.equal_to_any(value.values, exponents=exponents)
+            assert isinstance(value, Integer)
+            return number_languages.integers(exponents=exponents)
+        parts = list(formula.operands)
+        if formula.op in ("all", "any"):
+            # All bounds at once.
+            bounds = [p for p in parts if is_order(p)]
+            joined = all_of(bounds) if formula.op == "all" else any_of(bounds)
+            parts = [*([joined] if bounds else []), *(p for p in parts if not is_order(p))]
+        dfas = [self._number_dfa(p, exponents=exponents) for p in parts]
+        if formula.op == "not":
+            return universe.difference(dfas[0], limits)
+        if formula.op == "all":
+            return intersect_all(dfas, limits)
+        if formula.op == "any":
+            return union_all(dfas, limits)
+        return _exactly_one(dfas, universe, limits)
+
+
+def _exactly_one(parts: list[Dfa], universe: Dfa, limits: Any) -> Dfa:
+    once, more = EMPTY, EMPTY
+    for part in parts:
+        more = more.union(once.intersect(part, limits), limits)
+        once = once.union(part, limits)
+    return once.difference(more, limits).intersect(universe, limits)

@@ -1,0 +1,384 @@
+"""Objects: which properties may come next, and whether the object may end.
+
+An ``ObjectPlan`` is the static part: for the typed formulas that are followed together, every name
+and class of names that they tell apart, and what each formula says of such a property's value. A
+frame (``frames.py``) is the moving part.
+
+The first formula must come out true. The others are verdicts that the surrounding frame wants to
+know: a property-by-property record of which alternatives are still alive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+from ramet.grammars.errors import GrammarTooComplexError
+from ramet.grammars.json_schema.schema.atoms import Has, Properties, Size
+from ramet.grammars.json_schema.schema.formula import (
+    FALSE,
+    TRUE,
+    Formula,
+    all_of,
+    assign,
+    atoms,
+    conjuncts,
+    truth_of,
+)
+
+from .children import Child, make_child
+from .object_search import bits_of, can_meet
+from .solver import Solver, signed
+from .text_sets import TextSet, members_of, without
+
+CLOSE = 0
+"""The label of the closing brace."""
+
+_MAX_CLASSES = 64
+_MAX_LISTED = 256
+
+
+class ObjectPlan:
+    """What some formulas say of an object.
+
+    Attributes:
+        number: tells plans of one solver apart.
+        formulas: see the module's head.
+        names: the names that are told apart; the i-th has label ``first_name + i``.
+        classes: the sets of all other names, with labels 1, 2, and so on.
+        never_runs_out: whatever a name begins with, it can go on in no end of ways.
+        is_simple: there is one formula, a conjunction of atoms.
+    """
+
+    def __init__(self, solver: Solver, formulas: tuple[Formula, ...], number: int) -> None:
+        self.solver = solver
+        self.formulas = formulas
+        self.number = number
+        found = dict.fromkeys(a for f in formulas for a in atoms(f))
+        self._properties = [a for a in found if isinstance(a, Properties)]
+        has = [a for a in found if isinstance(a, Has)]
+        patterns = list(dict.fromkeys(p for a in self._properties for p, _ in a.patterns))
+        names = dict.fromkeys(n for a in self._properties for n, _ in a.names)
+        names.update(dict.fromkeys(a.name for a in has))
+        classes = self._split(patterns, frozenset(names))
+        listed = [c for c in classes if c[1].size is not None and c[1].size <= _MAX_LISTED]
+        for _, texts in listed:
+            names.update(dict.fromkeys(sorted(members_of(texts))))
+        self.names = [n for n in names if _is_text(n)]
+        self._vectors = [v for v, t in classes if (v, t) not in listed]
+        self.classes = [t for v, t in classes if (v, t) not in listed]
+        self.first_name = 1 + len(self.classes)
+        self.label_of = {n: self.first_name + i for i, n in enumerate(self.names)}
+        self.num_labels = self.first_name + len(self.names)
+        self._patterns = patterns
+        self._node_tables = {a: dict(a.names) for a in self._properties}
+        self._nodes: dict[Properties, dict[int, Formula]] = {a: {} for a in self._properties}
+        self._in_pattern: dict[str, tuple[bool, ...]] = {}
+        if patterns:
+            has_text = solver.languages.has_text
+            self._in_pattern = {n: tuple(has_text(p, n) for p in patterns) for n in self.names}
+        self.is_simple = len(formulas) == 1 and all(p.op == "atom" for p in conjuncts(formulas[0]))
+        self.has_size = any(isinstance(a, Size) for a in found)
+        self._is_told_by_names = (
+            len(formulas) == 1 and not self.has_size and _asks_no_wrong_value(formulas[0])
+        )
+        self.max_count = max(
+            (max(a.low, a.high or 0) + 1 for a in found if isinstance(a, Size)), default=0
+        )
+        self._has = sum(1 << self.label_of[a.name] for a in has if a.name in self.label_of)
+        self._never: dict[Hashable, Formula] = {
+            a: FALSE for a in has if a.name not in self.label_of
+        }
+        self._settled: dict[Hashable, tuple[Formula, ...]] = {}
+        self._endings: dict[Hashable, bool] = {}
+        self.has_finite_classes = any(t.size is not None for t in self.classes)
+        self.never_runs_out = all(t.never_runs_out for t in self.classes)
+        self._children: dict[tuple[tuple[Formula, ...], int], Child] = {}
+        self._only_children: dict[int, Child] = {}
+        self._splits: dict[tuple[Formula, ...], tuple[list[Properties], list[Properties]]] = {}
+        if self.is_simple:
+            self._prepare_simple()
+
+    def _split(
+        self, patterns: list[Formula], names: frozenset[str]
+    ) -> list[tuple[tuple[bool, ...], TextSet]]:
+        """The names that aren't told apart one by one, by which patterns they are in."""
+        languages = self.solver.languages
+        found: list[tuple[tuple[bool, ...], Formula]] = [((), TRUE)]
+        for pattern in patterns:
+            split = []
+            for vector, formula in found:
+                for truth in (True, False):
+                    part = all_of([formula, signed(pattern, truth)])
+                    if not languages.texts(part).is_empty:
+                        split.append(((*vector, truth), part))
+            found = split
+            if len(found) > _MAX_CLASSES:
+                raise GrammarTooComplexError(
+                    "", "patternProperties", f"more than {_MAX_CLASSES} kinds of names overlap"
+                )
+        # Names with a label of their own are laid over the classes; a class needs at least one
+        # name more to be worth a label.
+        kept = []
+        for vector, formula in found:
+            rest = languages.texts(without(formula, names)) if patterns else None
+            if rest is None or not rest.is_empty:
+                kept.append((vector, languages.texts(formula)))
+        return kept
+
+    # -- labels' nodes ----------------------------------------------------------------------
+
+    def node_of(self, properties: Properties, label: int) -> Formula:
+        """What an atom says of the value of a property with this label."""
+        table = self._nodes[properties]
+        node = table.get(label)
+        if node is None:
+            node = table[label] = self._node_of(properties, label)
+        return node
+
+    def _node_of(self, properties: Properties, label: int) -> Formula:
+        if label >= self.first_name:
+            name = self.names[label - self.first_name]
+            vector: Sequence[bool] = self._in_pattern.get(name, ())
+            own = self._node_tables[properties].get(name)
+        else:
+            vector = self._vectors[label - 1]
+            own = None
+        parts = [] if own is None else [own]
+        is_listed = own is not None
+        for pattern, node in properties.patterns:
+            if vector[self._patterns.index(pattern)]:
+                parts.append(node)
+                is_listed = True
+        return all_of(parts) if is_listed else properties.rest
+
+    def split(self, residual: tuple[Formula, ...]) -> tuple[list[Properties], list[Properties]]:
+        """The ``Properties`` atoms that must hold, and those that may fail."""
+        known = self._splits.get(residual)
+        if known is None:
+            must = [
+                p.parts[0]
+                for p in conjuncts(residual[0])
+                if p.op == "atom" and isinstance(p.parts[0], Properties)
+            ]
+            may = dict.fromkeys(
+                a for f in residual for a in atoms(f) if isinstance(a, Properties) and a not in must
+            )
+            known = self._splits[residual] = (must, list(may))
+        return known
+
+    def child(self, residual: tuple[Formula, ...], label: int) -> Child:
+        """What is followed in the value of a property with this label."""
+        if self.is_simple:
+            only = self._only_children.get(label)
+            if only is None:
+                parts = [self.node_of(a, label) for a in self._properties]
+                only = self._only_children[label] = Child((all_of(parts),), (), ())
+            return only
+        key = (residual, label)
+        known = self._children.get(key)
+        if known is None:
+            must, may = self.split(residual)
+            known = self._children[key] = make_child(
+                [self.node_of(a, label) for a in must], [(a, self.node_of(a, label)) for a in may]
+            )
+        return known
+
+    def after_child(
+        self, residual: tuple[Formula, ...], child: Child, verdict: tuple[bool, ...]
+    ) -> tuple[Formula, ...]:
+        """The formulas that are left after a property's value came out like this."""
+        failed = {a for a, holds in child.verdicts(verdict) if not holds}
+        if not failed:
+            return residual
+        truths: dict[Hashable, Formula] = dict.fromkeys(failed, FALSE)
+        return tuple(assign(f, truths) for f in residual)
+
+    def floor_after(self, label: int, floor: int) -> int:
+        """In a fixed order, the least label of a name that can come after ``label``.
+
+        Names that aren't told apart come last.
+        """
+        return max(floor, label + 1) if label >= self.first_name else self.num_labels
+
+    def settled(self, residual: tuple[Formula, ...], seen: int) -> tuple[Formula, ...]:
+        """The formulas with what is decided by the names that are there."""
+        seen &= self._has
+        if not seen and not self._never:
+            return residual
+        key = (residual, seen)
+        known = self._settled.get(key)
+        if known is None:
+            truths = self._never | {
+                Has(self.names[label - self.first_name]): TRUE for label in bits_of(seen)
+            }
+            known = self._settled[key] = tuple(assign(f, truths) for f in residual)
+        return known
+
+    # -- deciding ---------------------------------------------------------------------------
+
+    def _prepare_simple(self) -> None:
+        parts = [p.parts[0] for p in conjuncts(self.formulas[0])]
+        self.required = 0
+        self.low, self.high = 0, -1
+        for value in parts:
+            if isinstance(value, Has):
+                if value.name in self.label_of:
+                    self.required |= 1 << self.label_of[value.name]
+                else:
+                    self.high = -2
+            elif isinstance(value, Size):
+                self.low = max(self.low, value.low)
+                if value.high is not None and self.high != -2:
+                    self.high = value.high if self.high == -1 else min(self.high, value.high)
+        self._possible: int | None = None
+
+    @property
+    def possible(self) -> int:
+        """For a simple plan, the labels whose properties can have a value, as bits."""
+        if self._possible is None:
+            solver = self.solver
+            bits = 0
+            for label in range(1, self.num_labels):
+                child = self.child(self.formulas, label)
+                if solver.satisfiable(child.nodes[0]):
+                    bits |= 1 << label
+            if solver.is_leaning:
+                return bits
+            self._possible = bits
+        return self._possible
+
+    def live_labels(self, seen: int, count: int, spent: int) -> int:
+        """For a simple plan, the labels (``CLOSE`` too) that may come next, as bits.
+
+        ``spent`` has the classes' labels whose names are used up.
+        """
+        missing = self.required & ~seen
+        num_missing = missing.bit_count()
+        free = self.possible & ~seen & ~spent
+        if missing & ~free or -1 < self.high < self.low:
+            return 0
+        live = free
+        if self.high != -1 and count + num_missing >= self.high:
+            if count + num_missing > self.high:
+                return 0
+            live = missing
+        if not missing and count >= self.low:
+            live |= 1 << CLOSE
+        elif count + num_missing < self.low and not self._can_fill(free, self.low - count):
+            return 0
+        return live
+
+    def _can_fill(self, free: int, needed: int) -> bool:
+        available = (free >> self.first_name).bit_count()
+        for i, texts in enumerate(self.classes):
+            if free >> (1 + i) & 1:
+                if texts.size is None:
+                    return True
+                available += texts.size
+        return available >= needed
+
+    def requires_other(self, other: ObjectPlan, solver: Solver) -> bool:
+        """For simple plans, whether this one requires a property that the other one can't have."""
+        if not (self.is_simple and other.is_simple):
+            return False
+        for label in bits_of(self.required):
+            label_there = other.label_of.get(self.names[label - self.first_name])
+            mine = self.child(self.formulas, label).nodes[0]
+            there = range(1, other.first_name) if label_there is None else (label_there,)
+            theirs = [other.child(other.formulas, n).nodes[0] for n in there]
+            if all("false" in (mine.op, t.op) or solver.are_disjoint(mine, t) for t in theirs):
+                return True
+        return False
+
+    def can_begin(self) -> bool:
+        """Whether some object makes the first formula true."""
+        if self.is_simple:
+            num_required = self.required.bit_count()
+            if self.high == -2 or (self.high != -1 and num_required > self.high):
+                return False
+            fits = self.solver.satisfiable
+            if not all(fits(self.child(self.formulas, n).nodes[0]) for n in bits_of(self.required)):
+                return False
+            return num_required >= self.low or self.live_labels(0, 0, 0) != 0
+        return self.can_end_with(self.formulas, 0, 0, 0, ((True,) * 0,), ordered_from=0)
+
+    def can_end_with(
+        self,
+        residual: tuple[Formula, ...],
+        seen: int,
+        count: int,
+        spent: int,
+        goals: Sequence[tuple[bool, ...]],
+        *,
+        ordered_from: int,
+    ) -> bool:
+        """Whether further properties can make the first formula true, the others one of ``goals``.
+
+        ``ordered_from``: labels below it can't come any more (properties in a fixed order).
+        """
+        if self._is_told_by_names:
+            # No count and no wrong value is asked for: all else that is there doesn't matter.
+            seen &= self._has
+            count = 0
+        key = (residual, seen, count, spent, tuple(goals), ordered_from)
+        known = self._endings.get(key)
+        if known is None:
+            known = self._can_end_with(residual, seen, count, spent, goals, ordered_from)
+            if known or not self.solver.is_leaning:
+                self._endings[key] = known
+        return known
+
+    def _can_end_with(
+        self,
+        residual: tuple[Formula, ...],
+        seen: int,
+        count: int,
+        spent: int,
+        goals: Sequence[tuple[bool, ...]],
+        ordered_from: int,
+    ) -> bool:
+        free = ((1 << self.num_labels) - 2) & ~seen & ~spent
+        if ordered_from > self.first_name:
+            free &= (1 << self.first_name) - 1 | ~((1 << ordered_from) - 1)
+        # An object that may end as it is needs no search; of many alternatives few may, though.
+        if residual[0].op == "all" and self.holds_now(residual[0], seen, count):
+            now = tuple(self.holds_now(f, seen, count) for f in residual[1:])
+            if any(now == goal[: len(now)] for goal in goals):
+                return True
+        residual = self.settled(residual, seen)
+        for goal in goals:
+            wanted = [(residual[0], True), *zip(residual[1:], goal, strict=False)]
+            if any((f.op == "false") == t for f, t in wanted if f.op in ("true", "false")):
+                continue
+            cases = self.solver.cases(wanted, lambda case: can_meet(self, case, free, count))
+            if next(cases, None) is not None:
+                return True
+        return False
+
+    def holds_now(self, formula: Formula, seen: int, count: int) -> bool:
+        """A formula's value if the object ends here."""
+
+        def now(value: Hashable) -> bool:
+            if isinstance(value, Has):
+                label = self.label_of.get(value.name)
+                return label is not None and bool(seen >> label & 1)
+            if isinstance(value, Size):
+                return value.low <= count and (value.high is None or count <= value.high)
+            return True
+
+        return truth_of(formula, now)
+
+
+def _asks_no_wrong_value(formula: Formula) -> bool:
+    """Whether nothing in a formula asks for a property's value to be wrong."""
+    if formula.op in ("not", "one"):
+        return not any(isinstance(a, Properties) for a in atoms(formula))
+    return formula.op == "atom" or all(map(_asks_no_wrong_value, formula.operands))
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,124 @@
+"""The cases in which formulas have given truths, as a tableau (Smullyan, 1968).
+
+Cases that contradict themselves are dropped on the way.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Hashable, Iterator
+
+from ramet.grammars.json_schema.schema.atoms import Has, Length, Size
+from ramet.grammars.json_schema.schema.formula import Formula
+
+Case = dict[Hashable, bool]
+"""A truth for some atoms, which makes a formula true whatever the others are."""
+
+
+def expand(
+    goals: list[tuple[Formula, bool]],
+    case: Case,
+    can_meet: Callable[[Case], bool],
+    count: Callable[[], None],
+) -> Iterator[Case]:
+    """The cases that extend ``case``, meet the goals, and are allowed by ``can_meet``, which must
+    refuse every larger case than one that it refuses. Choices are put off to the last. ``count`` is
+    called for each case that is looked at.
+    """
+    choices: list[tuple[Formula, bool]] = []
+    while goals:
+        while goals:
+            formula, truth = goals.pop()
+            op = formula.op
+            if op in ("true", "false"):
+                if (op == "true") != truth:
+                    return
+            elif op == "atom":
+                if case.setdefault(formula.parts[0], truth) != truth:
+                    return
+            elif op == "not":
+                goals.append((formula.operands[0], not truth))
+            elif op != "one" and (op == "all") == truth:
+                goals.extend((p, truth) for p in reversed(formula.operands))
+            else:
+                choices.append((formula, truth))
+        open_choices = []
+        for formula, truth in choices:
+            so_far = _value(formula, case)
+            if so_far is None:
+                open_parts = [p for p in formula.operands if _value(p, case) is None]
+                if formula.op != "one" and len(open_parts) == 1:
+                    goals.append((open_parts[0], truth))
+                else:
+                    open_choices.append((formula, truth))
+            elif so_far != truth:
+                return
+        choices = open_choices
+    count()
+    if not can_meet(case):
+        return
+    if not choices:
+        yield case
+        return
+    formula, truth = choices[0]
+    for alternative in _alternatives(formula, truth, case):
+        yield from expand([*reversed(choices[1:]), *alternative], dict(case), can_meet, count)
+
+
+def _value(formula: Formula, case: Case) -> bool | None:
+    """A formula's value as far as a case decides it."""
+    op = formula.op
+    if op == "atom":
+        return case.get(formula.parts[0])
+    if op in ("true", "false"):
+        return op == "true"
+    if op == "not":
+        inner = _value(formula.operands[0], case)
+        return None if inner is None else not inner
+    values = [_value(p, case) for p in formula.operands]
+    if op == "all":
+        return False if False in values else None if None in values else True
+    if op == "any":
+        return True if True in values else None if None in values else False
+    num_true = values.count(True)
+    if num_true > 1:
+        return False
+    return None if None in values else num_true == 1
+
+
+def _alternatives(
+    formula: Formula, truth: bool, case: Case
+) -> Iterator[list[tuple[Formula, bool]]]:
+    """The ways to give a disjunction, or an exactly-one, its truth; the simplest first."""
+    parts = [p for p in formula.operands if _value(p, case) is None]
+    num_true = sum(_value(p, case) is True for p in formula.operands)
+    if formula.op != "one":
+        yield from ([(p, truth)] for p in sorted(parts, key=lambda p: _effort(p, truth)))
+        return
+    if truth:
+        if num_true:
+            yield [(p, False) for p in parts]
+        else:
+            for i, part in enumerate(parts):
+                yield [*((p, False) for j, p in enumerate(parts) if j != i), (part, True)]
+        return
+    if not num_true:
+        yield [(p, False) for p in parts]
+        for first, second in itertools.combinations(parts, 2):
+            yield [(first, True), (second, True)]
+    else:
+        yield from ([(p, True)] for p in parts)
+
+
+def _effort(formula: Formula, truth: bool) -> int:
+    """How hard a formula's truth may be to bring about: names are easy, wrong values hard."""
+    op = formula.op
+    if op == "atom":
+        value = formula.parts[0]
+        if isinstance(value, Has | Size | Length):
+            return 0
+        return 1 if truth else 4
+    if op == "not":
+        return _effort(formula.operands[0], not truth)
+    efforts = [_effort(p, truth) for p in formula.operands]
+    return min(efforts) if (op == "any") == truth else sum(efforts)

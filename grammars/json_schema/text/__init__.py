@@ -1,0 +1,1 @@
+"""The lexemes that write a schema's values as JSON text."""

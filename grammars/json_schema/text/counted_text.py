@@ -1,0 +1,114 @@
+"""Strings of a regular language and a bounded length, with no automaton of their product."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ramet.grammars.json_schema.solver.character_dfa import CharacterDfa
+from ramet.grammars.pushdown.automaton import DEAD, Row
+from ramet.grammars.pushdown.json_text import KEY_SLICE
+from ramet.grammars.pushdown.state_table import Lexicon
+from ramet.grammars.pushdown.transitions import REACH
+
+from .open_states import open_states
+from .text_lexemes import MOST_PREPARED, QUOTE, Closing, TextLexeme, mark_open
+
+
+class _UncountedText(TextLexeme):
+    """The members of a body, whatever their length. State i is the automaton's state i."""
+
+    slice = KEY_SLICE
+
+    def __init__(
+        self, closing: Closing, label: int, automaton: CharacterDfa, key: Hashable
+    ) -> None:
+        self.closing = closing
+        self.label = label
+        self.automaton = automaton
+        self.key = ("uncounted text", closing.key, label, key)
+
+    def install(self, lexicon: Lexicon) -> int:
+        automaton = self.automaton
+        moves = automaton.table[:, automaton.class_of]
+        first = lexicon.new_states(len(moves))
+        lexicon.rows[first : first + len(moves)] = np.where(moves < 0, DEAD, moves + first)
+        if self.closing.filtered:
+            lexicon.states[first : first + len(moves), REACH] = lexicon.bit_set(1 << self.label)
+        target = self.closing.target(lexicon, self.label)
+        lexicon.rows[first : first + len(moves)][automaton.accepting, QUOTE] = target
+        mark_open(lexicon, first, open_states(automaton.table, automaton.class_of))
+        lexicon.fresh.extend(range(first, first + min(len(moves), MOST_PREPARED)))
+        return first
+
+
+class CountedText(TextLexeme):
+    """The members of a body with ``low`` to ``high`` characters.
+
+    State (count, state) is count * states + state; past ``low`` the count matters to ``high``
+    alone, and without ``high`` not at all.
+    """
+
+    slice = KEY_SLICE
+
+    def __init__(
+        self,
+        closing: Closing,
+        label: int,
+        automaton: CharacterDfa,
+        key: Hashable,
+        low: int,
+        high: int | None,
+    ) -> None:
+        self.closing = closing
+        self.label = label
+        self.automaton = automaton
+        self.low = low
+        self.high = high
+        self.key = ("counted text", closing.key, label, key, low, high)
+        self._alive: dict[int, NDArray[np.bool_]] = {}
+        self._uncounted = _UncountedText(closing, label, automaton, key)
+        # From every state some text of so many characters ends.
+        self._longest_end = int(automaton.shortest.max())
+
+    def install(self, lexicon: Lexicon) -> int:
+        return self._state(lexicon, 0, 0)
+
+    def alive(self, count: int) -> NDArray[np.bool_]:
+        """The states that can still be completed after ``count`` whole characters."""
+        known = self._alive.get(count)
+        if known is None:
+            high = None if self.high is None else self.high - count
+            known = self._alive[count] = self.automaton.within(self.low - count, high)
+        return known
+
+    def _state(self, lexicon: Lexicon, count: int, state: int) -> int:
+        number = lexicon.reserve(self, count * len(self.automaton.table) + state)
+        if count >= self.low and number not in lexicon.masked_as:
+            needed = lexicon.longest_token + self._longest_end
+            if self.high is None or self.high - count >= needed:
+                # No token gets near the bounds.
+                lexicon.masked_as[number] = lexicon.install(self._uncounted) + state
+        if self.closing.filtered:
+            lexicon.states[number, REACH] = lexicon.bit_set(1 << self.label)
+        return number
+
+    def fill(self, lexicon: Lexicon, local: int, row: Row) -> int:
+        automaton = self.automaton
+        count, state = divmod(local, len(automaton.table))
+        after = count + 1 if self.high is not None or count < self.low else count
+        moves = automaton.table[state]
+        there = np.where(automaton.at_border[moves], after, count)
+        targets = np.full(len(moves), DEAD, np.int32)
+        for next_count in (count,) if after == count else (count, after):
+            if self.high is not None and next_count > self.high:
+                continue
+            fits = (moves >= 0) & (there == next_count) & self.alive(next_count)[moves]
+            for target in set(moves[fits].tolist()):
+                targets[fits & (moves == target)] = self._state(lexicon, next_count, target)
+        np.take(targets, automaton.class_of, out=row)
+        if automaton.accepting[state] and count >= self.low:
+            row[QUOTE] = self.closing.target(lexicon, self.label)
+        return -1

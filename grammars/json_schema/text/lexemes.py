@@ -1,0 +1,98 @@
+"""The lexemes of JSON: a value, a property's name with its colon, what comes after either."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ramet.grammars.pushdown.automaton import Lexeme, ended
+from ramet.grammars.pushdown.lexemes import Branch, LiteralLexeme, install_head
+from ramet.grammars.pushdown.state_table import Lexicon
+
+from .text_lexemes import QUOTE, TextLexeme
+
+OBJECT, ARRAY, CLOSE_ARRAY, FIRST_SCALAR = range(4)
+"""Labels of a value's lexeme: its first byte opens an object or an array, or closes the array
+around; a scalar has ended with the first or a further verdict."""
+
+COMMA, CLOSE = range(2)
+"""Labels of what comes after a property or an item."""
+
+_LITERALS = {"null": b"null", "true": b"true", "false": b"false"}
+
+
+class ValueLexeme(Lexeme):
+    """A scalar, or the first byte of an object or array.
+
+    Args:
+        text: the strings' lexeme, from after the quote; None: no string is allowed.
+        number: the numbers' lexeme.
+        literals: labels of null, true and false.
+        brackets: which of ``OBJECT``, ``ARRAY`` and ``CLOSE_ARRAY`` are allowed.
+        prefixes: white space before the value.
+        close_prefixes: white space before the closing bracket.
+    """
+
+    def __init__(
+        self,
+        text: TextLexeme | None,
+        number: Lexeme | None,
+        literals: Mapping[str, int],
+        brackets: frozenset[int],
+        prefixes: tuple[bytes, ...],
+        close_prefixes: tuple[bytes, ...],
+    ) -> None:
+        self.text = text
+        self.number = number
+        self.literals = literals
+        self.brackets = brackets
+        self.prefixes = prefixes
+        self.close_prefixes = close_prefixes
+        self.key = (
+            "value", text and text.key, number and number.key, tuple(sorted(literals.items())),
+            brackets, prefixes, close_prefixes,
+        )  # fmt: skip
+
+    def install(self, lexicon: Lexicon) -> int:
+        targets: dict[int, int] = {}
+        if self.number is not None:
+            start = lexicon.install(self.number)
+            for byte in b"-0123456789":
+                target = lexicon.target(start, byte)
+                if target >= 0:
+                    targets[byte] = target
+        if self.text is not None:
+            targets[QUOTE] = lexicon.install(self.text)
+        for name, label in self.literals.items():
+            text = _LITERALS[name]
+            targets[text[0]] = lexicon.install(LiteralLexeme(text[1:], label))
+        if OBJECT in self.brackets:
+            targets[0x7B] = ended(OBJECT)
+        if ARRAY in self.brackets:
+            targets[0x5B] = ended(ARRAY)
+        branches: list[Branch] = []
+        if targets:
+            branches.append((self.prefixes, targets, None))
+        if CLOSE_ARRAY in self.brackets:
+            branches.append((self.close_prefixes, {0x5D: ended(CLOSE_ARRAY)}, None))
+        return install_head(lexicon, branches)
+
+
+class AfterLexeme(Lexeme):
+    """A comma, or the bracket that closes the object or array."""
+
+    def __init__(
+        self, bracket: int, comma_prefixes: tuple[bytes, ...], close_prefixes: tuple[bytes, ...]
+    ) -> None:
+        self.bracket = bracket
+        self.comma_prefixes = comma_prefixes
+        self.close_prefixes = close_prefixes
+        self.key = ("after", bracket, comma_prefixes, close_prefixes)
+
+    def install(self, lexicon: Lexicon) -> int:
+        return install_head(
+            lexicon,
+            [
+                (self.comma_prefixes, {0x2C: ended(COMMA)}, 1 << COMMA),
+                (self.close_prefixes, {self.bracket: ended(CLOSE)}, 1 << CLOSE),
+            ],
+        )

@@ -1,0 +1,1 @@
+"""Token masks: the vocabulary's trie, and the walk of a grammar over it."""

@@ -1,0 +1,311 @@
+"""What stays inside one lexeme: the part of a mask that depends on nothing around it.
+
+It is found once for a lexeme's state and the live labels, and kept, with the places in the token
+trie where the lexeme ends: grammars that share a lexicon share it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ramet.grammars.limits import CompileLimits
+from ramet.grammars.pushdown.pointers import inside_table
+from ramet.grammars.pushdown.stack_records import NO_FILTER
+from ramet.grammars.pushdown.state_table import UNBOUNDED_ROOM, Lexicon
+from ramet.grammars.pushdown.transitions import (
+    DONE,
+    NEED_EDGE,
+    NEED_ROW,
+    REACH,
+    ROOM,
+    ROOM_LABEL,
+    SLICE,
+)
+
+from .slicer import DEPTHS, GROUPS, MAX_EXCEPTIONS, PLAIN, PRINTABLE, cover
+from .vocabulary import Mask, Vocabulary
+from .walk import num_bytes, survey
+
+_NUM_FOUND = 4096
+_WIDE = 24
+"""States that allow so many bytes are worth a search for a group of tokens."""
+
+_CAPACITY, _SHARED_CAPACITY = 1024, 32_768
+"""Rows of a lexicon's states that are set aside, so that no mask waits for them to be moved."""
+
+_LARGE = 5000
+"""A trie with so many nodes is worth a search for a larger group, which leaves fewer."""
+
+_MANY_VISITS = 8
+"""A state that is asked about so often is looked into."""
+
+_NAME = -1 << 40
+"""In a key, in place of the live labels of an object."""
+
+_NO_PREFIXES = np.zeros(1, np.uint8)
+
+
+class Inside(NamedTuple):
+    """The tokens that stay inside a lexeme, and where to walk on (see ``walk``).
+
+    Attributes:
+        mask: int32[num_words].
+        trie, roots, prefixes: what is to be walked beside.
+        table: all of them, and the vocabulary's aliases, as ``walk`` reads them.
+        own: the state to walk from, if not the one that was asked about.
+    """
+
+    mask: Mask
+    trie: NDArray[np.int32]
+    roots: NDArray[np.int32]
+    prefixes: NDArray[np.uint8]
+    table: NDArray[np.int64]
+    own: int | None = None
+
+    @property
+    def num_bytes(self) -> int:
+        """The memory that it takes, if its mask is its own."""
+        return self.mask.nbytes + self.roots.nbytes + self.prefixes.nbytes + 500
+
+
+class Insides:
+    """What stays inside the lexemes of a lexicon. The caller holds the lexicon's lock.
+
+    Args:
+        max_bytes: how much memory is kept.
+    """
+
+    def __init__(self, lexicon: Lexicon, vocab: Vocabulary, max_bytes: int) -> None:
+        self.lexicon = lexicon
+        self.vocab = vocab
+        self._max_bytes = max_bytes
+        self.num_bytes = 0
+        self.known: dict[tuple[int, int | bytes], Inside] = {}
+        self._visits: dict[int, int] = {}
+        self._answers: dict[int, tuple[Inside | None, int, bool]] = {}
+        self._bounded: dict[tuple[int, int], Inside] = {}
+        self._nothing = self._inside(vocab.empty_mask(), vocab.trie, vocab.roots)
+        self._slices = [
+            [self._inside(mask, s.closing, s.roots) for mask in s.masks] for s in vocab.slices
+        ]
+        vocab.prepare_groups()
+        self._exceptions = np.empty(MAX_EXCEPTIONS + 1, np.int32)
+        self._no_frames = np.zeros(1, np.int64)
+        self._path = np.zeros(vocab.max_token_len + 2, np.int32)
+        self._asked = np.zeros(5, np.int64)
+        self._found = np.zeros((_NUM_FOUND, 3), np.int32)
+
+    def _inside(
+        self,
+        mask: Mask,
+        trie: NDArray[np.int32],
+        roots: NDArray[np.int32],
+        prefixes: NDArray[np.uint8] = _NO_PREFIXES,
+    ) -> Inside:
+        table = inside_table(trie, roots, prefixes, mask, self.vocab.aliases)
+        return Inside(mask, trie, roots, prefixes, table)
+
+    def at(self, state: int, live: int, frames: NDArray[np.int64]) -> Inside:
+        """What stays inside the lexeme, or as much of it as answers the soonest.
+
+        It is worked out and kept where that takes long, or is likely to be asked again.
+        """
+        answer = self._answers.get(state)
+        if answer is None:
+            answer = self._answers[state] = self._answer(state)
+        inside, labels, is_lasting = answer
+        lexicon = self.lexicon
+        if inside is not None and not lexicon.are_live(live, labels, frames):
+            if labels >= 0:
+                return self._nothing
+            inside = None
+        if inside is None:
+            key: tuple[int, int | bytes] = state, NO_FILTER
+            reach = int(lexicon.states[state, REACH])
+            if live != NO_FILTER and reach >= 0:
+                # Labels that aren't reachable from here make no difference.
+                bits = lexicon.bits_at(reach)
+                live_here = bits & lexicon.live_bits(live, frames)
+                if live_here != bits:
+                    key = state, live_here.to_bytes(8 * int(lexicon.words[reach]), "little")
+            if key[1] == NO_FILTER:
+                live = NO_FILTER
+            return self.known.get(key) or self._keep(key, self._by_group(state, live, frames))
+        if inside.own is not None or (inside is self._nothing and live < NO_FILTER):
+            return inside
+        key = state, live
+        if labels != -1:
+            # In a name of any kind the labels make no difference but to where it ends.
+            key, live = (state, _NAME), NO_FILTER
+        known = self.known.get(key)
+        if known is not None:
+            return known
+        visits = self._visits[state] = self._visits.get(state, 0) + 1
+        if is_lasting or visits > _MANY_VISITS:
+            return self._keep(key, self._ends(inside, state, live, frames))
+        return inside
+
+    def prepare(self, count: int) -> None:
+        """Work out what is likely to be asked for of new states, up to ``count`` of them."""
+        fresh = self.lexicon.fresh
+        for state in fresh[:count]:
+            inside = self.at(state, NO_FILTER, self._no_frames)
+            if inside is self._answers[state][0] and inside is not self._nothing:
+                self._visits[state] = _MANY_VISITS
+                self.at(state, NO_FILTER, self._no_frames)
+        fresh.clear()
+
+    def _answer(self, state: int) -> tuple[Inside | None, int, bool]:
+        """What can be walked from a state at once, if some labels are live (as ``ROOM_LABEL`` has
+        it), and whether the state is one to which texts return; None where a walk at once would
+        take too long."""
+        lexicon = self.lexicon
+        closes_as = lexicon.closes_as.get(state)
+        if closes_as is not None:
+            bounded = self._in_bounds(state, closes_as)
+            if bounded is not None:
+                return bounded, int(lexicon.states[state, ROOM_LABEL]), False
+        lexicon.make_ready(state)
+        room, label, slice_ = lexicon.states[state, ROOM : SLICE + 1].tolist()
+        if room >= 0:
+            masks = self._slices[slice_]
+            return masks[min(room, len(masks) - 1)], label, label < 0 and room == UNBOUNDED_ROOM
+        if num_bytes(lexicon.rows, state) < _WIDE:
+            return self._nothing, -1, False
+        return None, -1, False
+
+    def _in_bounds(self, state: int, closes_as: int) -> Inside | None:
+        """What stays inside a string of bounded length; None where a token may close it too late.
+
+        Where it closes is as in a string of any length, and all such states share it.
+        """
+        room, _, slice_ = self.lexicon.states[state, ROOM : SLICE + 1].tolist()
+        masks = self._slices[slice_]
+        if room < self.vocab.slices[slice_].before_close:
+            return None
+        longest = min(room, len(masks) - 1)
+        known = self._bounded.get((closes_as, longest))
+        if known is None:
+            key = closes_as, _NAME
+            ends = self.known.get(key) or self._keep(
+                key, self._ends(masks[-1], closes_as, NO_FILTER, self._no_frames)
+            )
+            mask = masks[longest].mask
+            table = inside_table(ends.trie, ends.roots, ends.prefixes, mask, self.vocab.aliases)
+            known = Inside(mask, ends.trie, ends.roots, ends.prefixes, table, closes_as)
+            self._bounded[closes_as, longest] = known
+        return known
+
+    def _keep(self, key: tuple[int, int | bytes], inside: Inside) -> Inside:
+        self.known[key] = inside
+        self.num_bytes += inside.num_bytes
+        while self.num_bytes > self._max_bytes and len(self.known) > 1:
+            # The oldest goes: lexemes that were left behind are asked for no more.
+            self.num_bytes -= self.known.pop(next(iter(self.known))).num_bytes
+        return inside
+
+    def _by_group(self, state: int, live: int, frames: NDArray[np.int64]) -> Inside:
+        """By the largest group of tokens that the lexeme provably allows, or by a full walk."""
+        for index in range(len(GROUPS)):
+            if index == PLAIN:
+                continue  # Has all that is printable, and takes longer to prove.
+            proved = self._proved(index, state, live, frames)
+            if proved is None:
+                continue
+            if index == PRINTABLE and len(proved[0].trie) > _LARGE:
+                proved = self._proved(PLAIN, state, live, frames) or proved
+            return self._ends(proved[0], state, live, frames, proved[1])
+        return self._ends(self._nothing, state, live, frames)
+
+    def _proved(
+        self, index: int, state: int, live: int, frames: NDArray[np.int64]
+    ) -> tuple[Inside, NDArray[np.int32]] | None:
+        """As many tokens of a group as are proved to stay inside, and the roots of its others."""
+        lexicon, vocab = self.lexicon, self.vocab
+        lives, offset = lexicon.words, live
+        if live < NO_FILTER:
+            lives, offset = frames.view(np.uint64), -2 - live
+        exceptions = self._exceptions
+        longest = vocab.longest(index)
+        depth = cover(
+            lexicon.rows, lexicon.states, lexicon.words, lives, state, offset, GROUPS[index],
+            longest, min(DEPTHS[0], longest), exceptions,
+        )  # fmt: skip
+        if depth < 0:
+            return None
+        if depth < longest:
+            depth = max(d for d in DEPTHS if d <= depth)
+        group = vocab.group(index, depth)
+        except_ = frozenset(exceptions[1 : exceptions[0] + 1].tolist())
+        inside = self._inside(group.mask_without(except_, vocab), group.rest, group.roots)
+        return inside, vocab.roots_with(except_)
+
+    def _ends(
+        self,
+        inside: Inside,
+        state: int,
+        live: int,
+        frames: NDArray[np.int64],
+        others: NDArray[np.int32] | None = None,
+    ) -> Inside:
+        """``inside`` with all tokens that stay inside, and as roots where the lexeme ends.
+
+        ``others`` are roots of the vocabulary's trie to look at as well.
+        """
+        vocab = self.vocab
+        mask = inside.mask.copy()
+        self._asked[4] = 0
+        ends = self._survey(inside.trie, inside.roots, state, live, frames, mask)
+        if others is not None and len(others):
+            more = self._survey(vocab.trie, others, state, live, frames, mask)
+            ends = np.concatenate([ends, more])
+        if not self._asked[4]:
+            mask = inside.mask
+        table, prefixes = vocab.root_table(ends)
+        return self._inside(mask, vocab.trie, table, prefixes)
+
+    def _survey(
+        self,
+        trie: NDArray[np.int32],
+        roots: NDArray[np.int32],
+        state: int,
+        live: int,
+        frames: NDArray[np.int64],
+        mask: Mask,
+    ) -> NDArray[np.int32]:
+        """int32[n, 3]: nodes of the vocabulary's trie, each with the state before it; see
+        ``survey``."""
+        lexicon, vocab, found, asked = self.lexicon, self.vocab, self._found, self._asked
+        ends: list[NDArray[np.int32]] = []
+        resume = 0
+        while True:
+            status = survey(
+                trie, roots, resume, state, live, lexicon.words, frames, lexicon.rows,
+                lexicon.states, mask, self._path, asked, found,
+            )  # fmt: skip
+            resume = 1
+            if status == NEED_ROW:
+                lexicon.fill(int(asked[0]))
+            elif status == NEED_EDGE:
+                lexicon.edge(int(asked[0]), int(asked[1]))
+            else:
+                ends.append(found[1 : found[0, 0] + 1].copy())
+                found[0, 0] = 0
+                if status == DONE:
+                    break
+        ends_ = ends[0] if len(ends) == 1 else np.concatenate(ends)
+        if trie is not vocab.trie:
+            vocab.locate(trie, ends_)
+        return ends_
+
+
+def new_insides(vocab: Vocabulary, limits: CompileLimits, *, is_shared: bool = False) -> Insides:
+    """Nothing yet, over a new lexicon; one that many grammars share has room set aside."""
+    lexicon = Lexicon(
+        limits.max_states, longest_token=vocab.max_token_len,
+        capacity=_SHARED_CAPACITY if is_shared else _CAPACITY,
+    )  # fmt: skip
+    return Insides(lexicon, vocab, limits.max_mask_bytes)

@@ -1,0 +1,369 @@
+"""The compiled walks of the token trie: one mask.
+
+``survey`` looks at a lexeme alone: which tokens stay inside it, and where in the trie it ends.
+``walk`` goes on from there through contexts.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ramet.grammars.pushdown.automaton import DEAD, LAZY
+from ramet.grammars.pushdown.pointers import int32_table, int32s, uint8s, uint64s
+from ramet.grammars.pushdown.stack_records import FIRST_NAME, NAMES, WHAT, is_live, meets
+from ramet.grammars.pushdown.transitions import (
+    ASKED,
+    ASKED_TOO,
+    BEGIN,
+    CONTEXT,
+    CONTEXT_KIND,
+    CONTEXTS,
+    DONE,
+    END_LABEL,
+    IS_END,
+    KEY,
+    LENGTH,
+    LIVE_AT,
+    NAME_LABEL,
+    NEED_EDGE,
+    NEED_FRAMES,
+    NEED_ROW,
+    NUM_CONTEXT_COLUMNS,
+    NUM_STATE_COLUMNS,
+    PENDING,
+    PLANS,
+    REACH,
+    READY,
+    ROWS,
+    STACK,
+    START,
+    STATES,
+    UNKNOWN,
+    USED,
+    WORDS,
+    cross,
+    move,
+)
+from ramet.jit import jit
+
+MANY_FOUND, UNDECIDED, MAY_END = 8, 9, 10
+"""What a walk may end with beside a move's statuses: there is no more room for nodes that were
+found; the mask is complete but for the nodes that depend on a text that isn't known; it is complete
+and the text may end here, perhaps.
+
+After all but the last two and ``DONE``, help out and call it again: it goes on where it stopped.
+"""
+
+ROOT_BYTE, ROOT_NODE, ROOT_END, ROOT_STATE, ROOT_LABEL, ROOT_PREFIX = range(6)
+"""Columns of a table of roots, the subtrees to walk: the first node's byte, that node, the end of
+its subtree, the lexeme state before it (-1: the position's own), the label if the lexeme ends
+before the byte (else -1), and where in a table of bytes the token's text before it is."""
+
+TRIE, ROOTS, PREFIXES, MASK, ALIASES = range(5)
+"""The arrays of the table of what stays inside a lexeme (see ``insides.py``)."""
+
+_AT_A_ROOT = 1 << 60
+
+
+@jit("int64(int32[:,::1], int64)")
+def num_bytes(rows, state):  # type: ignore[no-untyped-def]
+    """How many bytes a state's row allows."""
+    count = 0
+    for byte in range(256):
+        count += rows[state, byte] >= 0
+    return count
+
+
+@jit(
+    "int64(int32[:,::1], int32[:,::1], int64, int64, int64, uint64[::1], int64[::1],"
+    " int32[:,::1], int32[:,::1], int32[::1], int32[::1], int64[::1], int32[:,::1])",
+)
+def survey(  # type: ignore[no-untyped-def]
+    trie, roots, resume, state, live, words, frames, rows, states, mask, path, asked, found,
+):  # fmt: skip
+    """Set the bits of the tokens that stay inside a lexeme, and find where it ends.
+
+    Args:
+        trie, roots: what to walk; the roots at depth 0.
+        resume: 1 to go on where the last call stopped.
+        state, live: where all tokens begin; the labels that are live (see ``records.py``).
+        path: int32[longest token + 2]: the state at which each depth begins.
+        asked: int64[5], written: what is missing, where to go on, and (never cleared) whether any
+            bit was set that wasn't.
+        found: int32[n, 3], written: nodes whose byte ends the lexeme, or comes after its end, or
+            completes a name; each with the state before it, and the label if it comes after the
+            end (else -1). Row 0 counts them.
+    """
+    node, num_nodes, root = np.int64(0), np.int64(0), np.int64(0)
+    if resume:
+        node, root = asked[2], asked[3]
+        num_nodes = np.int64(roots[root - 1, ROOT_END])
+    else:
+        path[0] = state
+        found[0, 0] = 0
+    while True:
+        if node >= num_nodes:
+            dead = states[state, READY] == 1 and states[state, END_LABEL] < 0
+            while root < roots.shape[0] and dead and rows[state, roots[root, 0]] == DEAD:
+                root += 1
+            if root == roots.shape[0]:
+                return DONE
+            node, num_nodes = np.int64(roots[root, ROOT_NODE]), np.int64(roots[root, ROOT_END])
+            root += 1
+            asked[3] = root
+        depth = trie[node, 3]
+        own = np.int64(path[depth])
+        if states[own, READY] == 0:
+            asked[0], asked[2] = own, node
+            return NEED_ROW
+        byte = trie[node, 0]
+        target = np.int64(rows[own, byte])
+        ends = target < DEAD
+        if target == LAZY:
+            asked[0], asked[1], asked[2] = own, byte, node
+            return NEED_EDGE
+        if target == DEAD:
+            ends = states[own, END_LABEL] >= 0
+        elif target >= 0:
+            reach = np.int64(states[target, REACH])
+            if reach >= 0:
+                if live != -1 and not meets(words, frames, reach, live):
+                    target = np.int64(DEAD)
+                else:
+                    ends = states[target, NAME_LABEL] >= 0
+        if ends:
+            count = found[0, 0] + 1
+            if count == found.shape[0]:
+                asked[2] = node
+                return MANY_FOUND
+            found[0, 0] = count
+            found[count, 0], found[count, 1] = node, own
+            found[count, 2] = states[own, END_LABEL] if target == DEAD else -1
+            node = np.int64(trie[node, 1])
+        elif target < 0:
+            node = np.int64(trie[node, 1])
+        else:
+            token = trie[node, 2]
+            if token >= 0:
+                bit = np.int32(1) << np.int32(token & 31)
+                if mask[token >> 5] & bit == 0:
+                    mask[token >> 5] |= bit
+                    asked[4] = 1
+            node += 1
+            path[depth + 1] = target
+
+
+@jit(
+    "int64(int64[::1], int64, int64, int64[:,::1], int64, int32[::1], int64[:,::1], int32[::1],"
+    " int64[::1], uint8[::1], int64[::1])",
+)
+def walk(  # type: ignore[no-untyped-def]
+    inside, resume, own, positions, at, mask, work, uncertain, frames, text, machine
+):
+    """Write the mask of all tokens that a position allows, but for those that end the text.
+
+    Args:
+        inside: the table of the tokens that are allowed and under no root (int32[num_words]), the
+            trie and the roots to walk, and the pairs of tokens with the same bytes.
+        resume: 1 to go on where the last call stopped.
+        own: the position's state, or one with the same mask; its row is ready.
+        positions, at: the position is ``positions[at]``; what is asked is written to the next.
+        mask: int32[num_words or more], written.
+        work: int64[max_token_len + 3, 6]. ``work[d + 1]`` is the state, context, stack, live
+            labels, lexeme's beginning and free word at which depth d begins; row 0 is where to go
+            on.
+        uncertain: the nodes whose tokens depend on a text that isn't known; entry 0 counts them.
+        frames, text, machine: see ``moves.py``.
+    """
+    trie, roots = int32_table(inside, TRIE, 4), int32_table(inside, ROOTS, 6)
+    rows = int32_table(machine, ROWS, 256)
+    states = int32_table(machine, STATES, NUM_STATE_COLUMNS)
+    contexts = int32_table(machine, CONTEXTS, NUM_CONTEXT_COLUMNS)
+    words, plans = uint64s(machine, WORDS), int32s(machine, PLANS)
+    before, asks = positions[at], positions[at + 1]
+    length, num_roots = before[LENGTH], roots.shape[0]
+    node, num_nodes, root = np.int64(0), np.int64(0), np.int64(0)
+    if resume:
+        node, root = work[0, 0], work[0, 1]
+        if node != _AT_A_ROOT:
+            num_nodes = np.int64(roots[root - 1, ROOT_END])
+    else:
+        uncertain[0] = 0
+        ready = int32s(inside, MASK)
+        mask[: ready.shape[0]] = ready
+        mask[ready.shape[0] :] = 0
+    own_row, own_goes_on = rows[own], states[own, END_LABEL] < 0
+    # At many roots the lexeme ends by one label. Where that leads is found once, unless it depends
+    # on the text; ``known_passes``: what its row refuses is refused.
+    own_context = before[CONTEXT]
+    is_shared = contexts[own_context, CONTEXT_KIND] != KEY
+    known_label, known_state, known_context = np.int64(-1), np.int64(0), np.int64(0)
+    known_stack, known_live, known_free = np.int64(0), np.int64(0), np.int64(0)
+    known_row, known_passes = rows[0], False
+    while True:
+        while node >= num_nodes:
+            if own_goes_on:
+                while (
+                    root < num_roots
+                    and roots[root, ROOT_STATE] < 0
+                    and own_row[roots[root, ROOT_BYTE]] == DEAD
+                ):
+                    root += 1
+            if known_passes:
+                while (
+                    root < num_roots
+                    and roots[root, ROOT_LABEL] == known_label
+                    and known_row[roots[root, ROOT_BYTE]] == DEAD
+                ):
+                    root += 1
+            if root == num_roots:
+                aliases = int32_table(inside, ALIASES, 2)
+                for i in range(aliases.shape[0]):
+                    token, other = aliases[i, 0], aliases[i, 1]
+                    if mask[token >> 5] >> np.int32(token & 31) & 1:
+                        mask[other >> 5] |= np.int32(1) << np.int32(other & 31)
+                if uncertain[0] != 0:
+                    return UNDECIDED
+                may_end = contexts[own_context, IS_END] != 0
+                if not own_goes_on and not may_end:
+                    may_end = states[own, END_LABEL] != known_label or (
+                        known_state >= 0
+                        and (contexts[known_context, IS_END] or states[known_state, END_LABEL] >= 0)
+                    )
+                return MAY_END if may_end else DONE
+            byte = roots[root, ROOT_BYTE]
+            state = np.int64(roots[root, ROOT_STATE])
+            if state < 0:
+                state = own
+            label, target = np.int64(-1), np.int64(rows[state, byte])
+            if target == DEAD:
+                label = np.int64(states[state, END_LABEL])
+            elif target < DEAD and target != LAZY:
+                label = -2 - target
+            shared = label >= 0 and is_shared
+            if shared and label != known_label:
+                known_label, known_state = label, np.int64(-1)
+                known_row, known_passes = rows[0], True
+                live = before[LIVE_AT]
+                if live == -1 or is_live(words, frames, live, label):
+                    (
+                        status, known_context, known_stack, known_live, known_free, asked, asked_too
+                    ) = cross(
+                        own_context, before[STACK], label, before[BEGIN], length, before[USED],
+                        UNKNOWN, frames, text, machine,
+                    )  # fmt: skip
+                    if DONE < status <= NEED_FRAMES:
+                        work[0, 0], work[0, 1] = _AT_A_ROOT, root
+                        asks[ASKED], asks[ASKED_TOO] = asked, asked_too
+                        return status
+                    if status == DONE:
+                        known_state = np.int64(contexts[known_context, START])
+                        if states[known_state, READY] == 0:
+                            work[0, 0], work[0, 1] = _AT_A_ROOT, root
+                            asks[ASKED] = known_state
+                            return NEED_ROW
+                        known_row = rows[known_state]
+                        known_passes = known_state != PENDING and states[known_state, END_LABEL] < 0
+            if (target == DEAD and label < 0) or (
+                shared
+                and (
+                    known_state < 0 or (target == DEAD and known_passes and known_row[byte] == DEAD)
+                )
+            ):
+                root += 1
+                continue
+            node, num_nodes = np.int64(roots[root, ROOT_NODE]), np.int64(roots[root, ROOT_END])
+            depth = np.int64(trie[node, 3])
+            root += 1
+            work[0, 1] = root
+            context, stack, live = own_context, before[STACK], before[LIVE_AT]
+            begin, free = before[BEGIN], before[USED]
+            if shared:
+                state, context, stack, live = known_state, known_context, known_stack, known_live
+                begin, free = length + depth, known_free
+                if known_state == PENDING:
+                    count = uncertain[0] + 1
+                    if count == uncertain.shape[0]:
+                        work[0, 0], work[0, 1] = _AT_A_ROOT, root - 1
+                        return MANY_FOUND
+                    uncertain[0] = count
+                    uncertain[count] = node
+                    node = num_nodes
+                    continue
+                if target != DEAD:
+                    token = trie[node, 2]
+                    if token >= 0:
+                        mask[token >> 5] |= np.int32(1) << np.int32(token & 31)
+                    node += 1
+                    depth += 1
+                    begin += 1
+                    if node == num_nodes:
+                        continue
+            else:
+                prefixes, prefix = uint8s(inside, PREFIXES), roots[root - 1, ROOT_PREFIX]
+                for i in range(depth):
+                    text[length + i] = prefixes[prefix + i]
+            first = work[depth + 1]
+            first[0], first[1], first[2] = state, context, stack
+            first[3], first[4], first[5] = live, begin, free
+        depth = np.int64(trie[node, 3])
+        byte = trie[node, 0]
+        place = work[depth + 1]
+        state = place[0]
+        target = np.int64(LAZY)
+        if states[state, READY]:
+            target = np.int64(rows[state, byte])
+            if target == DEAD and states[state, END_LABEL] < 0:
+                node = np.int64(trie[node, 1])
+                continue
+        context, stack, live, begin, free = place[1], place[2], place[3], place[4], place[5]
+        text[length + depth] = byte
+        is_plain = False
+        if target >= 0:
+            reach = np.int64(states[target, REACH])
+            if reach < 0 or live == -1:
+                is_plain = True
+            elif not meets(words, frames, reach, live):
+                node = np.int64(trie[node, 1])
+                continue
+            else:
+                # A name that is complete may have been there before.
+                label = np.int64(states[target, NAME_LABEL])
+                if (
+                    label < 0
+                    or contexts[context, CONTEXT_KIND] != KEY
+                    or frames[stack + NAMES] == 0
+                    or label >= plans[frames[stack + WHAT] + FIRST_NAME]
+                ):
+                    is_plain = True
+        if is_plain:
+            state = target
+        else:
+            status, state, context, stack, live, begin, free, asked, asked_too, _ = move(
+                byte, length + depth, state, context, stack, live, begin, free, UNKNOWN, 0,
+                frames, text, machine,
+            )  # fmt: skip
+            if DONE < status <= NEED_FRAMES:
+                work[0, 0] = node
+                asks[ASKED], asks[ASKED_TOO] = asked, asked_too
+                return status
+            if status != DONE:
+                node = np.int64(trie[node, 1])
+                continue
+            if state == PENDING:
+                count = uncertain[0] + 1
+                if count == uncertain.shape[0]:
+                    work[0, 0] = node
+                    return MANY_FOUND
+                uncertain[0] = count
+                uncertain[count] = node
+                node = np.int64(trie[node, 1])
+                continue
+        token = trie[node, 2]
+        if token >= 0:
+            mask[token >> 5] |= np.int32(1) << np.int32(token & 31)
+        node += 1
+        if node < num_nodes and trie[node, 3] == depth + 1:
+            below = work[depth + 2]
+            below[0], below[1], below[2] = state, context, stack
+            below[3], below[4], below[5] = live, begin, free

@@ -1,0 +1,1 @@
+"""The pushdown automaton of a constraint: states, transitions, and the parser stack."""

@@ -1,0 +1,117 @@
+"""Lexemes made of ready automata, and the pieces that JSON's lexemes are put together from."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+
+from ramet.grammars.regular import Dfa
+
+from .automaton import DEAD, Lexeme, Row, ended
+from .labelled_dfa import LabelledDfa
+from .state_table import Lexicon
+from .transitions import END_LABEL, REACH, READY
+
+_SMALL = 48
+"""Of an automaton so many states, the nearest to the start, are installed at once, and the others
+as they are read."""
+
+
+class DfaLexeme(Lexeme):
+    """A ``Dfa`` that ends, with one label, wherever it accepts and the text goes on otherwise."""
+
+    def __init__(self, dfa: Dfa, label: int = 0) -> None:
+        self.dfa = dfa
+        self.label = label
+        self.key = ("dfa", dfa.digest, label)
+
+    def install(self, lexicon: Lexicon) -> int:
+        dfa = self.dfa
+        size = dfa.num_states
+        is_large = size > _SMALL
+        first = lexicon.reserve_block(self, size) if is_large else lexicon.new_states(size)
+        moves = dfa.table[:_SMALL]
+        end = first + len(moves)
+        np.take(np.where(moves >= 0, moves + first, DEAD), dfa.class_of, 1, lexicon.rows[first:end])
+        lexicon.states[first:end, END_LABEL] = np.where(dfa.accepting[:_SMALL], self.label, -1)
+        lexicon.states[first:end, READY] = 1
+        return first
+
+    def fill(self, lexicon: Lexicon, local: int, row: Row) -> int:
+        moves = self.dfa.table[local]
+        np.take(
+            np.where(moves >= 0, moves + lexicon.install(self), DEAD), self.dfa.class_of, out=row
+        )
+        return self.label if self.dfa.accepting[local] else -1
+
+
+class LabelledDfaLexeme(Lexeme):
+    """A labelled automaton that ends wherever it accepts and the text goes on otherwise."""
+
+    def __init__(self, automaton: LabelledDfa, key: Hashable) -> None:
+        self.automaton = automaton
+        self.key = ("labelled", key)
+
+    def install(self, lexicon: Lexicon) -> int:
+        moves = self.automaton.transitions
+        first = lexicon.new_states(len(moves))
+        lexicon.rows[first : lexicon.num_states] = np.where(moves >= 0, moves + first, DEAD)
+        lexicon.states[first : lexicon.num_states, 1] = self.automaton.labels
+        lexicon.states[first : lexicon.num_states, REACH] = lexicon.new_bit_sets(
+            self.automaton.reachable()
+        )
+        return first
+
+
+class LiteralLexeme(Lexeme):
+    """The rest of a fixed text, whose last byte ends the lexeme."""
+
+    def __init__(self, text: bytes, label: int) -> None:
+        self.text = text
+        self.label = label
+        self.key = ("literal", text, label)
+
+    def install(self, lexicon: Lexicon) -> int:
+        text = self.text
+        first = lexicon.new_states(len(text))
+        lexicon.rows[first : first + len(text)] = DEAD
+        for i, byte in enumerate(text):
+            last = i + 1 == len(text)
+            lexicon.rows[first + i, byte] = ended(self.label) if last else first + i + 1
+        return first
+
+
+Branch = tuple[Sequence[bytes], dict[int, int], int | None]
+"""What may begin a lexeme: any of some texts (white space), then a byte that leads to a row's
+entry; the labels that are reachable that way, None for all."""
+
+
+def install_head(lexicon: Lexicon, branches: Sequence[Branch]) -> int:
+    """A start state that tells ``branches`` apart by their first bytes.
+
+    A white-space text must not be continued by a byte of another branch with the same text.
+    """
+    nodes: dict[bytes, dict[int, int]] = {b"": {}}
+    reach: dict[bytes, int | None] = {b"": 0}
+    for prefixes, targets, bits in branches:
+        for prefix in prefixes:
+            for end in range(len(prefix) + 1):
+                nodes.setdefault(prefix[:end], {})
+                known = reach.setdefault(prefix[:end], 0)
+                reach[prefix[:end]] = None if known is None or bits is None else known | bits
+            nodes[prefix].update(targets)
+    first = lexicon.new_states(len(nodes))
+    numbers = {prefix: first + i for i, prefix in enumerate(nodes)}
+    for prefix, targets in nodes.items():
+        row = lexicon.rows[numbers[prefix]]
+        row[:] = DEAD
+        for byte, target in targets.items():
+            row[byte] = target
+        labels = reach[prefix]
+        if labels is not None:
+            lexicon.states[numbers[prefix], REACH] = lexicon.bit_set(labels)
+    for prefix, number in numbers.items():
+        if prefix:
+            lexicon.rows[numbers[prefix[:-1]], prefix[-1]] = number
+    return first

@@ -1,0 +1,1 @@
+"""How CPU kernels are emitted: LLVM IR, memory, CPU features, buffers."""

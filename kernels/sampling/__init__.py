@@ -1,0 +1,1 @@
+"""Token masks and sampling parameters in one pass, on CPU and GPU."""

@@ -1,0 +1,1 @@
+"""Choice of kernel by device, tile sizes, and ahead-of-time compilation."""

@@ -1,0 +1,1 @@
+"""What all of the language stands on: errors, the event loop, greenlets."""

@@ -1,0 +1,1 @@
+"""The request graph of a program: nodes, references, checks, JSON and views."""

@@ -1,0 +1,1 @@
+"""A run of a program: session, executor, state, prompts and events."""

@@ -1,0 +1,251 @@
+"""The agent loop: the model calls tools, sees their results, and at last answers.
+
+In each turn the model writes one JSON object, and a grammar made of the tools' schemas allows
+nothing else: ``{"tool_calls": [{"name": ..., "arguments": {...}}]}`` or ``{"answer": ...}``. So a
+call always parses and validates. The calls of one turn run concurrently, as nodes of the graph. A
+tool that raises or runs out of time gives the model an error to react to. In the last turn that
+the limits allow only an answer can be written.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from ramet.grammars.constraints import JsonSchema
+from ramet.lang.base.errors import (
+    AgentLimitError,
+    NodeFailedError,
+    OutputParseError,
+    ToolFailedError,
+    UsageError,
+)
+from ramet.lang.graph.nodes import Role
+from ramet.lang.types.expressions import GenExpr
+from ramet.lang.types.options import sampling_params
+from ramet.lang.types.schemas import adapter_of
+from ramet.lang.types.tools import Tool
+from ramet.lang.types.types import OutputType, type_label
+from ramet.lang.types.values import Value
+
+if TYPE_CHECKING:
+    from ramet.lang.run.state import State
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentLimits:
+    """How far an agent loop may go.
+
+    Attributes:
+        max_turns: turns of the model; the last can only be an answer.
+        max_calls_a_turn: tool calls in one turn.
+        max_tokens: generated tokens in all turns together; None: no limit.
+        timeout_s: seconds after which no further turn begins; None: no limit.
+    """
+
+    max_turns: int = 8
+    max_calls_a_turn: int = 4
+    max_tokens: int | None = None
+    timeout_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_turns < 1 or self.max_calls_a_turn < 1:
+            raise UsageError("an agent needs at least one turn and one call a turn")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agent:
+    """One agent loop, ready to run on a state."""
+
+    tools: Sequence[Tool[..., Any]]
+    name: str = "answer"
+    answer: Any = None
+    require_call: bool = False
+    parallel: bool = True
+    instructions: bool = True
+    limits: AgentLimits = AgentLimits()
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        names = [tool.name for tool in self.tools]
+        if not names:
+            raise UsageError("an agent needs at least one tool")
+        if len(set(names)) != len(names):
+            raise UsageError(f"two tools have one name: {', '.join(sorted(names))}")
+        if not isinstance(self.limits, AgentLimits):
+            raise UsageError(f"limits are AgentLimits(...), not {self.limits!r}")
+        if self.require_call and self.limits.max_turns == 1:
+            raise UsageError("require_call needs a turn to call in and one to answer: max_turns=2")
+        _answer(self.answer)  # these raise now rather than in a turn
+        sampling_params({}, self.options)
+
+    def run(self, s: State) -> Any:
+        """Runs the loop in place on a state and returns the answer.
+
+        Raises:
+            AgentLimitError: a limit of tokens or time.
+        """
+        if self.instructions:
+            _append_turn(s, "user", describe_tools(self.tools))
+        began = time.monotonic()
+        num_tokens = 0
+        for turn in range(self.limits.max_turns):
+            self._check_limits(num_tokens, time.monotonic() - began)
+            is_last = turn == self.limits.max_turns - 1
+            must_call = self.require_call and turn == 0 and not is_last
+            step = self._turn(s, turn, calls=not is_last, answer=not must_call)
+            num_tokens += step.meta.usage.completion_tokens
+            action: Action = step.value
+            if action.calls is None:
+                return action.answer
+            self._run_calls(s, action.calls)
+        raise AgentLimitError("the agent used up its turns")  # the last turn only answers
+
+    def _turn(self, s: State, turn: int, *, calls: bool, answer: bool) -> Value[Any]:
+        output = action_type(
+            self.tools,
+            self.answer,
+            max_calls=(self.limits.max_calls_a_turn if self.parallel else 1) if calls else 0,
+            allows_answer=answer,
+        )
+        step = s._writer.gen(GenExpr(f"{self.name}.turn{turn + 1}", output, self.options))
+        if calls:
+            s._writer.session.expected_tools[step.node_id] = "|".join(t.name for t in self.tools)
+        return step
+
+    def _run_calls(self, s: State, calls: list[ToolRequest]) -> None:
+        by_name = {tool.name: tool for tool in self.tools}
+        results = [s._writer.call(by_name[call.name], call.arguments) for call in calls]
+        lines = ["Tool results:"]
+        for call, result in zip(calls, results, strict=True):
+            try:
+                result.value  # noqa: B018  the look waits, and meets what went wrong
+            except NodeFailedError as error:
+                reason = error.__cause__
+                said = reason.reason if isinstance(reason, ToolFailedError) else str(reason)
+                lines.append(f"{call.name}: error: {said}")
+            else:
+                lines.append(f"{call.name}: {result}")
+        _append_turn(s, "user", "\n".join(lines))
+
+    def _check_limits(self, num_tokens: int, elapsed_s: float) -> None:
+        if self.limits.max_tokens is not None and num_tokens >= self.limits.max_tokens:
+            raise AgentLimitError(f"the agent wrote {num_tokens} tokens and hasn't answered")
+        if self.limits.timeout_s is not None and elapsed_s >= self.limits.timeout_s:
+            raise AgentLimitError(f"the agent hasn't answered in {self.limits.timeout_s:g} s")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRequest:
+    """A call that the model asks for."""
+
+    name: str
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What a turn is: calls, or an answer where ``calls`` is None."""
+
+    calls: list[ToolRequest] | None
+    answer: Any = None
+
+
+def describe_tools(tools: Sequence[Tool[..., Any]]) -> str:
+    """What the model must know to call tools in an agent loop: for a system prompt."""
+    lines = ["You can call these tools:"]
+    lines += [
+        f"- {tool.name}: {tool.description} Arguments: {json.dumps(tool.parameters)}"
+        for tool in tools
+    ]
+    lines += [
+        'To call tools, write {"tool_calls": [{"name": "...", "arguments": {...}}]}.',
+        'When you know the answer, write {"answer": ...}.',
+    ]
+    return "\n".join(lines)
+
+
+def action_type(
+    tools: Sequence[Tool[..., Any]], answer: Any, *, max_calls: int, allows_answer: bool
+) -> OutputType[Action]:
+    """The output type of one turn. No calls are allowed where ``max_calls`` is 0."""
+    adapter, answer_schema = _answer(answer)
+    definitions: dict[str, Any] = {}
+    ways: list[dict[str, Any]] = []
+    if max_calls:
+        calls = [
+            _object(
+                name={"const": tool.name},
+                arguments=_lifted(tool.parameters, f"{tool.name}.", definitions),
+            )
+            for tool in tools
+        ]
+        array = {
+            "type": "array",
+            "items": calls[0] if len(calls) == 1 else {"anyOf": calls},
+            "minItems": 1,
+            "maxItems": max_calls,
+        }
+        ways.append(_object(tool_calls=array))
+    if allows_answer:
+        ways.append(_object(answer=_lifted(answer_schema, "answer.", definitions)))
+    schema = ways[0] if len(ways) == 1 else {"anyOf": ways}
+    if definitions:
+        schema = {**schema, "$defs": definitions}
+
+    def parse(text: str) -> Action:
+        try:
+            data = json.loads(text)
+            if "answer" in data:
+                member = json.dumps(data["answer"])
+                return Action(None, adapter.validate_json(member))
+            calls = [ToolRequest(call["name"], call["arguments"]) for call in data["tool_calls"]]
+            return Action(calls)
+        except (ValueError, KeyError, TypeError, ValidationError) as error:
+            raise OutputParseError(text, "a tool call or an answer", str(error)) from error
+
+    return OutputType("Action", JsonSchema(schema, any_order=False, integers="plain"), parse)
+
+
+def _answer(answer: Any) -> tuple[TypeAdapter[Any], dict[str, Any]]:
+    return adapter_of(str if answer is None else answer, type_label(answer))
+
+
+def _object(**properties: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def _lifted(schema: Any, prefix: str, definitions: dict[str, Any]) -> Any:
+    """A schema with its definitions moved to ``definitions``, under names that can't clash."""
+
+    def renamed(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {
+                key: item.replace("#/$defs/", f"#/$defs/{prefix}")
+                if key == "$ref" and isinstance(item, str)
+                else renamed(item)
+                for key, item in value.items()
+            }
+        if isinstance(value, list):
+            return [renamed(item) for item in value]
+        return value
+
+    own = dict(schema)
+    for name, definition in own.pop("$defs", {}).items():
+        definitions[prefix + name] = renamed(definition)
+    return renamed(own)
+
+
+def _append_turn(s: State, role: Role, text: str) -> None:
+    """A turn of plain text, in which nothing but the run's references is special."""
+    s._writer.continue_turn(role, text)

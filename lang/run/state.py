@@ -1,0 +1,262 @@
+"""State: what a program writes its prompt on."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
+
+from ramet.lang.base.errors import RoleError, UnknownNameError, UsageError
+from ramet.lang.graph.nodes import Role, SelectMethod
+from ramet.lang.run.writer import Writer
+from ramet.lang.types.expressions import Appendable, GenExpr, RoleExpr, select
+from ramet.lang.types.options import GenOptions, SamplingOptions
+from ramet.lang.types.patterns import Pattern
+from ramet.lang.types.tools import Tool, as_tool
+from ramet.lang.types.values import Meta, Value
+
+if TYPE_CHECKING:
+    from ramet.lang.run.agent import AgentLimits
+    from ramet.lang.run.branches import Branches
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class State:
+    """The first argument of every program.
+
+    Append to it by ``+=``: text, ``gen(...)``, ``select(...)``, whole turns by ``system(...)``,
+    ``user(...)``, ``assistant(...)``, or sequences of these joined by ``+``. A state holds either
+    raw text or chat turns. ``s["name"]`` is a variable's Value.
+    """
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    # Appending.
+
+    def __iadd__(self, item: Appendable) -> State:
+        self._writer.append(item)
+        return self
+
+    def append(self, *items: Appendable) -> State:
+        """The same as ``+=``, for use in an expression."""
+        for item in items:
+            self._writer.append(item)
+        return self
+
+    def system(self, *items: Appendable) -> Turn:
+        """Appends a system turn, or without items begins one: ``with s.system(): ...``."""
+        return self._turn("system", items)
+
+    def user(self, *items: Appendable) -> Turn:
+        """Appends a user turn, or without items begins one: ``with s.user(): ...``."""
+        return self._turn("user", items)
+
+    def assistant(self, *items: Appendable) -> Turn:
+        """Appends an assistant turn, or without items begins one: ``with s.assistant(): ...``."""
+        return self._turn("assistant", items)
+
+    @overload
+    def gen(
+        self, name: str = "", type_: None = None, **options: Unpack[GenOptions]
+    ) -> Value[str]: ...
+    @overload
+    def gen(self, name: str, type_: Pattern, **options: Unpack[GenOptions]) -> Value[str]: ...
+    @overload
+    def gen(self, name: str, type_: type[T], **options: Unpack[GenOptions]) -> Value[T]: ...
+    @overload
+    def gen(self, name: str, type_: Any, **options: Unpack[GenOptions]) -> Value[Any]: ...
+    def gen(self, name: str = "", type_: Any = None, **options: Any) -> Value[Any]:
+        """Lets the model write a text, and returns its Value at once.
+
+        Args:
+            name: the variable; it may be left out.
+            type_: what the text must be: a Python type (a pydantic model, dataclass, TypedDict,
+                enum, Literal, int, float, bool, list[...], ...), whose value the Value then has,
+                or a pattern such as ``regex(...)``. None is free text.
+            options: sampling parameters, or ``regex=``, ``choices=``, ``json_schema=``, ``ebnf=``.
+
+        Raises:
+            DuplicateNameError, InvalidParameterError, OutputTypeError, UnsupportedError: before
+                anything is sent.
+        """
+        return self._writer.gen(GenExpr(name or "", type_, options))
+
+    def select(
+        self,
+        name: str = "",
+        choices: Sequence[str | Value[Any]] = (),
+        *,
+        method: SelectMethod = "token_length_normalized",
+    ) -> Value[str]:
+        """Picks the likeliest of ``choices``; see ``ramet.lang.select``."""
+        return self._writer.select(select(name, choices, method=method))
+
+    # Variables.
+
+    def __getitem__(self, name: str) -> Value[Any]:
+        variables = self._writer.all_variables()
+        if name not in variables:
+            known = ", ".join(sorted(variables)) or "none yet"
+            raise UnknownNameError(f"no variable {name!r} in this state; it has: {known}")
+        return variables[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._writer.all_variables()
+
+    def get_meta_info(self, name: str) -> Meta:
+        """What is known of the call that set a variable; waits."""
+        return self[name].meta
+
+    def set_var(self, name: str, value: str | Value[Any]) -> None:
+        """Gives a text or a Value a name in this state."""
+        self._writer.set_variable(name, value)
+
+    @contextmanager
+    def var_scope(self, name: str) -> Iterator[None]:
+        """Makes a variable of all the text that is appended inside, calls included."""
+        writer = self._writer
+        before = writer.tail
+        yield
+        writer.set_scope(name, before)
+
+    def text(self) -> str:
+        """The whole text of the state; waits for all of it."""
+        return "".join(message["content"] for message in self._rendered())
+
+    def messages(self) -> list[dict[str, str]]:
+        """The chat turns as ``{"role": ..., "content": ...}``; waits for all of them.
+
+        Raises:
+            RoleError: the state holds raw text.
+        """
+        messages = self._rendered()
+        if messages and not self._writer.is_chat:
+            raise RoleError("the state holds raw text, not chat turns")
+        return messages
+
+    # Branches.
+
+    def fork(self, num_branches: int = 1) -> Branches:
+        """Splits the state: each branch begins with all that this one holds."""
+        from ramet.lang.run.branches import Branches
+
+        if not isinstance(num_branches, int) or num_branches < 1:
+            raise UsageError("fork takes a number of branches, at least 1")
+        return Branches(self, [State(writer) for writer in self._writer.fork(num_branches)])
+
+    def copy(self) -> State:
+        """A branch of its own."""
+        return self.fork(1)[0]
+
+    @overload
+    def spawn(
+        self,
+        function: Callable[Concatenate[State, P], Awaitable[Value[T]]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> Value[T]: ...
+    @overload
+    def spawn(
+        self,
+        function: Callable[Concatenate[State, P], Awaitable[T]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> Value[T]: ...
+    @overload
+    def spawn(
+        self, function: Callable[Concatenate[State, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> Value[T]: ...
+    def spawn(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Value[Any]:
+        """Runs ``function(branch, ...)`` on a branch of this state, concurrently with the rest.
+
+        The function may look at values: only its own branch waits. An exception in it is raised
+        from a look at the Value that this returns, and nowhere else.
+        """
+        branch = self.copy()
+        label = getattr(function, "__name__", type(function).__name__)
+        value = self._writer.join_branch(f"{label}()")
+        self._writer.context.start_branch(branch, value.node_id, function, args, kwargs)
+        return value
+
+    # Tools.
+
+    def call(self, tool: Tool[..., T] | Callable[..., T], /, **arguments: Any) -> Value[T]:
+        """Runs a tool as a node of the graph and returns its result's Value at once.
+
+        Arguments may be Values, texts that refer to Values, and lists and dicts of these.
+        """
+        return self._writer.call(as_tool(tool), arguments)
+
+    def tools(
+        self,
+        tools: Sequence[Tool[..., Any] | Callable[..., Any]],
+        *,
+        name: str = "answer",
+        answer: Any = None,
+        require_call: bool = False,
+        parallel: bool = True,
+        instructions: bool = True,
+        limits: AgentLimits | None = None,
+        **options: Unpack[SamplingOptions],
+    ) -> Value[Any]:
+        """Lets the model call tools until it answers, and returns the answer's Value at once.
+
+        See ``ramet.lang.run.agent``. What is appended to this state next waits for the answer.
+
+        Args:
+            name: the variable that the answer sets.
+            answer: the answer's type; None is text.
+            require_call: the first turn must call a tool.
+            parallel: several calls may be made in one turn; they run concurrently.
+            instructions: append the tools' descriptions; False if the prompt has them already
+                (``describe_tools`` gives the text).
+            limits: of turns, tokens and time.
+            options: sampling parameters of the model's turns.
+        """
+        from ramet.lang.run.agent import Agent, AgentLimits
+
+        agent = Agent(
+            tools=[as_tool(tool) for tool in tools],
+            name=name,
+            answer=answer,
+            require_call=require_call,
+            parallel=parallel,
+            instructions=instructions,
+            limits=limits or AgentLimits(),
+            options=options,
+        )
+        value = self._writer.join_agent(name)
+        self._writer.context.start_branch(self, value.node_id, agent.run, (), {}, is_branch=False)
+        return value
+
+    # Inside.
+
+    def _turn(self, role: Role, items: tuple[Appendable, ...]) -> Turn:
+        if items:
+            self._writer.append(RoleExpr(role, items))
+        return Turn(self, role, is_whole=bool(items))
+
+    def _rendered(self) -> list[dict[str, str]]:
+        self._writer.wait_for_borrower()
+        return self._writer.context.rendered(self._writer.tail)
+
+
+class Turn:
+    """A chat turn as a context manager."""
+
+    def __init__(self, state: State, role: Role, *, is_whole: bool) -> None:
+        self._state = state
+        self._role: Role = role
+        self._is_whole = is_whole
+
+    def __enter__(self) -> State:
+        if self._is_whole:
+            raise RoleError("this turn has ended already: with s.user(): takes no text")
+        self._state._writer.begin_turn(self._role)
+        return self._state
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._state._writer.end_turn()

@@ -1,0 +1,1 @@
+"""Output types, patterns, options, and values that are resolved later."""

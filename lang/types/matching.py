@@ -1,0 +1,53 @@
+"""Trying a constraint on a text, with no model: the vocabulary is the 256 bytes."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from ramet.grammars.constraints import Constraint
+from ramet.lang.types.patterns import MatchOutcome
+from ramet.runtime.api.errors import InvalidConstraintError
+
+if TYPE_CHECKING:
+    from ramet.grammars import GrammarCompiler
+
+
+@cache
+def _compiler() -> GrammarCompiler:
+    from ramet.grammars import GrammarCompiler, Vocabulary  # compiled code is loaded when needed
+
+    tokens = [bytes([byte]) for byte in range(256)]
+    return GrammarCompiler(Vocabulary.from_tokens([*tokens, None], eos_ids={256}), capacity=256)
+
+
+def match_text(constraint: Constraint, text: str) -> MatchOutcome:
+    """Whether the whole text matches, or the first wrong byte and what was expected.
+
+    Raises:
+        ConstraintError: the constraint can't be honoured exactly.
+    """
+    result = _compiler().compile(constraint).match(text)
+    if result.accepted:
+        return MatchOutcome(True, len(text.encode()))
+    return MatchOutcome(False, result.offset or 0, result.expected)
+
+
+def check_constraint(constraint: Constraint, what: str) -> None:
+    """Refuses a constraint that no engine of Ramet's could honour, as the argument ``what``.
+
+    One that is sound and large is left to the engine, whose limits may be wider.
+
+    Raises:
+        InvalidConstraintError: names the argument, and the place in it.
+    """
+    from ramet.grammars import ConstraintError, GrammarTooComplexError
+
+    try:
+        _compiler().compile(constraint)
+    except GrammarTooComplexError:
+        return
+    except ConstraintError as error:
+        raise InvalidConstraintError(
+            f"{what}: {error}", param=what, pointer=error.path, reason=error.reason
+        ) from error

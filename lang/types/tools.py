@@ -1,0 +1,193 @@
+"""Tools: Python functions that a model may call."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import copy_context
+from typing import Any, Generic, ParamSpec, TypeVar, get_type_hints, overload
+
+from pydantic import ConfigDict, Field, PydanticUserError, ValidationError, create_model
+
+from ramet.lang.base.errors import OutputTypeError, ToolFailedError
+from ramet.lang.types.schemas import closed
+from ramet.runtime.api.errors import InvalidParameterError
+from ramet.runtime.api.validate import number
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Tool(Generic[P, T]):
+    """A function with a name, a description and a JSON schema of its parameters.
+
+    Calling it calls the function. In a program, ``s.call(tool, ...)`` makes it a node of the
+    graph, and ``s.tools([...])`` lets the model call it.
+
+    Attributes:
+        name: how the model names it.
+        description: the first paragraph of its docstring.
+        parameters: a JSON schema of an object, as MCP's ``inputSchema`` is.
+        timeout_s: seconds after which a call fails, or None.
+    """
+
+    def __init__(
+        self,
+        function: Callable[P, T],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        timeout_s: float | None = None,
+    ) -> None:
+        given: Any = function
+        if not inspect.isroutine(given):
+            raise OutputTypeError(f"a tool is a function, not {function!r}")
+        if timeout_s is not None and not number("timeout_s", timeout_s) > 0:
+            raise InvalidParameterError("timeout_s must be above 0", param="timeout_s")
+        self.function = function
+        self.name = name or function.__name__
+        self.timeout_s = timeout_s
+        summary, documented = _read_docstring(inspect.getdoc(function) or "")
+        self.description = description or summary
+        self._model = _parameter_model(function, self.name, documented)
+        schema = closed(self._model.model_json_schema())
+        schema.pop("title", None)
+        self.parameters: dict[str, Any] = {"type": "object", "properties": {}, **schema}
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<tool {self.name}>"
+
+    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Arguments as the function's types want them.
+
+        Raises:
+            ToolFailedError: arguments that don't fit the schema.
+        """
+        try:
+            model = self._model.model_validate(dict(arguments))
+        except ValidationError as error:
+            raise ToolFailedError(self.name, f"wrong arguments: {error}") from error
+        return {name: getattr(model, name) for name in model.model_fields_set}
+
+    async def invoke(self, arguments: Mapping[str, Any]) -> Any:
+        """Validates the arguments and runs the function: on the loop if it is async, else in a
+        worker thread.
+
+        Raises:
+            ToolFailedError: wrong arguments, an exception in the tool, or its time is over.
+        """
+        values = self.validate(arguments)
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                return await self._run(values)
+        except TimeoutError as error:
+            if self.timeout_s is None:
+                raise ToolFailedError(self.name, f"TimeoutError: {error}") from error
+            raise ToolFailedError(self.name, f"no result after {self.timeout_s:g} s") from error
+        except (Exception, SystemExit) as error:
+            raise ToolFailedError(self.name, f"{type(error).__name__}: {error}") from error
+
+    async def _run(self, values: dict[str, Any]) -> Any:
+        function: Callable[..., Any] = self.function
+        if inspect.iscoroutinefunction(function):
+            return await function(**values)
+        context = copy_context()
+        result = await asyncio.to_thread(context.run, functools.partial(function, **values))
+        return await result if isinstance(result, Awaitable) else result
+
+    def mcp(self) -> dict[str, Any]:
+        """The tool as the Model Context Protocol lists it."""
+        return {
+            "name": self.name,
+            "description": self.description,
+            "inputSchema": self.parameters,
+        }
+
+
+@overload
+def tool(function: Callable[P, T], /) -> Tool[P, T]: ...
+@overload
+def tool(
+    *, name: str | None = None, description: str | None = None, timeout_s: float | None = None
+) -> Callable[[Callable[P, T]], Tool[P, T]]: ...
+def tool(
+    function: Callable[..., Any] | None = None,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    timeout_s: float | None = None,
+) -> Any:
+    """Makes a function, sync or async, a Tool: ``@tool`` or ``@tool(timeout_s=5)``.
+
+    Its schema comes from its type hints; a parameter's description from the ``Args:`` part of the
+    docstring or from ``Annotated[..., Field(description=...)]``.
+
+    Raises:
+        OutputTypeError: no function, a parameter without a type, or of one that JSON can't hold.
+    """
+
+    def wrap(wrapped: Callable[..., Any]) -> Tool[..., Any]:
+        return Tool(wrapped, name=name, description=description, timeout_s=timeout_s)
+
+    return wrap if function is None else wrap(function)
+
+
+def as_tool(function: Tool[..., T] | Callable[..., T]) -> Tool[..., T]:
+    """A Tool of a Tool or a plain function."""
+    return function if isinstance(function, Tool) else Tool(function)
+
+
+def _parameter_model(function: Callable[..., Any], name: str, documented: dict[str, str]) -> Any:
+    hints = get_type_hints(function, include_extras=True)
+    fields: dict[str, Any] = {}
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise OutputTypeError(f"tool {name!r}: *{parameter.name} has no schema")
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            raise OutputTypeError(f"tool {name!r}: {parameter.name!r} can't be passed by name")
+        if parameter.name not in hints:
+            raise OutputTypeError(f"tool {name!r}: parameter {parameter.name!r} has no type")
+        description = documented.get(parameter.name)
+        is_required = parameter.default is parameter.empty
+        field = Field(... if is_required else parameter.default, description=description)
+        fields[parameter.name] = (hints[parameter.name], field)
+    try:
+        model = create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
+        model.model_json_schema()
+    except (PydanticUserError, TypeError, ValueError) as error:
+        raise OutputTypeError(f"tool {name!r} has no schema: {error}") from error
+    return model
+
+
+def _read_docstring(text: str) -> tuple[str, dict[str, str]]:
+    """The first paragraph, and the descriptions under ``Args:`` by parameter."""
+    lines = text.splitlines()
+    summary: list[str] = []
+    for line in lines:
+        if not line.strip():
+            break
+        summary.append(line.strip())
+    documented: dict[str, str] = {}
+    inside, current, indent = False, "", 0
+    for line in lines:
+        stripped = line.strip()
+        depth = len(line) - len(line.lstrip())
+        if stripped in ("Args:", "Arguments:", "Parameters:"):
+            inside, indent = True, 0
+        elif inside and stripped:
+            if depth == 0:
+                break
+            indent = indent or depth
+            head, colon, rest = stripped.partition(":")
+            if depth == indent and colon:
+                current = head.split("(")[0].strip()
+                documented[current] = rest.strip()
+            elif current:
+                documented[current] += " " + stripped
+    return " ".join(summary), documented

@@ -1,0 +1,1 @@
+"""The types that cross the runtime's borders: requests, events, errors, batches."""

@@ -1,0 +1,103 @@
+"""What a request's stream hands to its caller, in order: text deltas, then one end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ramet.runtime.api.batch import Float32Array
+from ramet.runtime.api.errors import RametError
+
+FinishReason = Literal["stop", "length"]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """A token with its raw bytes and log-probability (natural logarithm)."""
+
+    token_id: int
+    token_bytes: bytes
+    logprob: float
+
+
+@dataclass(frozen=True, slots=True)
+class TokenInfo:
+    """A generated token; ``logprob`` and ``top_logprobs`` are set when they were asked for."""
+
+    token_id: int
+    token_bytes: bytes
+    logprob: float | None = None
+    top_logprobs: tuple[TokenLogprob, ...] = ()
+
+    def __reduce__(self) -> tuple[type[TokenInfo], tuple[object, ...]]:
+        # One a token crosses processes: a dataclass with slots would look its fields up each time.
+        return TokenInfo, (self.token_id, self.token_bytes, self.logprob, self.top_logprobs)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Token counts of one request. ``cached_tokens`` of the prompt were not computed again;
+    ``forced_tokens`` of the output were appended by the grammar with no sampling step."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    forced_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Seconds since the request was submitted, by the monotonic clock; None: not reached."""
+
+    scheduled_s: float | None = None
+    first_token_s: float | None = None
+    finished_s: float | None = None
+    grammar_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """New text. ``tokens`` are the tokens that were generated since the last event; their bytes
+    may reach further than ``text``, which holds back a possible stop string or UTF-8 tail."""
+
+    text: str
+    tokens: tuple[TokenInfo, ...] = ()
+
+    def __reduce__(self) -> tuple[type[TextDelta], tuple[object, ...]]:
+        return TextDelta, (self.text, self.tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class PromptLogprobs:
+    """Log-probabilities of the prompt's tokens from index ``start``; the first of all has none."""
+
+    tokens: tuple[TokenInfo, ...]
+    start: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Embedding:
+    """The prompt as a vector of length 1, float32 [hidden_size]."""
+
+    vector: Float32Array
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The request's good end. ``matched_stop`` is the stop string or token id that ended it."""
+
+    reason: FinishReason
+    usage: Usage
+    timings: Timings
+    matched_stop: str | int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The request's bad end: aborted, timed out, or an engine fault."""
+
+    error: RametError
+    usage: Usage
+
+
+Event = TextDelta | PromptLogprobs | Embedding | Finished | Failed

@@ -1,0 +1,120 @@
+"""One call to the engine."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ramet.grammars.constraints import Constraint
+from ramet.runtime.api.params import SamplingParams
+
+LIKELY_OUTPUT_LEN = 64
+"""Tokens that an output is taken to have where nothing is known of it but a higher limit."""
+
+Pooling = Literal["mean", "last"]
+"""Whose hidden states make an embedding: all of the prompt's tokens, or its last."""
+
+AHEAD = " ahead"
+"""Ends the ``node_id`` of a request that computes the beginning of a call's prompt ahead of it."""
+
+_request_numbers = itertools.count()
+
+
+def next_request_id() -> str:
+    """A process-wide unique request id."""
+    return f"req-{next(_request_numbers)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramHint:
+    """What the program that sent a request knows of the future.
+
+    Attributes:
+        program_id: the run that the request belongs to.
+        node_id: the request's node in that run's RequestGraph; with ``AHEAD`` behind it where the
+            request only computes ahead of that call.
+        steps_to_next_use: how many calls of the program run before one extends this call's
+            prompt and output again; None: unknown; 0: the very next.
+        remaining_uses: how many later calls extend this prefix; None: unknown; 0: none, so it
+            may be dropped at once.
+        critical_path_weight: the share of the program's remaining work that waits for this call,
+            in [0, 1].
+        tool: the tool whose answer the next call waits for; the prefix stays in memory for as
+            long as that tool usually takes. Empty: none.
+        program: what the program is called: how much memory its earlier runs took tells how much
+            the next will. Empty: unknown.
+        extends: the node of the call whose prompt and output this prompt begins with. Empty: none.
+        tokens_to_come: tokens, of prompts and of outputs, that the program's calls which haven't
+            been sent yet will add to those that have, as far as the program knows; an output of
+            unknown length counts as ``LIKELY_OUTPUT_LEN``.
+    """
+
+    program_id: str
+    node_id: str = ""
+    steps_to_next_use: int | None = None
+    remaining_uses: int | None = None
+    critical_path_weight: float = 0.0
+    tool: str = ""
+    program: str = ""
+    extends: str = ""
+    tokens_to_come: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramNews:
+    """What a program has learned since its calls were sent.
+
+    Attributes:
+        program_id, cache_salt: of its requests.
+        unneeded: nodes whose prompts and outputs no later call will extend, contrary to what
+            their hints said or left open.
+        has_ended: no call of the program will come any more.
+    """
+
+    program_id: str
+    cache_salt: str = ""
+    unneeded: tuple[str, ...] = ()
+    has_ended: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """Prompt token ids, and everything that decides how they are continued.
+
+    Attributes:
+        prompt_token_ids: at least one id; a list becomes a tuple.
+        params: sampling parameters.
+        constraint: what the output must match, or None.
+        cache_salt: prefixes are shared only between requests with the same salt.
+        priority: larger runs earlier.
+        hint: what the program knows, if a program sent it.
+        tenant: whose fair share pays for it.
+        deadline_s: seconds after submission when the request fails if it has not ended.
+        ttft_target_s: wanted seconds to the first token; a metric (goodput), not a limit.
+        tpot_target_s: wanted mean seconds a token after the first; likewise.
+        score_from: with ``params.prompt_logprobs``, the first prompt token whose log-probability
+            is wanted; the cached prefix before it is reused. None: all but the first token.
+        pooling: nothing is generated; the prompt's hidden states become an ``Embedding``. With it,
+            ``params`` are the default and there is no constraint.
+        request_id: unique; what ``Engine.abort`` takes.
+    """
+
+    prompt_token_ids: tuple[int, ...]
+    params: SamplingParams = field(default_factory=SamplingParams)
+    constraint: Constraint | None = None
+    cache_salt: str = ""
+    priority: int = 0
+    hint: ProgramHint | None = None
+    tenant: str = ""
+    deadline_s: float | None = None
+    ttft_target_s: float | None = None
+    tpot_target_s: float | None = None
+    score_from: int | None = None
+    pooling: Pooling | None = None
+    request_id: str = field(default_factory=next_request_id)
+
+    def __post_init__(self) -> None:
+        prompt: Any = self.prompt_token_ids
+        if isinstance(prompt, list):
+            object.__setattr__(self, "prompt_token_ids", tuple(prompt))

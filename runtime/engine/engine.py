@@ -1,0 +1,437 @@
+"""The engine: a thread that steps while there is work, and the way in for everybody else.
+
+Callers talk to the step thread through an inbox of small functions, so scheduler and cache belong
+to that one thread. A step, as everywhere in this package::
+
+    step = scheduler.schedule()
+    logits = runner.run(step.batch)
+    result = sampler.sample(logits, step.batch.sampling)
+    scheduler.commit(step, result)
+
+``Stepper`` has that, and what becomes of faults.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import threading
+import time
+from collections.abc import Callable
+from collections.abc import Sequence as Seq
+from concurrent.futures import Future
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from ramet.grammars import Constraint, Vocabulary
+from ramet.runtime.api.batch import ModelRunner, PreparingRunner, SamplingRunner
+from ramet.runtime.api.errors import (
+    EngineDeadError,
+    ModelLoadError,
+    RametError,
+    RequestAbortedError,
+)
+from ramet.runtime.api.events import Event
+from ramet.runtime.api.fork_guard import HomeProcess
+from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.api.request import ProgramHint, ProgramNews, Request
+from ramet.runtime.api.validate import token_ids
+from ramet.runtime.api.warm_up import begin_compiling
+from ramet.runtime.cache import PagePool, RadixCache
+from ramet.runtime.engine.cache_trace import TraceWriter
+from ramet.runtime.engine.config import EngineConfig, EngineStats
+from ramet.runtime.engine.constraint_compiler import ConstraintCompiler
+from ramet.runtime.engine.grammar_manager import GrammarPool
+from ramet.runtime.engine.grammar_vocabulary import grammar_vocabulary
+from ramet.runtime.engine.input_processor import SequenceMaker
+from ramet.runtime.engine.kept_prefixes import KeptPrefixes
+from ramet.runtime.engine.request_registry import LiveRequests
+from ramet.runtime.engine.request_stream import Completion, RequestStream, Wakeups
+from ramet.runtime.engine.step_thread import StepThread
+from ramet.runtime.engine.stepper import Stepper, TokenSampler
+from ramet.runtime.model.load import open_model
+from ramet.runtime.model.runners import load_runner
+from ramet.runtime.scheduler import Scheduler, SequenceState
+from ramet.runtime.scheduler.sequence.sequence import Sequence
+from ramet.runtime.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from ramet.runtime.model.sampler import Sampler
+    from ramet.runtime.tokenizer import ChatTemplate
+
+__all__ = ["Engine", "EngineConfig", "EngineStats"]
+
+logger = logging.getLogger("ramet.engine")
+
+T = TypeVar("T")
+
+_DRAFT_LEN = 16
+"""Most guessed tokens a sequence; a step's cost usually sets a lower limit."""
+
+
+class Engine:
+    """Serves requests with one model.
+
+    It belongs to the process that makes it: in one forked from that, all but ``close`` raises
+    ForkedProcessError.
+
+    Args:
+        runner: runs the model; the engine closes it.
+        tokenizer: its tokenizer.
+        model_name: what the model is called.
+        chat_template: how its chats are printed; None: the tokenizer's own, if it has one.
+        sampler: picks tokens from logits; None: the runner's own, or the compiled one.
+        fingerprint: tells the model from others; ``config.prefix_store`` needs it.
+        clock: seconds; deadlines and timings are by it.
+        timer: see ``Scheduler``.
+    """
+
+    def __init__(
+        self,
+        runner: ModelRunner,
+        tokenizer: Tokenizer,
+        config: EngineConfig | None = None,
+        *,
+        model_name: str = "model",
+        chat_template: ChatTemplate | None = None,
+        sampler: TokenSampler | None = None,
+        fingerprint: str = "",
+        clock: Callable[[], float] = time.monotonic,
+        timer: Callable[[], float] | None = None,
+    ) -> None:
+        self.config = config = config or EngineConfig()
+        if tokenizer.vocab_size > runner.vocab_size:
+            raise ModelLoadError(
+                f"the tokenizer has {tokenizer.vocab_size} tokens, and the model a head for "
+                f"{runner.vocab_size}"
+            )
+        self.tokenizer = tokenizer
+        self.model_name = model_name
+        self._chat_template = chat_template
+        limits = [runner.max_context_len, runner.num_pages * runner.page_size]
+        self.max_context_len = min([*limits, config.max_context_len or limits[0]])
+        self.error: RametError | None = None
+        self._home = HomeProcess()
+        self._runner = runner
+        self._preparing = runner if isinstance(runner, PreparingRunner) else None
+        self._cache = RadixCache(PagePool(runner.num_pages, runner.page_size))
+        self._scheduler = Scheduler(
+            self._cache,
+            tokenizer,
+            vocab_size=runner.vocab_size,
+            max_len=self.max_context_len,
+            config=config,
+            clock=clock,
+            timer=timer,
+            on_end=self._note_end,
+        )
+        self._requests = LiveRequests(self._scheduler, config.max_waiting, clock)
+        self._own_sampler: Sampler | None = None
+        if sampler is None and not isinstance(runner, SamplingRunner):
+            sampler = self._own_sampler = _default_sampler()
+        self._stepper = Stepper(self._scheduler, runner, sampler)
+        self._closing = False
+        self._compiler = ConstraintCompiler(
+            lambda: self.vocabulary, config, lambda: not self._closing
+        )
+        self._grammars = GrammarPool(
+            self._compiler.compile, self._compiler.find, num_threads=config.grammar_threads
+        )
+        self._prefixes = KeptPrefixes(self._cache, runner, config, fingerprint)
+        self._trace: TraceWriter | None = None
+        if config.record_trace is not None:
+            self._trace = TraceWriter(config.record_trace, runner.page_size, clock())
+        self._sequences = SequenceMaker(
+            runner, tokenizer, max_len=self.max_context_len, seed=config.seed, clock=clock
+        )
+        self._wakeups = Wakeups()
+        self._step_listeners: list[Callable[[], None]] = [self._wakeups.flush]
+        self._lock = threading.Lock()
+        self._thread = StepThread(self._step, self._rest, self._pause_s, self._shut_down)
+        self._thread.start()
+
+    @classmethod
+    def from_model(
+        cls, model: str | Path = "smollm2", config: EngineConfig | None = None
+    ) -> Engine:
+        """An engine for a model's short name, GGUF file or folder, on ``config.device``.
+
+        ModelLoadError says what is wrong with the model, or which names there are.
+        """
+        config = config or EngineConfig()
+        begin_compiling()
+        file = open_model(model)
+        runner = load_runner(
+            file,
+            device=config.device,
+            num_pages=config.num_pages,
+            page_size=config.page_size,
+            kv_bytes=config.cache_bytes,
+            num_threads=config.num_threads,
+        )
+        if config.max_draft_len is None and getattr(runner, "exact_in_any_batch", False):
+            config = dataclasses.replace(config, max_draft_len=_DRAFT_LEN)
+        try:
+            engine = cls(
+                runner,
+                Tokenizer.from_gguf(file),
+                config,
+                model_name=Path(model).stem,
+                fingerprint=file.fingerprint,
+                timer=time.perf_counter,
+            )
+        except BaseException:
+            runner.close()
+            raise
+        try:
+            engine.warm_up()
+        except BaseException:
+            engine.close()
+            raise
+        return engine
+
+    # -- requests ------------------------------------------------------------------------------
+
+    def submit(self, request: Request) -> RequestStream:
+        """Queues a request. What is wrong with the request itself is raised here.
+
+        A constraint is compiled meanwhile, elsewhere; one that can't be honoured ends the stream
+        in ``Failed`` before anything is generated. Safe from any thread.
+        """
+        stream = RequestStream(request, abort=self.abort, wakeups=self._wakeups)
+        self.submit_to(request, stream.push)
+        return stream
+
+    def submit_to(self, request: Request, push: Callable[[Event], None]) -> None:
+        """``submit`` for who takes the events as they are made, on the step's thread.
+
+        ``push`` must be quick; ``add_step_listener`` tells when a step's events are complete.
+        """
+        self._home.require("the engine")
+        sequence = self._sequences.make(request, push)
+        self._scheduler.prepare(sequence)  # the step's thread has enough to do
+        future = None
+        if request.constraint is not None:
+            future = self._grammars.get(
+                request.constraint, lambda: sequence.state is not SequenceState.FINISHED
+            )
+        try:
+            self._requests.register(sequence)
+        except RametError:
+            sequence.state = SequenceState.FINISHED  # its grammar need not be compiled
+            raise
+        if future is None:
+            self._thread.post(lambda: self._requests.start(sequence))
+        else:
+            self._thread.wake()  # there may be a deadline to watch
+            future.add_done_callback(
+                lambda done: self._thread.post(lambda: self._requests.start(sequence, done))
+            )
+
+    def compile(self, constraint: Constraint) -> Future[None]:
+        """Has a constraint compiled, as for a request that will have it; safe from any thread.
+
+        The future's error is an InvalidConstraintError for one that can't be honoured. Cancelling
+        it cancels no compilation that others wait for, or that has begun.
+        """
+        self._home.require("the engine")
+        return self._grammars.compile(constraint)
+
+    def add_step_listener(self, listener: Callable[[], None]) -> None:
+        """Has the step's thread call ``listener`` for the events that there have been; it must be
+        quick."""
+        self._step_listeners.append(listener)
+
+    def abort(self, request_id: str) -> None:
+        """Ends a request within one step, wherever it is; unknown and ended ones are ignored, and
+        so are those of the process that this one was forked from."""
+        if self._home.is_here:
+            error = RequestAbortedError("the request was aborted")
+            self._thread.post(lambda: self._requests.end(request_id, error))
+
+    def hear(self, news: ProgramNews) -> None:
+        """Takes in what a program has learned since its calls were sent; safe from any thread."""
+        self._home.require("the engine")
+        self._thread.post(lambda: self._scheduler.hear(news))
+
+    def generate(
+        self,
+        prompt: str | Seq[int],
+        params: SamplingParams | None = None,
+        *,
+        constraint: Constraint | None = None,
+        hint: ProgramHint | None = None,
+    ) -> Completion:
+        """Completes a prompt, and waits for it; an interrupted wait aborts the request.
+
+        Without ``params.max_tokens`` the output may fill the context, as in the HTTP APIs; the
+        ``gen`` of a program has a default of its own.
+        """
+        with self.submit(self._request(prompt, params, constraint, hint)) as stream:
+            return stream.result()
+
+    async def agenerate(
+        self,
+        prompt: str | Seq[int],
+        params: SamplingParams | None = None,
+        *,
+        constraint: Constraint | None = None,
+        hint: ProgramHint | None = None,
+    ) -> Completion:
+        """``generate`` for asyncio; cancelling it aborts the request."""
+        return await self.submit(self._request(prompt, params, constraint, hint)).aresult()
+
+    def _request(
+        self,
+        prompt: str | Seq[int],
+        params: SamplingParams | None,
+        constraint: Constraint | None,
+        hint: ProgramHint | None,
+    ) -> Request:
+        if isinstance(prompt, str):
+            prompt = self.tokenizer.encode(prompt, add_bos=self.tokenizer.adds_bos)
+        return Request(
+            prompt_token_ids=token_ids("prompt", prompt),
+            params=params or SamplingParams(),
+            constraint=constraint,
+            hint=hint,
+        )
+
+    # -- the engine itself ---------------------------------------------------------------------
+
+    @property
+    def vocab_size(self) -> int:
+        """The width of the model's head; token ids are below it."""
+        return self._runner.vocab_size
+
+    @cached_property
+    def chat_template(self) -> ChatTemplate | None:
+        """How chats are printed; ModelLoadError for a template that isn't valid Jinja."""
+        if self._chat_template is None and self.tokenizer.chat_template is not None:
+            from ramet.runtime.tokenizer import ChatTemplate
+
+            return ChatTemplate.of(self.tokenizer)
+        return self._chat_template
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The vocabulary that grammars are compiled for, as wide as the model's head."""
+        return grammar_vocabulary(self.tokenizer, self._runner.vocab_size)
+
+    def stats(self) -> EngineStats:
+        """Counts as of now; safe from any thread."""
+        self._home.require("the engine")
+        num_compiling, grammars = self._requests.num_compiling, self._compiler.stats()
+        return EngineStats.collect(self._scheduler, self._cache, num_compiling, grammars)
+
+    def check(self) -> None:
+        """Raises InvariantError if a page, a slot or a state is not as it must be."""
+        self._ask(self._scheduler.check)
+
+    def warm_up(self) -> None:
+        """Has what steps need loaded before the first request comes; counts nothing.
+
+        What constraints need is made ready afterwards, in a thread that compiles them: the first
+        ones wait for that, and at an installation's first start for a compiler.
+        """
+        params = SamplingParams(temperature=1.0, top_p=0.9, seed=0, max_tokens=4)
+        prompt = [self.tokenizer.bos_id or 0] * 2
+        hint = ProgramHint(program_id="warm-up", remaining_uses=0)
+        self.generate(prompt, params, hint=hint)
+        self._ask(lambda: self._cache.evict(1))  # what it has left, for it goes first
+        self._ask(self._scheduler.stats.reset)
+        self._grammars.prepare(self._compiler.warm)
+
+    def save_prefixes(self) -> int:
+        """Stores hot prefixes in ``config.prefix_store`` now; returns the number of pages."""
+        return self._ask(self._prefixes.save)
+
+    def clear_cache(self) -> int:
+        """Evicts every cached page that nobody holds; returns how many."""
+        return self._ask(self._cache.clear)
+
+    def close(self) -> None:
+        """Ends the thread and the runner; requests that still run fail with EngineDeadError.
+
+        In a forked process it does nothing: all that is the parent's.
+        """
+        if not self._home.is_here:
+            return
+        with self._lock:
+            if self._closing:
+                return
+            self._closing = True
+        self._requests.close(self.error or EngineDeadError("the engine has been closed"))
+        self._thread.stop()
+        self._grammars.close()
+        self._runner.close()
+        if self._own_sampler is not None:
+            self._own_sampler.close()
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _ask(self, question: Callable[[], T]) -> T:
+        """The step thread's answer; see ``StepThread.ask``."""
+        self._home.require("the engine")
+        return self._thread.ask(question)
+
+    # -- on the step thread --------------------------------------------------------------------
+
+    def _step(self) -> bool:
+        """A step. What it has for the callers they get while the next one is computed, or at once
+        if there is none."""
+        worked = self._stepper.step(self._tell)
+        self._requests.expire()
+        self._requests.forget_ended()
+        if not worked or self._scheduler.idle:
+            self._tell()
+        return worked
+
+    def _tell(self) -> None:
+        for listener in self._step_listeners:
+            listener()
+
+    def _rest(self) -> bool:
+        preparing = self._preparing
+        return preparing is not None and self._scheduler.idle and preparing.prepare_ahead()
+
+    def _pause_s(self) -> float | None:
+        if not self._scheduler.idle:
+            return 0.001
+        return 0.02 if self._requests.num_compiling else None
+
+    def _note_end(self, sequence: Sequence) -> None:
+        self._requests.note_end(sequence)
+        if self._trace is not None and sequence.scheduled_time is not None:
+            self._trace.add(
+                sequence.request, sequence.known, sequence.num_output, sequence.submit_time
+            )
+
+    def _shut_down(self, fault: Exception | None) -> None:
+        """Answers everybody who still waits."""
+        reason = EngineDeadError("the engine has been closed")
+        if fault is not None:
+            message = f"the engine has died: {type(fault).__name__}: {fault}"
+            self.error = reason = EngineDeadError(message)
+            reason.__cause__ = fault
+        self._requests.close(reason)
+        if fault is None:
+            try:
+                self._prefixes.save()
+            except Exception:  # a convenience must not keep anybody from an answer
+                logger.exception("prefixes were not stored")
+        self._requests.end_all(reason)
+        if self._trace is not None:
+            self._trace.close()
+        self._tell()
+
+
+def _default_sampler() -> Sampler:
+    from ramet.runtime.model.sampler import Sampler
+
+    return Sampler()

@@ -1,0 +1,175 @@
+"""Compiles constraints off the step thread, each once."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from ramet.grammars.constraint_json import content_key
+from ramet.grammars.constraints import Constraint
+from ramet.grammars.errors import ConstraintError, GrammarTooComplexError
+from ramet.runtime.api.errors import (
+    EngineDeadError,
+    InvalidConstraintError,
+    RametError,
+    RequestAbortedError,
+)
+from ramet.runtime.engine.daemon_threads import DaemonThreads
+from ramet.runtime.scheduler.sequence.sequence import Matcher
+
+
+class CompiledGrammar(Protocol):
+    """What the runtime asks of a grammar."""
+
+    def matcher(self) -> Matcher: ...
+
+
+_LARGE = 1 << 15
+"""Characters of a constraint that may take seconds to compile."""
+
+
+@dataclass(slots=True)
+class _Compilation:
+    """One that waits or runs, and who wants it."""
+
+    wanted_by: list[Callable[[], bool]]
+    future: Future[CompiledGrammar] = field(init=False)
+
+
+class GrammarPool:
+    """Compiles constraints in threads of its own; keeps nothing that has been compiled.
+
+    Requests with the same constraint share one compilation while it runs.
+
+    Args:
+        compile_grammar: makes a constraint's grammar.
+        find: the grammar of a constraint that has been compiled before, or None; called in the
+            caller's thread, so it must be quick.
+        num_threads: compilations at a time; of several, one is for large constraints, so that
+            others never wait for these.
+    """
+
+    def __init__(
+        self,
+        compile_grammar: Callable[[Constraint], CompiledGrammar],
+        find: Callable[[Constraint], CompiledGrammar | None] = lambda _: None,
+        *,
+        num_threads: int = 1,
+    ) -> None:
+        self._compile = compile_grammar
+        self._find = find
+        self._lock = threading.Lock()
+        self._compilations: dict[str, _Compilation] = {}
+        self._closed = False
+        self._threads = _threads(max(1, num_threads - 1))
+        self._threads_for_large = _threads(1) if num_threads > 1 else self._threads
+
+    def get(
+        self, constraint: Constraint, is_wanted: Callable[[], bool] = lambda: True
+    ) -> Future[CompiledGrammar]:
+        """The grammar of a constraint, soon or at once; a failure is a RametError.
+
+        When its turn comes and no caller says any more that it ``is_wanted``, it isn't compiled.
+        InvalidConstraintError if it is no plain data; EngineDeadError after ``close``.
+        """
+        try:
+            found, key = self._find(constraint), content_key(constraint)
+        except ConstraintError as error:
+            raise _refusal(error) from error
+        if found is not None:
+            ready: Future[CompiledGrammar] = Future()
+            ready.set_result(found)
+            return ready
+        with self._lock:
+            if self._closed:
+                raise EngineDeadError("the engine has been closed")
+            known = self._compilations.get(key)
+            if known is not None:
+                known.wanted_by.append(is_wanted)
+                return known.future
+            compilation = self._compilations[key] = _Compilation([is_wanted])
+            threads = self._threads if len(key) < _LARGE else self._threads_for_large
+            compilation.future = threads.submit(self._run, key, constraint)
+        return compilation.future
+
+    def compile(self, constraint: Constraint) -> Future[None]:
+        """``get`` for one who only wants to know that it can be had.
+
+        Cancelling it cancels no compilation that others wait for, or that has begun.
+        """
+        answer: Future[None] = Future()
+
+        def pass_on(done: Future[CompiledGrammar]) -> None:
+            if not answer.set_running_or_notify_cancel():
+                return
+            error = EngineDeadError("closed") if done.cancelled() else done.exception()
+            if error is None:
+                answer.set_result(None)
+            else:
+                answer.set_exception(error)
+
+        self.get(constraint, lambda: not answer.cancelled()).add_done_callback(pass_on)
+        return answer
+
+    def prepare(self, work: Callable[[], None]) -> None:
+        """Has one of the threads do what grammars need; those that come meanwhile wait for it."""
+        self._threads.submit(work)
+
+    def close(self) -> None:
+        """Ends the threads; what is queued is cancelled."""
+        with self._lock:
+            self._closed = True
+        for threads in {self._threads, self._threads_for_large}:
+            threads.close()
+
+    def _run(self, key: str, constraint: Constraint) -> CompiledGrammar:
+        with self._lock:
+            if not any(is_wanted() for is_wanted in self._compilations[key].wanted_by):
+                del self._compilations[key]
+                raise RequestAbortedError("nobody waits for this grammar any more")
+        try:
+            return self._compile_checked(constraint)
+        finally:
+            with self._lock:
+                del self._compilations[key]
+
+    def _compile_checked(self, constraint: Constraint) -> CompiledGrammar:
+        try:
+            return self._compile(constraint)
+        except RametError:
+            raise
+        except ConstraintError as error:
+            raise _refusal(error) from error
+        except Exception as error:
+            raise RametError(
+                f"the constraint could not be compiled: {type(error).__name__}: {error}"
+            ) from error
+
+
+def _refusal(error: ConstraintError) -> InvalidConstraintError:
+    too_complex = isinstance(error, GrammarTooComplexError)
+    code = "grammar_too_complex" if too_complex else "invalid_grammar"
+    return InvalidConstraintError(
+        str(error), param="constraint", code=code, pointer=error.path, reason=error.reason
+    )
+
+
+def _threads(count: int) -> DaemonThreads:
+    return DaemonThreads(count, "ramet-grammar", _step_back)
+
+
+def _step_back() -> None:
+    """Gives this thread a small share of the processors, so that steps don't wait for it.
+
+    Steps synchronise their threads many times; one that a compilation keeps off its core would
+    hold up all. Where the system has no priorities by thread, nothing changes.
+    """
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)

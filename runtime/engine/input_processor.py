@@ -1,0 +1,89 @@
+"""From a request to the sequence that is scheduled, in the caller's thread."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Callable
+from functools import cached_property
+
+from ramet.runtime.api.batch import EmbeddingRunner, ModelRunner
+from ramet.runtime.api.errors import InvalidParameterError
+from ramet.runtime.api.events import Event
+from ramet.runtime.api.request import Request
+from ramet.runtime.engine.admission import check_request
+from ramet.runtime.parsers import OutputStream
+from ramet.runtime.scheduler.sequence.sequence import Sequence
+from ramet.runtime.scheduler.sequence.token_bans import Restrictions, TokenTexts
+from ramet.runtime.tokenizer import Tokenizer
+
+logger = logging.getLogger("ramet.engine")
+
+
+class SequenceMaker:
+    """Checks requests and makes their sequences; safe from any thread.
+
+    Args:
+        max_len: the most tokens of a sequence.
+        seed: what the seeds of requests without one are drawn from; None: from chance.
+        clock: what submission times are by.
+    """
+
+    def __init__(
+        self,
+        runner: ModelRunner,
+        tokenizer: Tokenizer,
+        *,
+        max_len: int,
+        seed: int | None,
+        clock: Callable[[], float],
+    ) -> None:
+        self._runner = runner
+        self._tokenizer = tokenizer
+        self._max_len = max_len
+        self._clock = clock
+        self._seeds = random.Random(seed)
+        self._lock = threading.Lock()
+
+    def make(self, request: Request, push: Callable[[Event], None]) -> Sequence:
+        """The request's sequence, whose events go to ``push``.
+
+        Raises:
+            RametError: what is wrong with the request.
+        """
+        runner, tokenizer, params = self._runner, self._tokenizer, request.params
+        max_len = check_request(request, vocab_size=runner.vocab_size, max_len=self._max_len)
+        if request.pooling and not isinstance(runner, EmbeddingRunner):
+            raise InvalidParameterError(
+                f"{type(runner).__name__} has no hidden states to make embeddings of",
+                param="pooling",
+                code="unsupported_parameter",
+            )
+        with self._lock:
+            seed = self._seeds.getrandbits(63) if params.seed is None else params.seed
+        return Sequence(
+            request,
+            max_len=max_len,
+            seed=seed % 2**64,
+            text=OutputStream(params, tokenizer.special_ids),
+            restrictions=Restrictions(params, tokenizer.eos_ids, self._token_texts),
+            emit=_guarded(push),
+            submit_time=self._clock(),
+        )
+
+    @cached_property
+    def _token_texts(self) -> TokenTexts:
+        return TokenTexts(self._tokenizer.vocabulary, self._runner.vocab_size)
+
+
+def _guarded(push: Callable[[Event], None]) -> Callable[[Event], None]:
+    """A caller's ``push`` that can't hurt the others."""
+
+    def emit(event: Event) -> None:
+        try:
+            push(event)
+        except Exception:
+            logger.exception("a request's reader failed on %s", type(event).__name__)
+
+    return emit

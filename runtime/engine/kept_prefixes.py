@@ -1,0 +1,43 @@
+"""What an engine's cache holds, kept over a restart."""
+
+from __future__ import annotations
+
+from ramet.runtime.api.batch import ModelRunner, PageStorage
+from ramet.runtime.api.errors import InvalidParameterError
+from ramet.runtime.cache import RadixCache
+from ramet.runtime.cache.prefix_store import PrefixStore
+from ramet.runtime.engine.config import EngineConfig
+
+
+class KeptPrefixes:
+    """A cache's hot prefixes in ``config.prefix_store``, if there is one.
+
+    Begins by filling the cache with what the last engine of this model has stored. For one thread.
+
+    Args:
+        fingerprint: tells the model from others.
+
+    Raises:
+        InvalidParameterError: there is a store, and the runner's pages can't be kept.
+    """
+
+    def __init__(
+        self, cache: RadixCache, runner: ModelRunner, config: EngineConfig, fingerprint: str
+    ) -> None:
+        self._cache = cache
+        self._storage: PageStorage | None = None
+        if config.prefix_store is None:
+            return
+        if not isinstance(runner, PageStorage) or not fingerprint:
+            raise InvalidParameterError(
+                f"{type(runner).__name__} can't keep prefixes in a store", param="prefix_store"
+            )
+        self._storage = runner
+        key = f"{fingerprint} {runner.page_format}"
+        self._store = PrefixStore(config.prefix_store, key, config.prefix_store_bytes)
+        self._store.prepare()
+        self._store.load(cache, runner, max_pages=runner.num_pages // 2)
+
+    def save(self) -> int:
+        """Stores them; returns the number of pages."""
+        return 0 if self._storage is None else self._store.save(self._cache, self._storage)

@@ -1,0 +1,384 @@
+"""The callers' side: an engine that looks like ``Engine`` and runs in another process.
+
+If that process dies, every request it had ends in ``EngineDeadError``, ``error`` says so, and a
+new process is started; when it is ready, ``error`` is None again.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import itertools
+import logging
+import multiprocessing
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, InvalidStateError
+from functools import cached_property, partial
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ramet.grammars.constraints import Constraint
+from ramet.runtime.api.errors import EngineDeadError, InvalidParameterError, RametError
+from ramet.runtime.api.events import Event, Failed, Finished, Usage
+from ramet.runtime.api.fork_guard import HomeProcess
+from ramet.runtime.api.request import ProgramNews, Request
+from ramet.runtime.engine.admission import check_request
+from ramet.runtime.engine.config import EngineConfig, EngineStats
+from ramet.runtime.engine.process.messages import (
+    Abort,
+    Answer,
+    Ask,
+    Close,
+    Command,
+    Compile,
+    Events,
+    Forget,
+    Hear,
+    Question,
+    Ready,
+    Report,
+    StartFailed,
+    Submit,
+)
+from ramet.runtime.engine.process.worker import load_engine, run_engine
+from ramet.runtime.engine.request_stream import RequestStream, Wakeups
+from ramet.runtime.model.files.locate import locate_model
+from ramet.runtime.model.load import open_model
+from ramet.runtime.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from ramet.grammars import Vocabulary
+    from ramet.runtime.engine.engine import Engine
+    from ramet.runtime.tokenizer import ChatTemplate
+
+logger = logging.getLogger("ramet.engine")
+
+_SPAWN = multiprocessing.get_context("spawn")
+_ANSWER_TIMEOUT_S = 60.0
+_RESTART_PAUSE_S = 0.5
+_CLOSE_TIMEOUT_S = 30.0
+
+
+class EngineProcess:
+    """An engine in a process of its own.
+
+    This side of it belongs to the process that makes it; see ``Engine``.
+
+    Args:
+        factory: makes the engine, in the other process; it must be picklable.
+        tokenizer: the model's, used on this side.
+        model_name: what the model is called.
+        chat_template: how its chats are printed; None: the tokenizer's own, if it has one.
+
+    Raises what the factory raises, once, at the start.
+    """
+
+    def __init__(
+        self,
+        factory: Callable[[], Engine],
+        tokenizer: Tokenizer,
+        *,
+        model_name: str = "model",
+        chat_template: ChatTemplate | None = None,
+    ) -> None:
+        self._begin(factory)
+        with self._closed_on_failure():
+            self._attach(tokenizer, model_name, chat_template)
+
+    @classmethod
+    def from_model(
+        cls,
+        model: str | Path = "smollm2",
+        config: EngineConfig | None = None,
+        *,
+        meanwhile: Callable[[], object] = lambda: None,
+    ) -> EngineProcess:
+        """``Engine.from_model`` in a process of its own.
+
+        Args:
+            meanwhile: what this process does while the other one loads the model.
+        """
+        path = locate_model(model)
+        process = cls.__new__(cls)
+        process._begin(partial(load_engine, path, config))
+        with process._closed_on_failure():
+            tokenizer = Tokenizer.from_gguf(open_model(path))
+            meanwhile()
+            process._attach(tokenizer, path.stem, None)
+        return process
+
+    def _begin(self, factory: Callable[[], Engine]) -> None:
+        self._factory = factory
+        self._home = HomeProcess()
+        self._lock = threading.Lock()
+        self._wakeups = Wakeups()
+        self._live: dict[str, RequestStream] = {}
+        self._answers: dict[int, Future[Any]] = {}
+        self._numbers = itertools.count()
+        self._closing = False
+        self._connection: Connection | None = None
+        self._process: Any = None
+        self._started: Future[Ready] = Future()
+        self.error: RametError | None = EngineDeadError("the engine is starting")
+        self._supervisor = threading.Thread(
+            target=self._supervise, name="ramet-engine-client", daemon=True
+        )
+        self._supervisor.start()
+        # Who forgets to close it must not hang: at exit, the other process is waited for.
+        atexit.register(self.close)
+
+    @contextlib.contextmanager
+    def _closed_on_failure(self) -> Iterator[None]:
+        """Ends the other process if the block fails, or is interrupted."""
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
+
+    def _attach(
+        self, tokenizer: Tokenizer, model_name: str, chat_template: ChatTemplate | None
+    ) -> None:
+        self.tokenizer = tokenizer
+        self.model_name = model_name
+        if chat_template is None and tokenizer.chat_template is not None:
+            from ramet.runtime.tokenizer import ChatTemplate
+
+            chat_template = ChatTemplate.of(tokenizer)
+        self.chat_template = chat_template
+        ready = self._started.result()
+        self.vocab_size = ready.vocab_size
+        self.max_context_len = ready.max_context_len
+
+    # -- the engine's interface ------------------------------------------------------------------
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The vocabulary that the engine compiles grammars for."""
+        from ramet.runtime.engine.grammar_vocabulary import grammar_vocabulary
+
+        return grammar_vocabulary(self.tokenizer, self.vocab_size)
+
+    @property
+    def process_id(self) -> int | None:
+        """The other process's id, while there is one."""
+        pid: int | None = None if self._process is None else self._process.pid
+        return pid
+
+    def submit(self, request: Request) -> RequestStream:
+        """Queues a request. What is wrong with the request itself is raised here; what only the
+        engine can tell (a full queue, a constraint) ends the stream in ``Failed``."""
+        self._home.require("the engine")
+        check_request(request, vocab_size=self.vocab_size, max_len=self.max_context_len)
+        stream = RequestStream(request, abort=self.abort, wakeups=self._wakeups)
+        with self._lock:
+            if self.error is not None:
+                raise self.error
+            if request.request_id in self._live:
+                raise InvalidParameterError(
+                    f"a request {request.request_id!r} is running already", param="request_id"
+                )
+            self._live[request.request_id] = stream
+            self._send(Submit(request))
+        return stream
+
+    def abort(self, request_id: str) -> None:
+        """Ends a request within one step; unknown and ended ones are ignored, and so are those of
+        the process that this one was forked from."""
+        if not self._home.is_here:
+            return
+        with self._lock:
+            if request_id in self._live:
+                self._send(Abort(request_id))
+
+    def compile(self, constraint: Constraint) -> Future[None]:
+        """See ``Engine.compile``. EngineDeadError if there is no engine now."""
+        number, answer = self._await_answer()
+        with self._lock:
+            self._send(Compile(number, constraint))
+        answer.add_done_callback(lambda done: self._forget(number, done))
+        return answer
+
+    def _forget(self, number: int, done: Future[None]) -> None:
+        """What is not awaited any more need not be compiled."""
+        if done.cancelled() and self._answers.pop(number, None) is not None:
+            with self._lock:
+                self._send(Forget(number))
+
+    def hear(self, news: ProgramNews) -> None:
+        """Takes in what a program has learned since its calls were sent."""
+        self._home.require("the engine")
+        with self._lock:
+            self._send(Hear(news))
+
+    def stats(self) -> EngineStats:
+        """Counts as of now; EngineDeadError if the engine doesn't answer."""
+        stats: EngineStats = self._ask("stats")
+        return stats
+
+    def check(self) -> None:
+        """Raises InvariantError if a page, a slot or a state is not as it must be."""
+        self._ask("check")
+
+    def clear_cache(self) -> int:
+        """Evicts every cached page that nobody holds; returns how many."""
+        return int(self._ask("clear_cache"))
+
+    def close(self) -> None:
+        """Ends the other process; requests that still run fail with EngineDeadError.
+
+        An engine that is still starting, or that doesn't end in time, is killed. In a forked
+        process it does nothing: the engine is the parent's.
+        """
+        if not self._home.is_here:
+            return
+        with self._lock:
+            self._closing = True
+            if self.error is None:
+                self._send(Close())
+            else:
+                self._kill()
+        self._supervisor.join(_CLOSE_TIMEOUT_S)
+        if self._supervisor.is_alive():
+            self._kill()
+            self._supervisor.join()
+        atexit.unregister(self.close)
+
+    def _kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+
+    def __enter__(self) -> EngineProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _ask(self, question: Question) -> Any:
+        number, answer = self._await_answer()
+        with self._lock:
+            self._send(Ask(number, question))
+        try:
+            return answer.result(timeout=_ANSWER_TIMEOUT_S)
+        except TimeoutError:
+            raise EngineDeadError("the engine does not answer") from None
+        finally:
+            self._answers.pop(number, None)
+
+    def _await_answer(self) -> tuple[int, Future[Any]]:
+        """A number for a question, and where its answer will be."""
+        self._home.require("the engine")
+        number, answer = next(self._numbers), Future[Any]()
+        with self._lock:
+            if self.error is not None:
+                raise self.error
+            self._answers[number] = answer
+        return number, answer
+
+    def _send(self, command: Command) -> None:
+        if self._connection is None:
+            return
+        with contextlib.suppress(OSError):  # it has just died; the supervisor answers everybody
+            self._connection.send(command)
+
+    # -- the supervisor's thread -----------------------------------------------------------------
+
+    def _supervise(self) -> None:
+        while not self._closing:
+            started = time.monotonic()
+            try:
+                self._run_once()
+            except Exception as error:
+                logger.critical("the engine's process can't be started", exc_info=error)
+                if not self._started.done():
+                    self._started.set_exception(error)
+            if not self._started.done() or self._started.exception() is not None:
+                break
+            if time.monotonic() - started < _RESTART_PAUSE_S:
+                time.sleep(_RESTART_PAUSE_S)
+        if not self._started.done():
+            self._started.set_exception(EngineDeadError("the engine died while it started"))
+
+    def _run_once(self) -> None:
+        """One process, from its start to its end."""
+        ours, theirs = _SPAWN.Pipe()
+        process = _SPAWN.Process(
+            target=run_engine, args=(theirs, self._factory), name="ramet-engine", daemon=True
+        )
+        process.start()
+        theirs.close()
+        with self._lock:
+            self._process, self._connection = process, ours
+            if self._closing:
+                process.kill()
+        try:
+            while True:
+                self._handle(ours.recv())
+        except (EOFError, OSError):
+            pass
+        finally:
+            process.join(timeout=10)
+            if process.is_alive():
+                process.kill()
+                process.join()
+            self._answer_everybody(process.exitcode)
+            ours.close()
+
+    def _handle(self, report: Report) -> None:
+        match report:
+            case Events(events):
+                for request_id, event in events:
+                    self._deliver(request_id, event)
+                self._wakeups.flush()
+            case Answer(number, value, error):
+                answer = self._answers.pop(number, None)
+                if answer is not None:
+                    _settle(answer, value, error)
+            case Ready():
+                with self._lock:
+                    self.error = None
+                if not self._started.done():
+                    self._started.set_result(report)
+            case StartFailed(error):
+                if not self._started.done():
+                    self._started.set_exception(error)
+                else:
+                    logger.critical("the engine can't be started again", exc_info=error)
+
+    def _deliver(self, request_id: str, event: Event) -> None:
+        # Without the lock: who holds it may be sending, and be held up until the other process has
+        # room, which it may not have before its own reports are read here.
+        ends = isinstance(event, Finished | Failed)
+        stream = self._live.pop(request_id, None) if ends else self._live.get(request_id)
+        if stream is not None:
+            stream.push(event)
+
+    def _answer_everybody(self, exit_code: int | None) -> None:
+        closing = self._closing
+        reason = "has been closed" if closing else f"has died (its exit code is {exit_code})"
+        dead = EngineDeadError(f"the engine {reason}")
+        if not closing and exit_code != 0:  # 0: it has said why it can't start
+            logger.critical("the engine's process has died with exit code %s", exit_code)
+        with self._lock:
+            self.error = dead
+            self._connection = None
+            live, self._live = self._live, {}
+            answers, self._answers = self._answers, {}
+        for stream in live.values():
+            usage = Usage(prompt_tokens=len(stream.request.prompt_token_ids))
+            stream.push(Failed(dead, usage))
+        self._wakeups.flush()
+        for answer in answers.values():
+            _settle(answer, None, dead)
+
+
+def _settle(answer: Future[Any], value: Any, error: Exception | None) -> None:
+    """Sets an answer, unless who asked has given up."""
+    with contextlib.suppress(InvalidStateError):
+        if error is None:
+            answer.set_result(value)
+        else:
+            answer.set_exception(error)

@@ -1,0 +1,97 @@
+"""What the two processes say to each other, pickled over one duplex pipe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ramet.grammars.constraints import Constraint
+from ramet.runtime.api.events import Event
+from ramet.runtime.api.request import ProgramNews, Request
+
+Question = Literal["stats", "check", "clear_cache"]
+"""Methods of the engine that may be asked for by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """To the engine: queue this request."""
+
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """To the engine: end this request."""
+
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hear:
+    """To the engine: what a program has learned."""
+
+    news: ProgramNews
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """To the engine: call this method, and answer under this number."""
+
+    number: int
+    question: Question
+
+
+@dataclass(frozen=True, slots=True)
+class Compile:
+    """To the engine: compile this, and answer under this number."""
+
+    number: int
+    constraint: Constraint
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """To the engine: nobody waits for the compilation of this number any more."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """To the engine: end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """From the engine: it takes requests; its sizes."""
+
+    vocab_size: int
+    max_context_len: int
+
+
+@dataclass(frozen=True, slots=True)
+class StartFailed:
+    """From the engine: it could not be made."""
+
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """From the engine: one step's events, in order."""
+
+    events: list[tuple[str, Event]]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """From the engine: what a question gave, or raised."""
+
+    number: int
+    value: Any
+    error: Exception | None = None
+
+
+Command = Submit | Abort | Hear | Ask | Compile | Forget | Close
+Report = Ready | StartFailed | Events | Answer

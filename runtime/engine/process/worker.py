@@ -1,0 +1,165 @@
+"""The engine's side: makes the engine, hands it the commands that arrive, sends its events."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ramet.runtime.api.errors import RametError
+from ramet.runtime.api.events import Event, Failed, Usage
+from ramet.runtime.engine.config import EngineConfig
+from ramet.runtime.engine.process.messages import (
+    Abort,
+    Answer,
+    Ask,
+    Close,
+    Command,
+    Compile,
+    Events,
+    Forget,
+    Hear,
+    Ready,
+    Report,
+    StartFailed,
+    Submit,
+)
+
+if TYPE_CHECKING:  # the callers' side needs no engine of its own, and starts sooner without
+    from ramet.runtime.engine.engine import Engine
+
+_POLL_S = 0.25
+_SWITCH_S = 0.0005  # how long a thread that compiles a grammar may keep a step waiting
+
+
+class Outbox:
+    """Sends reports; a step's events go as one."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._lock = threading.Lock()
+        self._events: list[tuple[str, Event]] = []
+
+    def add(self, request_id: str, event: Event) -> None:
+        self._events.append((request_id, event))
+
+    def flush(self) -> None:
+        if self._events:
+            events, self._events = self._events, []
+            self.send(Events(events))
+
+    def send(self, report: Report) -> None:
+        with self._lock:
+            self._connection.send(report)
+
+
+def load_engine(path: Path, config: EngineConfig | None) -> Engine:
+    """``Engine.from_model``, imported where it runs."""
+    from ramet.runtime.engine.engine import Engine
+
+    return Engine.from_model(path, config)
+
+
+def run_engine(connection: Connection, factory: Callable[[], Engine]) -> None:
+    """The process's main function; it ends when told to, with its parent, or with the engine."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt means
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    outbox = Outbox(connection)
+    starting = threading.Event()
+    starting.set()
+    threading.Thread(target=_end_with_parent, args=(starting,), daemon=True).start()
+    gc.disable()  # hardly anything that a start makes goes again
+    try:
+        engine = factory()
+    except Exception as error:
+        with contextlib.suppress(ConnectionError):  # the parent is gone
+            outbox.send(StartFailed(error))
+        return
+    starting.clear()
+    gc.enable()
+    gc.freeze()  # what the engine is made of stays; no collection has to look at it again
+    sys.setswitchinterval(_SWITCH_S)
+    engine.add_step_listener(outbox.flush)
+    compiling: dict[int, Future[None]] = {}
+    try:
+        outbox.send(Ready(engine.vocab_size, engine.max_context_len))
+        while engine.error is None:
+            if connection.poll(_POLL_S):
+                command: Command = connection.recv()
+                if isinstance(command, Close):
+                    break
+                _obey(command, engine, outbox, compiling)
+    except (EOFError, ConnectionError):  # the parent is gone
+        pass
+    finally:
+        died = engine.error is not None
+        try:
+            engine.close()
+        except ConnectionError:
+            died = True
+    if died:
+        sys.exit(1)
+
+
+def _end_with_parent(starting: threading.Event) -> None:
+    """Ends this process when its parent ends while it starts, which may take long; afterwards the
+    connection tells."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        if starting.is_set():
+            os._exit(1)
+
+
+def _obey(
+    command: Command, engine: Engine, outbox: Outbox, compiling: dict[int, Future[None]]
+) -> None:
+    match command:
+        case Submit(request):
+            try:
+                engine.submit_to(request, partial(outbox.add, request.request_id))
+            except RametError as refused:
+                usage = Usage(prompt_tokens=len(request.prompt_token_ids))
+                outbox.send(Events([(request.request_id, Failed(refused, usage))]))
+        case Abort(request_id):
+            engine.abort(request_id)
+        case Hear(news):
+            engine.hear(news)
+        case Ask(number, question):
+            try:
+                outbox.send(Answer(number, getattr(engine, question)()))
+            except Exception as error:
+                outbox.send(Answer(number, None, error))
+        case Compile(number, constraint):
+            try:
+                compiled = engine.compile(constraint)
+            except RametError as refused:
+                outbox.send(Answer(number, None, refused))
+            else:
+                compiling[number] = compiled
+                compiled.add_done_callback(partial(_tell, outbox, compiling, number))
+        case Forget(number):
+            if number in compiling:
+                compiling[number].cancel()
+        case Close():
+            pass
+
+
+def _tell(
+    outbox: Outbox, compiling: dict[int, Future[None]], number: int, done: Future[None]
+) -> None:
+    compiling.pop(number, None)
+    if done.cancelled():
+        return
+    error = done.exception()
+    outbox.send(Answer(number, None, error if isinstance(error, Exception) else None))

@@ -1,0 +1,107 @@
+"""Pages of keys and values as the CPU kernels read them."""
+
+from __future__ import annotations
+
+import math
+import mmap
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ramet.kernels.cpu.machine.buffers import lazy_zeros
+from ramet.runtime.model.config import ModelConfig
+
+_PIECE_BYTES = 2 * 2**20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KvPages:
+    """Key and value storage: uint16 (bfloat16 bits), page by page.
+
+    ``keys`` [pages, layers, kv heads, head_dim / 2, page_size, 2], ``values`` [pages, layers,
+    kv heads, page_size / 2, head_dim, 2]; a head's keys and values are neighbours. Both are words
+    of two numbers that are summed in the same result: two components of a key, one component of
+    two tokens' values. A page's keys are transposed, so that 16 tokens' scores are one vector.
+    What a token writes and a layer reads lies close together, in few huge pages, and memory grows
+    with the pages in use (see ``MemoryAhead``).
+    """
+
+    keys: npt.NDArray[np.uint16]
+    values: npt.NDArray[np.uint16]
+    memory: npt.NDArray[np.uint16]
+    """All of it, [pages, page_bytes / 2]."""
+
+    @classmethod
+    def zeros(cls, config: ModelConfig, num_pages: int, page_size: int) -> KvPages:
+        """Pages of zeros; memory is taken from the system when a page is first written."""
+        shape = config.num_layers, config.num_kv_heads, 2, config.head_dim * page_size
+        stored = lazy_zeros((num_pages, cls.page_bytes(config, page_size) // 2), np.uint16)
+        pages = stored[:, : math.prod(shape)].reshape(num_pages, *shape)
+        keys, values = pages[..., 0, :], pages[..., 1, :]
+        return cls(
+            keys.reshape(*keys.shape[:3], config.head_dim // 2, page_size, 2),
+            values.reshape(*keys.shape[:3], page_size // 2, config.head_dim, 2),
+            stored,
+        )
+
+    @staticmethod
+    def page_bytes(config: ModelConfig, page_size: int) -> int:
+        """Bytes from one page to the next. Not a multiple of 8 KiB, or one layer's part of all
+        pages would fall into the same few sets of a cache."""
+        size = 4 * config.num_layers * config.num_kv_heads * config.head_dim * page_size
+        return size if size % 8192 else size + 4096
+
+    @property
+    def page_size(self) -> int:
+        return int(self.keys.shape[-2])
+
+    @property
+    def num_pages(self) -> int:
+        return len(self.keys)
+
+    def page(self, page: int) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint16]]:
+        """One page's keys and values of all layers and heads, as views."""
+        return self.keys[page], self.values[page]
+
+    def copy_page(self, source: int, target: int) -> None:
+        for stored, copied in zip(self.page(source), self.page(target), strict=True):
+            copied[...] = stored
+
+
+class MemoryAhead:
+    """Takes memory from the system for pages that are about to be used.
+
+    A page that was never written has no memory. The system clears some when the page is written,
+    and the step waits for that: a decode step of rows that all begin a page takes nearly twice as
+    long. Pages are first used in order, so memory for the next ones can be taken when nobody waits.
+
+    Args:
+        ahead_bytes: how far beyond the last page that was used.
+    """
+
+    def __init__(self, pages: KvPages, *, ahead_bytes: int = 128 * 2**20) -> None:
+        self._memory = pages.memory.reshape(-1).view(np.uint8)
+        self._page_bytes = pages.memory[0].nbytes if pages.num_pages else 0
+        self._ahead_bytes = ahead_bytes
+        self._taken = 0
+        self._wanted = min(ahead_bytes, len(self._memory))
+
+    @property
+    def taken_bytes(self) -> int:
+        """How much has been taken, from the first page on."""
+        return self._taken
+
+    def note_used(self, page: int) -> None:
+        """A step uses ``page``."""
+        end = (page + 1) * self._page_bytes + self._ahead_bytes
+        self._wanted = max(self._wanted, min(end, len(self._memory)))
+
+    def take(self) -> bool:
+        """Takes the next piece, not while a step runs; False if there is enough."""
+        if self._taken < self._wanted:
+            end = min(self._taken + _PIECE_BYTES, len(self._memory))
+            touched = self._memory[self._taken : end : mmap.PAGESIZE]
+            np.bitwise_or(touched, 0, out=touched)  # written, and unchanged
+            self._taken = end
+        return self._taken < self._wanted

@@ -1,0 +1,266 @@
+"""The compiled CPU runner: what the engine uses where there is no GPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from ramet.kernels.cpu.machine.features import (
+    AttentionPath,
+    best_attention_path,
+    best_dot_path,
+    multiplies_bf16,
+    usable_cores,
+)
+from ramet.kernels.cpu.ops import attention, linear_fused
+from ramet.kernels.cpu.program import Program, Team
+from ramet.kernels.sampling.cpu import keep_to_masks
+from ramet.runtime.api.batch import Batch, Float32Array, Meanwhile, StepResult
+from ramet.runtime.api.errors import InvalidParameterError
+from ramet.runtime.api.warm_up import load_steps
+from ramet.runtime.model.config import ModelConfig
+from ramet.runtime.model.cpu.buffers import Buffers
+from ramet.runtime.model.cpu.pages import KvPages, MemoryAhead
+from ramet.runtime.model.cpu.program import RotaryTable, decoder_program
+from ramet.runtime.model.cpu.step import StepRecorder
+from ramet.runtime.model.cpu.weights import CpuWeights, load_cpu_weights
+from ramet.runtime.model.files.model_file import ModelFile
+from ramet.runtime.model.load import open_model
+from ramet.runtime.model.sampler import Sampler
+
+ActivationKind = Literal["int8", "float32"]
+
+DEFAULT_KV_BYTES = 512 * 2**20
+
+_FETCHED_BYTES = 12 * 2**20
+"""Keys and values of a layer that linear layers fetch: what a shared cache holds beside weights."""
+
+
+class CpuRunner:
+    """Runs a decoder with compiled kernels (see ``ModelRunner``).
+
+    A token's logits depend on its tokens alone, bit for bit: not on the batch, on how a prompt was
+    cut, on the number of threads or on whether pages were shared.
+
+    Args:
+        model: a model, opened or by path.
+        num_pages: pages of keys and values; None: as many as fit ``kv_bytes``. Memory is taken
+            from the system when a page is first used, or about to be (``prepare_ahead``).
+        page_size: tokens of a page, a multiple of 16.
+        num_threads: threads of a step, the caller included; None: one a usable core. They sleep
+            between steps.
+        activations: what meets the weights: ``int8`` with a scale a group of 32 values, or
+            ``float32``, slower, for reference. With ``int8``, queries and weights of attention
+            meet keys and values as bfloat16 where the CPU multiplies those.
+        group_pages: read pages that rows share once for all of them. Changes no result.
+    """
+
+    exact_in_any_batch: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        model: ModelFile | str | Path,
+        *,
+        num_pages: int | None = None,
+        page_size: int = 16,
+        kv_bytes: int = DEFAULT_KV_BYTES,
+        num_threads: int | None = None,
+        activations: ActivationKind = "int8",
+        group_pages: bool = True,
+    ) -> None:
+        file = model if isinstance(model, ModelFile) else open_model(model)
+        if page_size <= 0 or page_size % 16:
+            raise InvalidParameterError(
+                f"page_size must be a multiple of 16, not {page_size}", param="page_size"
+            )
+        self.config = ModelConfig.from_gguf(file)
+        if num_pages is None:
+            num_pages = max(1, kv_bytes // KvPages.page_bytes(self.config, page_size))
+        reduced = activations == "int8"
+        self._dot_path = best_dot_path() if reduced else None
+        self._attention_path: AttentionPath = best_attention_path() if reduced else "float32"
+        self._middles = self._dot_path == "avx512-vnni" and multiplies_bf16()
+        self._weights: CpuWeights = load_cpu_weights(
+            file, self.config, exact=not reduced, middles=self._middles
+        )
+        file.drop_cached()  # the weights are packed: the file is not read any more
+        self._pages = KvPages.zeros(self.config, num_pages, page_size)
+        self._memory_ahead = MemoryAhead(self._pages)
+        self._num_threads = num_threads or usable_cores()
+        self._rotary = self._rotary_tables()
+        group_size = self.config.num_heads // self.config.num_kv_heads
+        layer_bytes = KvPages.page_bytes(self.config, page_size) // self.config.num_layers
+        self._recorder = StepRecorder(
+            limits=(self.vocab_size, self.max_context_len, page_size, num_pages),
+            tiles=(
+                group_pages,
+                attention.max_tile_tokens(group_size),
+                self.config.num_kv_heads,
+                self._num_threads,
+            ),
+            scratch_bytes=max(
+                attention.scratch_bytes(group_size, self.config.head_dim),
+                linear_fused.tile_scratch_bytes(self.config.head_dim),
+                4 * self.config.hidden_size,
+            ),
+            max_fetched=_FETCHED_BYTES // layer_bytes,
+        )
+        self._buffers: Buffers | None = None
+        self._program: Program | None = None
+        self._team = Team(self._num_threads)
+        self._sampler = Sampler(num_threads=self._num_threads)
+        self._closed = False
+        try:
+            # Not in the thread that makes steps: an interrupt can end a first start's compiling.
+            self._prepare(1, 1)
+            load_steps()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def vocab_size(self) -> int:
+        return self.config.vocab_size
+
+    @property
+    def max_context_len(self) -> int:
+        return min(self.config.max_context_len, self.num_pages * self.page_size)
+
+    @property
+    def page_size(self) -> int:
+        return self._pages.page_size
+
+    @property
+    def num_pages(self) -> int:
+        return self._pages.num_pages
+
+    def run(self, batch: Batch, meanwhile: Meanwhile | None = None) -> Float32Array:
+        """See ``ModelRunner.run``. The result is valid until the next call."""
+        return self._run(batch, meanwhile, num_greedy=0)
+
+    def run_and_sample(self, batch: Batch, meanwhile: Meanwhile | None = None) -> StepResult:
+        """See ``SamplingRunner``. Where each row takes its likeliest token, the threads that make
+        the logits look for it at once; only where its mask refuses that one is there more to do."""
+        rows = batch.sampling
+        if not rows.all_greedy:
+            return self._sampler.sample(self.run(batch, meanwhile), rows)
+        num_rows = len(batch.logit_tokens)
+        self._run(batch, meanwhile, num_greedy=num_rows)
+        buffers = self._buffers
+        assert buffers is not None
+        token_ids = buffers.likeliest[:num_rows].copy()
+        if len(rows.masks):
+            keep_to_masks(buffers.logits, self.vocab_size, rows.mask_rows, rows.masks, token_ids)
+        return StepResult.of_tokens(token_ids)
+
+    def _run(self, batch: Batch, meanwhile: Meanwhile | None, *, num_greedy: int) -> Float32Array:
+        """The logits; ``likeliest`` of the buffers has the first ``num_greedy`` rows' tokens."""
+        if self._closed:
+            raise RuntimeError("the runner is closed")
+        step = self._recorder.record(batch, num_greedy)
+        self._memory_ahead.note_used(self._recorder.highest_page)
+        for source, target, _ in batch.page_copies:
+            self._pages.copy_page(source, target)
+        num_logits, num_hidden = len(batch.logit_tokens), len(batch.hidden_tokens)
+        num_read = num_logits + num_hidden
+        self._hidden_rows = slice(num_logits, num_read)
+        buffers, program = self._prepare(max(batch.num_tokens, num_read), num_logits)
+        self._team.run(program, step, meanwhile)
+        logits: Float32Array = buffers.logits[:num_logits, : self.vocab_size]  # type: ignore[assignment]
+        return logits
+
+    def hidden_states(self) -> Float32Array:
+        """See ``EmbeddingRunner``: the final norm, row by row in float64, of what is left of the
+        last step in the buffers."""
+        assert self._buffers is not None
+        rows = self._buffers.read_hidden[self._hidden_rows].astype(np.float64)
+        squares = np.square(rows).mean(axis=1, keepdims=True)
+        normed = rows / np.sqrt(squares + self.config.norm_eps) * self._weights.output_norm
+        states: Float32Array = normed.astype(np.float32)
+        return states
+
+    def prepare_ahead(self) -> bool:
+        """See ``PreparingRunner``: takes memory for pages before a step writes them."""
+        return self._memory_ahead.take()
+
+    @property
+    def page_format(self) -> str:
+        """How ``KvPages`` lays a page out: bfloat16 keys in pairs of dimensions, then values in
+        pairs of tokens."""
+        return "cpu bf16 keys[layer, head, dim/2, token, 2] values[layer, head, token/2, dim, 2]"
+
+    def read_page(self, page: int) -> bytes:
+        """A page's keys and values, as they are stored."""
+        keys, values = self._pages.page(page)
+        return keys.tobytes() + values.tobytes()
+
+    def write_page(self, page: int, data: bytes) -> None:
+        """Puts back what ``read_page`` gave; ValueError if the size is another."""
+        keys, values = self._pages.page(page)
+        if len(data) != keys.nbytes + values.nbytes:
+            raise ValueError(f"a page has {keys.nbytes + values.nbytes} bytes, not {len(data)}")
+        stored = np.frombuffer(data, np.uint16)
+        keys[...] = stored[: keys.size].reshape(keys.shape)
+        values[...] = stored[keys.size :].reshape(values.shape)
+
+    def close(self) -> None:
+        """Ends the threads and frees the pages and scratch; a second call does nothing."""
+        self._closed = True
+        self._team.close()
+        self._sampler.close()
+        self._program = self._buffers = None
+        self._pages = KvPages.zeros(self.config, 0, self.page_size)
+        self._memory_ahead = MemoryAhead(self._pages)
+
+    def _rotary_tables(self) -> dict[bool, RotaryTable]:
+        """The table of layers that see everything, and, if there are any, of those with a window
+        (True)."""
+        positions = np.arange(self.max_context_len)[:, None]
+        tables: dict[bool, RotaryTable] = {}
+        for local, frequencies in enumerate(
+            (self._weights.frequencies, self._weights.local_frequencies)
+        ):
+            if frequencies is not None:
+                angles = positions * frequencies
+                tables[bool(local)] = (
+                    np.cos(angles).astype(np.float32),
+                    np.sin(angles).astype(np.float32),
+                )
+        return tables
+
+    def _prepare(self, num_tokens: int, num_logits: int) -> tuple[Buffers, Program]:
+        """Scratch and program for a step, made anew when a step outgrows them."""
+        buffers, program = self._buffers, self._program
+        if buffers is None or program is None:
+            max_tokens, max_logits = 16, 1
+        else:
+            max_tokens, max_logits = buffers.max_tokens, buffers.max_logits
+            if num_tokens <= max_tokens and num_logits <= max_logits:
+                return buffers, program
+        while max_tokens < num_tokens:
+            max_tokens *= 2
+        while max_logits < num_logits:
+            max_logits *= 2
+        head_rows = 16 * self._weights.head.weight.num_blocks
+        buffers = Buffers(
+            self.config,
+            head_rows=head_rows,
+            max_tokens=max_tokens,
+            max_logits=max_logits,
+            quantised=self._dot_path is not None,
+            bf16_sums=self._middles,
+        )
+        program = decoder_program(
+            self.config,
+            self._weights,
+            self._pages,
+            buffers,
+            self._rotary,
+            dot_path=self._dot_path,
+            attention_path=self._attention_path,
+            num_threads=self._num_threads,
+        )
+        self._buffers, self._program = buffers, program
+        return buffers, program

@@ -1,0 +1,324 @@
+"""Reads GGUF model files: metadata at once, tensors as views of the mapped file.
+
+The layout is that of the GGUF specification, versions 2 and 3, little-endian: a header, key-value
+metadata, tensor descriptions, then tensor data aligned to ``general.alignment``. Everything that
+the file says about itself is checked against its size before it is used, so a truncated or a
+foreign file ends in a typed error and never in a wild read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from ramet.runtime.api.errors import ModelLoadError, UnsupportedModelError
+from ramet.runtime.model.files.model_file import MetadataValue, ModelFile
+
+_MAGIC = b"GGUF"
+_DEFAULT_ALIGNMENT = 32
+_MAX_DIMENSIONS = 4
+_MAX_ARRAY_DEPTH = 4
+
+_STRING_TYPE = 8
+_ARRAY_TYPE = 9
+_SCALARS: dict[int, tuple[struct.Struct, str]] = {
+    0: (struct.Struct("<B"), "<u1"),
+    1: (struct.Struct("<b"), "<i1"),
+    2: (struct.Struct("<H"), "<u2"),
+    3: (struct.Struct("<h"), "<i2"),
+    4: (struct.Struct("<I"), "<u4"),
+    5: (struct.Struct("<i"), "<i4"),
+    6: (struct.Struct("<f"), "<f4"),
+    7: (struct.Struct("<?"), "?"),
+    10: (struct.Struct("<Q"), "<u8"),
+    11: (struct.Struct("<q"), "<i8"),
+    12: (struct.Struct("<d"), "<f8"),
+}
+_U64 = struct.Struct("<Q")
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """How a tensor's values are stored: ``block_len`` values in ``block_bytes`` bytes."""
+
+    name: str
+    block_len: int
+    block_bytes: int
+
+
+TENSOR_TYPES: Mapping[int, TensorType] = {
+    0: TensorType("F32", 1, 4),
+    1: TensorType("F16", 1, 2),
+    2: TensorType("Q4_0", 32, 18),
+    3: TensorType("Q4_1", 32, 20),
+    6: TensorType("Q5_0", 32, 22),
+    7: TensorType("Q5_1", 32, 24),
+    8: TensorType("Q8_0", 32, 34),
+    12: TensorType("Q4_K", 256, 144),
+    13: TensorType("Q5_K", 256, 176),
+    14: TensorType("Q6_K", 256, 210),
+    30: TensorType("BF16", 1, 2),
+}
+"""The tensor types that Ramet reads, by their number in the file."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GgufTensor:
+    """One tensor of a model file.
+
+    Attributes:
+        name: such as ``blk.0.attn_q.weight``.
+        type: the name of its storage, a value of ``TENSOR_TYPES``, such as ``Q4_1``.
+        shape: outermost dimension first, so a linear layer is ``(out_features, in_features)``.
+        data: the stored bytes, read-only uint8[rows, bytes a row]; a view of the mapped file.
+    """
+
+    name: str
+    type: str
+    shape: tuple[int, ...]
+    data: npt.NDArray[np.uint8]
+
+    def to_float32(self) -> npt.NDArray[np.float32]:
+        """The tensor's values, float32[shape]; always a copy."""
+        if self.type == "F32":
+            values = self.data.view("<f4").astype(np.float32, copy=True)
+        elif self.type == "F16":
+            values = self.data.view("<f2").astype(np.float32)
+        elif self.type == "BF16":
+            values = (self.data.view("<u2").astype(np.uint32) << 16).view(np.float32)
+        else:
+            from gguf.constants import GGMLQuantizationType
+            from gguf.quants import dequantize
+
+            values = dequantize(self.data, GGMLQuantizationType[self.type])
+        return values.reshape(self.shape)
+
+
+class GgufFile(ModelFile):
+    """A GGUF file, mapped read-only.
+
+    Raises ``ModelLoadError`` for a path that can't be read and for a file that is not GGUF or is
+    cut short, ``UnsupportedModelError`` for a sound file that Ramet doesn't read.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._buffer = map_file(self.path)
+        cursor = _Cursor(self._buffer, self.path)
+        num_tensors, num_values = _read_header(cursor)
+        self.metadata: dict[str, MetadataValue] = {}
+        for _ in range(num_values):
+            key = cursor.string()
+            if key in self.metadata:
+                raise cursor.corrupt(f"metadata key {key!r} occurs twice")
+            self.metadata[key] = cursor.value(cursor.u32())
+        self._refuse_splits()
+        self.tensors: dict[str, GgufTensor] = self._read_tensors(cursor, num_tensors)
+
+    def drop_cached(self) -> None:
+        """Unmaps the file's pages from memory; the system reads them again when they are used."""
+        if hasattr(mmap, "MADV_DONTNEED"):
+            self._buffer.madvise(mmap.MADV_DONTNEED)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """32 hex digits that tell this model file from others, cheap at any file size.
+
+        A hash of the file's size, of everything before the tensor data and of samples spread
+        evenly over the tensor data. It catches another model, another quantisation and a cut
+        copy; it is no defence against a file that was forged to collide.
+        """
+        size = len(self._buffer)
+        digest = hashlib.blake2b(size.to_bytes(8, "little"), digest_size=16)
+        digest.update(self._buffer[: self._data_start])
+        sample_len, num_samples = 4096, 256
+        stride = max(sample_len, (size - self._data_start) // num_samples)
+        for start in range(self._data_start, size, stride):
+            digest.update(self._buffer[start : start + sample_len])
+        digest.update(self._buffer[max(self._data_start, size - sample_len) :])
+        return digest.hexdigest()
+
+    def _refuse_splits(self) -> None:
+        if self.integer("split.count", 1) > 1:
+            raise UnsupportedModelError(
+                f"{self.path}: this is one part of a split model; join the parts into one file "
+                "with llama.cpp's `llama-gguf-split --merge`"
+            )
+
+    def _read_tensors(self, cursor: _Cursor, num_tensors: int) -> dict[str, GgufTensor]:
+        described = [_read_tensor_description(cursor) for _ in range(num_tensors)]
+        alignment = self.integer("general.alignment", _DEFAULT_ALIGNMENT)
+        if alignment <= 0 or alignment % 8:
+            raise cursor.corrupt(f"general.alignment is {alignment}, not a multiple of 8")
+        self._data_start = min(
+            -(-cursor.position // alignment) * alignment, len(self._buffer)
+        )  # a file without tensors may end before the padding
+        tensors: dict[str, GgufTensor] = {}
+        for name, type_id, shape, offset in described:
+            if name in tensors:
+                raise cursor.corrupt(f"tensor {name!r} occurs twice")
+            tensors[name] = self._view(cursor, name, type_id, shape, offset)
+        return tensors
+
+    def _view(
+        self, cursor: _Cursor, name: str, type_id: int, shape: tuple[int, ...], offset: int
+    ) -> GgufTensor:
+        kind = TENSOR_TYPES.get(type_id)
+        if kind is None:
+            known = ", ".join(each.name for each in TENSOR_TYPES.values())
+            raise UnsupportedModelError(
+                f"{self.path}: tensor {name!r} is stored as {_type_name(type_id)}, which Ramet "
+                f"doesn't read; use a file with only {known}"
+            )
+        row_len = shape[-1]
+        if row_len % kind.block_len:
+            raise cursor.corrupt(f"tensor {name!r} has rows of {row_len}, not whole {kind.name}")
+        row_bytes = row_len // kind.block_len * kind.block_bytes
+        num_rows = 1
+        for size in shape[:-1]:
+            num_rows *= size
+        start = self._data_start + offset
+        if start + num_rows * row_bytes > len(self._buffer):
+            raise ModelLoadError(
+                f"{self.path}: cut short: tensor {name!r} ends at byte "
+                f"{start + num_rows * row_bytes} of {len(self._buffer)}; fetch the file again"
+            )
+        data = np.frombuffer(self._buffer, np.uint8, num_rows * row_bytes, start)
+        return GgufTensor(name, kind.name, shape, data.reshape(num_rows, row_bytes))
+
+
+def map_file(path: Path) -> mmap.mmap:
+    """The file, mapped read-only; ``ModelLoadError`` if that can't be."""
+    try:
+        with path.open("rb") as file:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except FileNotFoundError:
+        raise ModelLoadError(f"{path}: no such file") from None
+    except IsADirectoryError:
+        raise ModelLoadError(f"{path}: a directory, not a file") from None
+    except ValueError:
+        raise ModelLoadError(f"{path}: an empty file, not a model") from None
+    except OSError as error:
+        raise ModelLoadError(f"{path}: can't be read: {error.strerror or error}") from error
+
+
+def _read_header(cursor: _Cursor) -> tuple[int, int]:
+    """(number of tensors, number of metadata values)."""
+    magic = cursor.take(4, "the header")
+    if magic != _MAGIC:
+        raise ModelLoadError(
+            f"{cursor.path}: not a GGUF file (it begins with {magic!r}, not {_MAGIC!r})"
+        )
+    version = cursor.u32()
+    if version not in (2, 3):
+        if version & 0xFFFF == 0:
+            raise UnsupportedModelError(f"{cursor.path}: a big-endian GGUF file; convert it")
+        raise UnsupportedModelError(f"{cursor.path}: GGUF version {version}; Ramet reads 2 and 3")
+    return cursor.u64(), cursor.u64()
+
+
+def _read_tensor_description(cursor: _Cursor) -> tuple[str, int, tuple[int, ...], int]:
+    """(name, type number, shape with the outermost dimension first, offset in the data)."""
+    name = cursor.string()
+    num_dimensions = cursor.u32()
+    if not 1 <= num_dimensions <= _MAX_DIMENSIONS:
+        raise cursor.corrupt(f"tensor {name!r} has {num_dimensions} dimensions")
+    shape = tuple(cursor.u64() for _ in range(num_dimensions))[::-1]
+    if 0 in shape:
+        raise cursor.corrupt(f"tensor {name!r} has the shape {shape}")
+    return name, cursor.u32(), shape, cursor.u64()
+
+
+def _type_name(type_id: int) -> str:
+    from gguf.constants import GGMLQuantizationType
+
+    try:
+        return str(GGMLQuantizationType(type_id).name)
+    except ValueError:
+        return f"the unknown type {type_id}"
+
+
+class _Cursor:
+    """Reads values one after another; ``ModelLoadError`` where the file ends too early."""
+
+    def __init__(self, buffer: mmap.mmap, path: Path) -> None:
+        self._buffer = buffer
+        self.path = path
+        self.position = 0
+
+    def take(self, num_bytes: int, what: str = "the metadata") -> bytes:
+        end = self.position + num_bytes
+        if end > len(self._buffer):
+            raise self._cut_short(what)
+        data = self._buffer[self.position : end]
+        self.position = end
+        return data
+
+    def u32(self) -> int:
+        return int.from_bytes(self.take(4), "little")
+
+    def u64(self) -> int:
+        return int.from_bytes(self.take(8), "little")
+
+    def string(self) -> str:
+        return self.take(self.u64()).decode("utf-8", "surrogateescape")
+
+    def value(self, type_id: int, depth: int = 0) -> MetadataValue:
+        if type_id == _STRING_TYPE:
+            return self.string()
+        if type_id == _ARRAY_TYPE:
+            return self._array(depth)
+        scalar = self._scalar(type_id)[0]
+        return scalar.unpack(self.take(scalar.size))[0]
+
+    def _array(self, depth: int) -> MetadataValue:
+        if depth >= _MAX_ARRAY_DEPTH:
+            raise self.corrupt("arrays are nested too deep")
+        item_type, num_items = self.u32(), self.u64()
+        if item_type == _STRING_TYPE:
+            return self._strings(num_items)
+        if item_type == _ARRAY_TYPE:
+            return [self._array(depth + 1) for _ in range(num_items)]
+        scalar, dtype = self._scalar(item_type)
+        return np.frombuffer(self.take(scalar.size * num_items), dtype)
+
+    def _strings(self, num_items: int) -> list[str]:
+        """A token list is most of the metadata: this loop is what makes opening a file fast."""
+        buffer, position = self._buffer, self.position
+        unpack_len, end_of_file = _U64.unpack_from, len(self._buffer)
+        items: list[str] = []
+        append = items.append
+        try:
+            for _ in range(num_items):
+                end = position + 8 + unpack_len(buffer, position)[0]
+                if end > end_of_file:
+                    raise self._cut_short("a list of strings")
+                append(buffer[position + 8 : end].decode("utf-8", "surrogateescape"))
+                position = end
+        except struct.error:
+            raise self._cut_short("a list of strings") from None
+        self.position = position
+        return items
+
+    def _scalar(self, type_id: int) -> tuple[struct.Struct, str]:
+        try:
+            return _SCALARS[type_id]
+        except KeyError:
+            raise self.corrupt(f"unknown metadata type {type_id}") from None
+
+    def _cut_short(self, what: str) -> ModelLoadError:
+        return ModelLoadError(
+            f"{self.path}: cut short or damaged: the file ends inside {what} "
+            f"(it has {len(self._buffer)} bytes); fetch it again"
+        )
+
+    def corrupt(self, what: str) -> ModelLoadError:
+        return ModelLoadError(f"{self.path}: damaged: {what} (before byte {self.position})")

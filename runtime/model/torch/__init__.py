@@ -1,0 +1,1 @@
+"""The torch runner: Triton kernels on a GPU, the reference on a CPU."""

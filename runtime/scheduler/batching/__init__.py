@@ -1,0 +1,1 @@
+"""What one step computes: plan, page tables, masks, and the batch."""

@@ -1,0 +1,67 @@
+"""The masks of a step's draws: what grammar and parameters allow, position by position."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ramet.runtime.scheduler.batching.batch_builder import Row
+
+
+class MaskWriter:
+    """Gives out and fills rows of one buffer, int32[max_logits, ceil(vocab_size / 32)].
+
+    A step's rows are given out when it is made, and filled while the model reads its tokens.
+    """
+
+    def __init__(self, max_logits: int, vocab_size: int) -> None:
+        self._buffer = np.empty((max_logits, -(-vocab_size // 32)), np.int32)
+        self._num_used = 0
+
+    @property
+    def rows(self) -> npt.NDArray[np.int32]:
+        """The rows given out since ``clear``."""
+        return self._buffer[: self._num_used]
+
+    def clear(self) -> None:
+        self._num_used = 0
+
+    def reserve(self, row: Row) -> int:
+        """Gives a row of the step masks for its draws; the first one's index, or -1 if it needs
+        none.
+
+        A guess that the grammar refuses is cut there. If the matcher fails, nothing is given out.
+        """
+        sequence = row.sequence
+        if not row.draws:
+            return -1
+        if sequence.matcher is None:
+            if not sequence.restrictions.active(sequence.num_output):
+                return -1
+        elif row.draft:
+            num_accepted = 0
+            for token_id in row.draft:
+                if not sequence.matcher.accept(token_id):
+                    row.cut_draft(num_accepted)
+                    break
+                num_accepted += 1
+            sequence.matcher.rollback(num_accepted)
+        first = self._num_used
+        self._num_used += row.num_draws
+        return first
+
+    def write(self, row: Row, first: int) -> None:
+        """Fills the masks that ``reserve`` has given to a row."""
+        sequence = row.sequence
+        matcher, restrictions = sequence.matcher, sequence.restrictions
+        for offset in range(row.num_draws):
+            mask = self._buffer[first + offset]
+            if matcher is None:
+                mask.fill(-1)
+            else:
+                if offset:
+                    matcher.accept(row.draft[offset - 1])
+                matcher.fill_mask(mask)
+            restrictions.apply(mask, sequence.num_output + offset)
+        if matcher is not None and row.draft:
+            matcher.rollback(len(row.draft))

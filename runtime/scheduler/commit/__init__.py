@@ -1,0 +1,1 @@
+"""What a step's result does: advance sequences, end them, force tokens."""

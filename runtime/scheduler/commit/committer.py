@@ -1,0 +1,152 @@
+"""What a step's result does to its sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from ramet.runtime.api.batch import StepResult
+from ramet.runtime.api.errors import RametError
+from ramet.runtime.api.events import Embedding, TokenInfo
+from ramet.runtime.scheduler.batching.batch_builder import Row
+from ramet.runtime.scheduler.batching.page_tables import PageTables
+from ramet.runtime.scheduler.batching.slots import Slots
+from ramet.runtime.scheduler.batching.steps import Step
+from ramet.runtime.scheduler.commit.output import End, OutputWriter
+from ramet.runtime.scheduler.queue.stats import SchedulerStats
+from ramet.runtime.scheduler.sequence.sequence import Sequence
+
+
+class Committer:
+    """Advances sequences by what was computed and drawn; says which have ended, and why."""
+
+    def __init__(
+        self,
+        pages: PageTables,
+        slots: Slots,
+        output: OutputWriter,
+        stats: SchedulerStats,
+        clock: Callable[[], float],
+    ) -> None:
+        self._pages = pages
+        self._slots = slots
+        self._output = output
+        self._stats = stats
+        self._clock = clock
+
+    def commit(self, step: Step, result: StepResult) -> Iterator[tuple[Sequence, End | RametError]]:
+        """Takes a step's result; yields each sequence that has ended, with how, to be released.
+
+        All rows' pages are shared before any sequence is released.
+        """
+        drawn = _Drawn(result, step.batch.sampling.num_logprobs.tolist(), self._output)
+        for row in step.rows:
+            row.sequence.num_computed += row.num_new - len(row.draft)
+            self._pages.publish(row.sequence)
+        first = first_hidden = 0
+        for index, row in enumerate(step.rows):
+            if row.num_hidden:
+                self._pool(row, result, first_hidden)
+                first_hidden += row.num_hidden
+            end: End | RametError | None
+            if index in step.faults:
+                end = request_error(step.faults[index])
+            else:
+                end = self._take(row, drawn, first)
+            if end is not None:
+                yield row.sequence, end
+            first += row.num_logits
+
+    @staticmethod
+    def _pool(row: Row, result: StepResult, first: int) -> None:
+        """Takes the row's hidden states, ``result``'s from ``first`` on."""
+        if row.sequence.pooler is not None and result.hidden_states is not None:
+            row.sequence.pooler.take(result.hidden_states[first : first + row.num_hidden])
+
+    def _take(self, row: Row, drawn: _Drawn, first: int) -> End | RametError | None:
+        """Takes the row's tokens, ``drawn`` from ``first`` on; returns the sequence's end."""
+        sequence = row.sequence
+        try:
+            for index in range(first, first + row.num_scores):
+                self._take_score(sequence, drawn.token(index))
+            end = None
+            if row.draws:
+                end = self._take_draws(row, drawn, first + row.num_scores)
+            self._slots.note_tokens(sequence)
+        except Exception as error:  # a fault of this request's own matcher or stream
+            return request_error(error)
+        if sequence.num_output and sequence.first_token_time is None:
+            sequence.first_token_time = self._clock()
+        if end is None and sequence.num_pending <= 0:
+            end = self._end_prompt(sequence)
+        if end is None:
+            self._output.flush(sequence)
+        return end
+
+    @staticmethod
+    def _end_prompt(sequence: Sequence) -> End:
+        """The end of a prompt that was only to be read."""
+        if sequence.pooler is None:
+            return End("length")
+        sequence.emit(Embedding(sequence.pooler.vector()))
+        return End("stop")
+
+    def _take_score(self, sequence: Sequence, token: TokenInfo) -> None:
+        sequence.prompt_logprobs.append(token)
+        sequence.num_scored += 1
+        if not sequence.scoring:
+            self._output.send_prompt_logprobs(sequence)
+
+    def _take_draws(self, row: Row, drawn: _Drawn, first: int) -> End | None:
+        """Takes draws as long as the tokens before them are those that were guessed."""
+        sequence, draft = row.sequence, row.draft
+        if not draft:
+            return self._output.advance(sequence, drawn.token(first))
+        start = sequence.num_tokens
+        offset = 0
+        while True:
+            end = self._output.advance(sequence, drawn.token(first + offset))
+            limit = min(sequence.num_tokens, start + len(draft))
+            while (
+                sequence.num_computed < limit
+                and sequence.token_ids[sequence.num_computed]
+                == draft[sequence.num_computed - start]
+            ):
+                sequence.num_computed += 1
+            offset = sequence.num_tokens - start
+            if end is not None or sequence.num_computed < sequence.num_tokens:
+                break
+        num_right = sequence.num_computed - start
+        self._stats.num_drafted_tokens += len(draft)
+        self._stats.num_accepted_tokens += num_right
+        if end is None:
+            self._pages.publish(sequence)
+        return end
+
+
+class _Drawn:
+    """A step's tokens, with the log-probabilities that their requests want."""
+
+    def __init__(self, result: StepResult, num_logprobs: list[int], output: OutputWriter) -> None:
+        self._result = result
+        self._token_ids: list[int] = result.token_ids.tolist()
+        self._num_logprobs = num_logprobs
+        self._output = output
+
+    def token(self, index: int) -> TokenInfo:
+        wanted, token_id = self._num_logprobs[index], self._token_ids[index]
+        if wanted < 0:
+            return self._output.token_info(token_id)
+        result = self._result
+        ids = result.top_token_ids[index, :wanted].tolist()
+        values = result.top_logprobs[index, :wanted].tolist()
+        top = tuple((i, value) for i, value in zip(ids, values, strict=True) if i >= 0)
+        return self._output.token_info(token_id, float(result.logprobs[index]), top)
+
+
+def request_error(error: Exception) -> RametError:
+    """A fault that ends a request, as its caller gets to see it."""
+    if isinstance(error, RametError):
+        return error
+    wrapped = RametError(f"the request failed inside the engine: {type(error).__name__}: {error}")
+    wrapped.__cause__ = error
+    return wrapped

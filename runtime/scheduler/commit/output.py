@@ -1,0 +1,229 @@
+"""What a drawn token does to its sequence: grammar, text, forced tokens, and whether it ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ramet.runtime.api.errors import InvariantError, NoTokenAllowedError
+from ramet.runtime.api.events import (
+    FinishReason,
+    PromptLogprobs,
+    TextDelta,
+    TokenInfo,
+    TokenLogprob,
+)
+from ramet.runtime.scheduler.commit.jump_forward import ForcedTokens
+from ramet.runtime.scheduler.sequence.sequence import Matcher, Sequence
+from ramet.runtime.scheduler.sequence.token_bans import pack
+from ramet.runtime.tokenizer.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a sequence ends well."""
+
+    reason: FinishReason
+    matched_stop: str | int | None = None
+
+
+class OutputWriter:
+    """Appends tokens to sequences and sends their text on."""
+
+    def __init__(
+        self, tokenizer: Tokenizer, vocab_size: int, *, forced_tokens: bool = True
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._eos_ids = tokenizer.eos_ids
+        self._not_eos = ~pack(tokenizer.eos_ids, vocab_size)
+        self._mask = np.empty_like(self._not_eos)
+        self._texts = [self._token_text(token_id) for token_id in range(vocab_size)]
+        self._plain: dict[int, TokenInfo] = {}  # each is made once
+        self._forced = ForcedTokens(tokenizer, self._texts) if forced_tokens else None
+
+    def token_info(
+        self,
+        token_id: int,
+        logprob: float | None = None,
+        top: tuple[tuple[int, float], ...] = (),
+    ) -> TokenInfo:
+        """A token with its bytes; ``top`` are the likeliest tokens with their log-probabilities."""
+        if logprob is None and not top:
+            plain = self._plain.get(token_id)
+            if plain is None:
+                plain = self._plain[token_id] = TokenInfo(token_id, self._texts[token_id])
+            return plain
+        return TokenInfo(
+            token_id,
+            self._texts[token_id],
+            logprob,
+            tuple(TokenLogprob(i, self._texts[i], value) for i, value in top),
+        )
+
+    def _token_text(self, token_id: int) -> bytes:
+        """A token's bytes; a head may have more rows than there are tokens, and those no text."""
+        if token_id >= self._tokenizer.vocab_size:
+            return b""
+        return self._tokenizer.token_bytes(token_id)
+
+    # -- drawn tokens --------------------------------------------------------------------------
+
+    def begin(self, sequence: Sequence) -> End | None:
+        """Appends what the grammar forces from the start; returns the end, if that is all."""
+        matcher = sequence.matcher
+        if matcher is None:
+            return None
+        if self._is_complete(matcher):
+            return End("stop")
+        if self._forced is None or sequence.restrictions.picky:
+            return None
+        matcher.fill_mask(self._mask)
+        tokens, num_certain = self._forced.encode(b"", self._forced.text(matcher, self._mask))
+        keep, complete = self._accept(sequence, matcher, tokens, num_certain)
+        return self._append_all(sequence, tokens[:keep], None, complete=complete)
+
+    def advance(self, sequence: Sequence, token: TokenInfo) -> End | None:
+        """Takes a drawn token, and what the grammar forces after it; returns the end, if it is."""
+        if token.token_id < 0:
+            raise NoTokenAllowedError(
+                "no token is allowed here: bad_words, allowed_token_ids and the constraint "
+                "together leave none"
+            )
+        matcher = sequence.matcher
+        if matcher is None:
+            return self._append(sequence, token)
+        if not matcher.accept(token.token_id):
+            raise InvariantError(f"the grammar refuses token {token.token_id}, which it allowed")
+        if matcher.is_finished:
+            return self._append(sequence, token, complete=True)
+        matcher.fill_mask(self._mask)
+        if matcher.is_accepting and not (self._mask & self._not_eos).any():
+            # Nothing but the end may follow: no step is spent on drawing it.
+            return self._append(sequence, token, complete=True)
+        text = b""
+        if self._forced is not None and not sequence.restrictions.picky:
+            text = self._forced.text(matcher, self._mask)
+        return self._force(sequence, token, text) if text else self._append(sequence, token)
+
+    def _append(
+        self, sequence: Sequence, token: TokenInfo, *, complete: bool = False
+    ) -> End | None:
+        """Adds a token; ``complete``: the grammar is at its end."""
+        params, token_id = sequence.params, token.token_id
+        sequence.append(token_id)
+        bad_words = sequence.restrictions.bad_words
+        if bad_words is not None:
+            bad_words.feed(token.token_bytes)
+        may_stop = sequence.num_output >= params.min_tokens
+        if may_stop and token_id in params.stop_token_ids:
+            return self._write(sequence, token, End("stop", token_id), ends_output=True)
+        ends = token_id in self._eos_ids
+        if complete or (ends and may_stop and not params.ignore_eos):
+            return self._write(sequence, token, End("stop"), ends_output=ends)
+        if sequence.num_tokens >= sequence.max_len:
+            return self._write(sequence, token, End("length"))
+        return self._write(sequence, token, None)
+
+    @staticmethod
+    def _write(
+        sequence: Sequence, token: TokenInfo, end: End | None, *, ends_output: bool = False
+    ) -> End | None:
+        """Adds the token's text; a stop string that it completes is the end instead."""
+        step = sequence.text.feed_token(token, ends_output=ends_output)
+        sequence.unsent_text += step.text
+        sequence.unsent_tokens.append(token)
+        if step.matched is not None:
+            return End("stop", step.matched)
+        if end is not None:
+            last = sequence.text.finish()
+            sequence.unsent_text += last.text
+            if last.matched is not None:
+                return End("stop", last.matched)
+        return end
+
+    def _force(self, sequence: Sequence, drawn: TokenInfo, text: bytes) -> End | None:
+        """Appends the drawn token with the text that the grammar forces after it.
+
+        Both are encoded together, so that the drawn token is joined with what follows as in any
+        text. A control token stays as it is, and so does one whose log-probability is wanted.
+        """
+        matcher = sequence.matcher
+        assert matcher is not None
+        assert self._forced is not None
+        if sequence.params.logprobs is not None or self._tokenizer.is_special(drawn.token_id):
+            tokens, num_certain = self._forced.encode(b"", text)
+            tokens, num_certain = [drawn.token_id, *tokens], num_certain + 1
+        else:
+            tokens, num_certain = self._forced.encode(drawn.token_bytes, text)
+        matcher.rollback(1)
+        keep, complete = self._accept(sequence, matcher, tokens, num_certain)
+        if sum(len(self._texts[i]) for i in tokens[:keep]) < len(drawn.token_bytes):
+            # What was drawn must not be lost where its own end is still open.
+            matcher.rollback(keep)
+            tokens, keep, complete = [drawn.token_id], 1, False
+            if not matcher.accept(drawn.token_id):
+                raise InvariantError("a matcher refuses after a rollback what it accepted before")
+        return self._append_all(sequence, tokens[:keep], drawn, complete=complete)
+
+    def _accept(
+        self, sequence: Sequence, matcher: Matcher, tokens: list[int], num_certain: int
+    ) -> tuple[int, bool]:
+        """Moves the matcher on by what can be appended for good: the tokens that stand whatever
+        follows, or all, where nothing may follow. Returns how many, and whether it is all."""
+        num_accepted = 0
+        for token_id in tokens[: sequence.max_len - sequence.num_tokens]:
+            if not matcher.accept(token_id):
+                break
+            num_accepted += 1
+        complete = num_accepted == len(tokens) and self._is_complete(matcher)
+        keep = num_accepted if complete else min(num_accepted, num_certain)
+        matcher.rollback(num_accepted - keep)
+        return keep, complete
+
+    def _append_all(
+        self, sequence: Sequence, token_ids: list[int], drawn: TokenInfo | None, *, complete: bool
+    ) -> End | None:
+        """Appends tokens, the first of which was drawn, if one was, perhaps in another form."""
+        wanted = sequence.params.logprobs
+        for index, token_id in enumerate(token_ids):
+            is_drawn = index == 0 and drawn is not None
+            if is_drawn and drawn is not None and token_id == drawn.token_id:
+                token = drawn
+            else:
+                certain = ((token_id, 0.0),) if wanted else ()
+                token = self.token_info(token_id, None if wanted is None else 0.0, certain)
+            sequence.num_forced += not is_drawn
+            last = index == len(token_ids) - 1
+            end = self._append(sequence, token, complete=complete and last)
+            if end is not None:
+                return end
+        return None
+
+    def _is_complete(self, matcher: Matcher) -> bool:
+        """Whether nothing but the end may follow."""
+        if matcher.is_finished or not matcher.is_accepting:
+            return matcher.is_finished
+        matcher.fill_mask(self._mask)
+        return not (self._mask & self._not_eos).any()
+
+    # -- sending -------------------------------------------------------------------------------
+
+    def flush(self, sequence: Sequence, *, final: bool = False) -> bool:
+        """Sends what text there is, with its tokens; True if an event went out."""
+        if not sequence.unsent_text and not (final and sequence.unsent_tokens):
+            return False
+        delta = TextDelta(sequence.unsent_text, tuple(sequence.unsent_tokens))
+        sequence.unsent_text = ""
+        sequence.unsent_tokens = []
+        sequence.emit(delta)
+        return True
+
+    def send_prompt_logprobs(self, sequence: Sequence) -> None:
+        """Sends the log-probabilities of the prompt's tokens, once all are known."""
+        start = sequence.request.score_from or 0
+        tokens = sequence.prompt_logprobs
+        if start == 0:
+            tokens = [self.token_info(int(sequence.token_ids[0])), *tokens]
+        sequence.emit(PromptLogprobs(tuple(tokens), start))
+        sequence.prompt_logprobs = []

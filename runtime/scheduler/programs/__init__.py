@@ -1,0 +1,1 @@
+"""What is known of programs: admission, shared prefixes, tool durations."""

@@ -1,0 +1,1 @@
+"""Waiting requests: order, policy, limits and statistics."""

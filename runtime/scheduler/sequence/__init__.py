@@ -1,0 +1,1 @@
+"""A request's growing tokens, and the tokens it may not take."""

@@ -1,0 +1,237 @@
+"""A request's growing tokens, and what the scheduler keeps with them."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ramet.runtime.api.events import Event, Timings, TokenInfo, Usage
+from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.api.request import Request
+from ramet.runtime.cache import PrefixHandle
+from ramet.runtime.parsers import OutputStream
+from ramet.runtime.scheduler.sequence.pooling import Pooler
+from ramet.runtime.scheduler.sequence.token_bans import Restrictions
+
+if TYPE_CHECKING:
+    from ramet.runtime.scheduler.batching.page_tables import Blocked
+    from ramet.runtime.scheduler.programs.programs import Keep
+    from ramet.runtime.scheduler.sequence.ngram_index import Text
+
+NO_SLOT = -1
+
+
+class SequenceState(enum.Enum):
+    """Where a sequence is. It leaves RUNNING for WAITING when it is preempted."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    FINISHED = "finished"
+
+
+class Matcher(Protocol):
+    """What the scheduler asks of a grammar's matcher."""
+
+    @property
+    def is_accepting(self) -> bool: ...
+
+    @property
+    def is_finished(self) -> bool: ...
+
+    def fill_mask(self, row: npt.NDArray[np.int32]) -> None: ...
+
+    def accept(self, token_id: int) -> bool: ...
+
+    def rollback(self, num_tokens: int) -> None: ...
+
+    def forced_bytes(self) -> bytes: ...
+
+
+class Sequence:
+    """One request on its way through the engine.
+
+    Who owns its pages while it runs (``C`` computed, ``N`` known tokens)::
+
+        tokens  |0 ............ tree_len|........ C|..... N|
+        pages   |  in the radix tree    |  the sequence's  |
+        safe    |  while ``held`` is    |  until inserted  |
+
+    ``held`` is the one handle that it holds; for the first step it may end inside a page that is
+    being copied, ``copy_from``. Without a slot a sequence has no pages at all.
+    """
+
+    __slots__ = (
+        "arrival",
+        "blocked_on",
+        "cached_len",
+        "copy_from",
+        "deadline",
+        "emit",
+        "extends",
+        "first_token_time",
+        "grammar_s",
+        "held",
+        "matcher",
+        "max_len",
+        "num_computed",
+        "num_forced",
+        "num_pages",
+        "num_preemptions",
+        "num_prompt",
+        "num_scored",
+        "num_tokens",
+        "overdue",
+        "page_key",
+        "params",
+        "parked",
+        "pooler",
+        "prompt_logprobs",
+        "recalled",
+        "request",
+        "restrictions",
+        "scheduled_time",
+        "seed",
+        "slot",
+        "state",
+        "submit_time",
+        "text",
+        "token_ids",
+        "tree_len",
+        "unsent_text",
+        "unsent_tokens",
+        "waited_s",
+        "waits_since",
+    )
+
+    def __init__(
+        self,
+        request: Request,
+        *,
+        max_len: int,
+        seed: int,
+        text: OutputStream,
+        emit: Callable[[Event], None],
+        restrictions: Restrictions,
+        submit_time: float,
+        matcher: Matcher | None = None,
+    ) -> None:
+        prompt = np.asarray(request.prompt_token_ids, dtype=np.int32)
+        self.request = request
+        self.params: SamplingParams = request.params
+        self.max_len = max_len
+        self.seed = seed
+        self.text = text
+        self.emit = emit
+        self.matcher = matcher
+        self.restrictions = restrictions
+        self.arrival = 0
+        self.state = SequenceState.WAITING
+        self.token_ids = np.empty(len(prompt) + min(max_len - len(prompt) + 1, 64), np.int32)
+        self.token_ids[: len(prompt)] = prompt
+        self.num_prompt = self.num_tokens = len(prompt)
+        self.num_computed = 0
+        self.num_forced = 0
+        self.num_preemptions = 0
+        self.cached_len = 0
+        self.slot = NO_SLOT
+        self.num_pages = 0
+        self.tree_len = 0
+        self.held: PrefixHandle | None = None
+        self.copy_from: tuple[int, int] | None = None
+        self.page_key = b""
+        self.blocked_on: Blocked | None = None
+        self.recalled: Text | None = None
+        self.extends: Keep | None = None
+        self.parked = False
+        self.submit_time = self.waits_since = submit_time
+        self.waited_s = 0.0
+        self.overdue = False
+        self.scheduled_time: float | None = None
+        self.first_token_time: float | None = None
+        self.grammar_s = 0.0
+        deadline_s = request.deadline_s
+        self.deadline = None if deadline_s is None else submit_time + deadline_s
+        scored = self.params.prompt_logprobs is not None
+        self.num_scored = (request.score_from or 1) if scored else self.num_prompt
+        self.prompt_logprobs: list[TokenInfo] = []
+        self.pooler = Pooler(request.pooling, len(prompt)) if request.pooling else None
+        self.unsent_text = ""
+        self.unsent_tokens: list[TokenInfo] = []
+
+    # -- tokens --------------------------------------------------------------------------------
+
+    @property
+    def num_output(self) -> int:
+        return self.num_tokens - self.num_prompt
+
+    @property
+    def num_pending(self) -> int:
+        """Known tokens that the model has yet to read; a prompt's last only if more must follow."""
+        unread = self.max_len == self.num_prompt and self.pooler is None
+        return self.num_tokens - self.num_computed - unread
+
+    @property
+    def reusable_len(self) -> int:
+        """How many leading tokens may come from the cache: not those of which more is wanted."""
+        if self.pooler is not None:
+            return self.pooler.next_token
+        return (self.num_scored if self.scoring else self.num_tokens) - 1
+
+    @property
+    def scoring(self) -> bool:
+        """Whether log-probabilities of prompt tokens are still wanted."""
+        return self.num_scored < self.num_prompt
+
+    def append(self, token_id: int) -> None:
+        """Adds a generated token."""
+        if self.num_tokens == len(self.token_ids):
+            self._grow(1)
+        self.token_ids[self.num_tokens] = token_id
+        self.num_tokens += 1
+
+    def write_draft(self, draft: list[int]) -> None:
+        """Writes a guess behind the known tokens, where it counts for nothing."""
+        end = self.num_tokens + len(draft)
+        if end > len(self.token_ids):
+            self._grow(len(draft))
+        self.token_ids[self.num_tokens : end] = draft
+
+    def _grow(self, count: int) -> None:
+        grown = np.empty(2 * len(self.token_ids) + count, np.int32)
+        grown[: self.num_tokens] = self.token_ids[: self.num_tokens]
+        self.token_ids = grown
+
+    @property
+    def known(self) -> npt.NDArray[np.int32]:
+        """All tokens, prompt and output."""
+        return self.token_ids[: self.num_tokens]
+
+    @property
+    def output(self) -> npt.NDArray[np.int32]:
+        """The generated tokens."""
+        return self.token_ids[self.num_prompt : self.num_tokens]
+
+    # -- counts --------------------------------------------------------------------------------
+
+    def usage(self) -> Usage:
+        return Usage(
+            prompt_tokens=self.num_prompt,
+            completion_tokens=self.num_output,
+            cached_tokens=self.cached_len,
+            forced_tokens=self.num_forced,
+        )
+
+    def timings(self, now: float) -> Timings:
+        def since(time: float | None) -> float | None:
+            return None if time is None else time - self.submit_time
+
+        return Timings(
+            scheduled_s=since(self.scheduled_time),
+            first_token_s=since(self.first_token_time),
+            finished_s=now - self.submit_time,
+            grammar_s=self.grammar_s,
+        )

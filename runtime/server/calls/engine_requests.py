@@ -1,0 +1,71 @@
+"""The engine's requests of one HTTP call."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from ramet.grammars.constraints import Constraint
+from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.api.request import ProgramHint, Request
+from ramet.runtime.server.calls.tenants import Tenant
+from ramet.runtime.server.protocol.common import EngineFields
+from ramet.runtime.server.protocol.sampling import CommonSampling
+
+_NUM_SEEDS = 2**64
+
+
+def build_requests(
+    call_id: str,
+    body: EngineFields,
+    params: SamplingParams,
+    prompts: Sequence[tuple[int, ...]],
+    constraint: Constraint | None,
+    tenant: Tenant,
+) -> list[Request]:
+    """A request for each prompt and each of its choices, prompts outermost.
+
+    With a seed, choice ``i`` draws with ``seed + i``: choices differ, and repeat with the call.
+    """
+    return [
+        Request(
+            prompt_token_ids=prompt,
+            params=_nth_choice(params, choice),
+            constraint=constraint,
+            cache_salt=tenant.scoped(body.cache_salt or ""),
+            tenant=tenant.name,
+            priority=body.priority,
+            deadline_s=body.deadline_s,
+            ttft_target_s=body.ttft_target_s,
+            tpot_target_s=body.tpot_target_s,
+            hint=scoped_hint(body.ramet.hint(), tenant) if body.ramet else None,
+            request_id=f"{tenant.scoped(call_id)}-{index * body.num_choices + choice}",
+        )
+        for index, prompt in enumerate(prompts)
+        for choice in range(body.num_choices)
+    ]
+
+
+def scoped_hint(hint: ProgramHint, tenant: Tenant) -> ProgramHint:
+    """A hint whose programs are its tenant's own, whatever others call theirs."""
+    return dataclasses.replace(
+        hint,
+        program_id=tenant.scoped(hint.program_id),
+        program=tenant.scoped(hint.program) if hint.program else "",
+    )
+
+
+def sampling_params(body: CommonSampling) -> SamplingParams:
+    """The parameters that a body gives; what it leaves out has its default."""
+    return SamplingParams.from_mapping(body.sampling_values())
+
+
+def _nth_choice(params: SamplingParams, choice: int) -> SamplingParams:
+    if params.seed is None:
+        return params
+    return dataclasses.replace(params, seed=(params.seed + choice) % _NUM_SEEDS)
+
+
+def enforced_headers(constraint: Constraint | None) -> dict[str, str]:
+    """Says in a response's headers what its text was held to."""
+    return {} if constraint is None else {"x-ramet-enforced": constraint.kind}

@@ -1,0 +1,1 @@
+"""What every chat API shares: conversation, plan, tools, reasoning, output grammar."""

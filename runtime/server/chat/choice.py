@@ -1,0 +1,162 @@
+"""A chat message as it grows: from a request's events to deltas, and from deltas to the whole.
+
+The whole is made of the same deltas that a stream sends, so the two can't disagree. Each API
+writes both in its own shape.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Set
+from dataclasses import dataclass, field
+
+from ramet.runtime.api.events import (
+    Event,
+    Finished,
+    FinishReason,
+    PromptLogprobs,
+    TextDelta,
+    TokenInfo,
+    Usage,
+)
+from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.parsers import (
+    ChatDelta,
+    ChatReader,
+    ContentDelta,
+    ReasoningDelta,
+    ToolArgumentsDelta,
+    ToolCallEnd,
+    ToolCallStart,
+    join_deltas,
+)
+
+
+@dataclass(slots=True)
+class CollectedCall:
+    """A tool call of a message; unless ``complete``, its arguments were cut short."""
+
+    id: str
+    name: str
+    arguments: str = ""
+    complete: bool = False
+
+
+@dataclass(slots=True)
+class CollectedMessage:
+    """All of a message that has come so far."""
+
+    content: str = ""
+    reasoning: str = ""
+    calls: list[CollectedCall] = field(default_factory=list)
+
+
+class ChatChoice:
+    """One choice of a chat call.
+
+    Args:
+        parser: reads the choice's text.
+        shown: decides which tokens count as shown.
+
+    Attributes:
+        message: what has come, kept as it comes.
+        finished: the choice's end, once it has come.
+        num_tokens, num_reasoning_tokens: tokens so far, and those of them inside reasoning.
+    """
+
+    def __init__(self, parser: ChatReader, shown: ShownTokens) -> None:
+        self._parser = parser
+        self._shown = shown
+        self._undecided = 0
+        self.message = CollectedMessage()
+        self.finished: Finished | None = None
+        self.prompt_logprobs: PromptLogprobs | None = None
+        self.num_tokens = 0
+        self.num_reasoning_tokens = 0
+
+    def feed(self, events: Iterable[Event]) -> tuple[list[ChatDelta], list[TokenInfo]]:
+        """What some events bring: deltas, neighbours of a kind joined, and the shown tokens."""
+        deltas: list[ChatDelta] = []
+        tokens: list[TokenInfo] = []
+        for event in events:
+            if isinstance(event, TextDelta):
+                new = self._parser.feed(event.text)
+                self._count(len(event.tokens), new)
+                deltas += new
+                tokens += event.tokens
+            elif isinstance(event, Finished):
+                self.finished = event
+                deltas += self._parser.feed("", final=True)
+            elif isinstance(event, PromptLogprobs):
+                self.prompt_logprobs = event
+        if len(deltas) > 1:
+            deltas = join_deltas(deltas)
+        for delta in deltas:
+            self._collect(delta)
+        return deltas, self._shown.take(tokens, self.finished)
+
+    def _count(self, num_tokens: int, deltas: list[ChatDelta]) -> None:
+        """Tokens whose text is held back belong with what comes next."""
+        self.num_tokens += num_tokens
+        self._undecided += num_tokens
+        if deltas:
+            if isinstance(deltas[0], ReasoningDelta):
+                self.num_reasoning_tokens += self._undecided
+            self._undecided = 0
+
+    def _collect(self, delta: ChatDelta) -> None:
+        message = self.message
+        match delta:
+            case ContentDelta(text):
+                message.content += text
+            case ReasoningDelta(text):
+                message.reasoning += text
+            case ToolCallStart(_, name):
+                message.calls.append(CollectedCall(f"call_{uuid.uuid4().hex[:24]}", name))
+            case ToolArgumentsDelta(index, text):
+                message.calls[index].arguments += text
+            case ToolCallEnd(index, complete):
+                message.calls[index].complete = complete
+
+    @property
+    def usage(self) -> Usage:
+        """The counts of a choice that has finished."""
+        assert self.finished is not None
+        return self.finished.usage
+
+    @property
+    def matched_stop(self) -> str | int | None:
+        """The stop string or stop token that ended the text."""
+        return self.finished.matched_stop if self.finished else None
+
+    @property
+    def finish_reason(self) -> FinishReason | str:
+        """``tool_calls`` only if every call is whole; otherwise what ended the text."""
+        assert self.finished is not None
+        calls = self.message.calls
+        if self.finished.reason == "stop" and calls and all(call.complete for call in calls):
+            return "tool_calls"
+        return self.finished.reason
+
+
+class ShownTokens:
+    """Leaves out the token that ended a text and is no part of it: end-of-text or a stop token."""
+
+    def __init__(self, params: SamplingParams, eos_ids: Set[int]) -> None:
+        self._end_ids = eos_ids | set(params.stop_token_ids)
+        self._include = params.include_stop_str_in_output
+        self._held: list[TokenInfo] = []
+
+    def take(self, tokens: list[TokenInfo], finished: Finished | None) -> list[TokenInfo]:
+        """The tokens that are certain to be shown; one that may be the end waits for the next."""
+        if self._include or not (tokens or self._held):
+            return tokens
+        tokens = self._held + tokens
+        self._held = []
+        if tokens[-1].token_id not in self._end_ids:
+            return tokens
+        if finished is None:
+            self._held = [tokens[-1]]
+            return tokens[:-1]
+        ended_by_it = finished.reason == "stop" and not isinstance(finished.matched_stop, str)
+        return tokens[:-1] if ended_by_it else tokens

@@ -1,0 +1,91 @@
+"""What a chat's output may be, as one constraint: reasoning, then tool calls or an answer."""
+
+from __future__ import annotations
+
+from ramet.grammars.constraints import (
+    AnyOf,
+    Constraint,
+    FixedText,
+    FreeText,
+    Part,
+    Regex,
+    Repeated,
+    Series,
+    StructuralTag,
+)
+from ramet.runtime.parsers import ReasoningFormat
+from ramet.runtime.parsers.channels import FINAL, MARKERS, PREAMBLE
+
+_SPACE = Regex(r"\s{0,4}")
+
+
+def chat_constraint(
+    answer: Constraint | None,
+    reasoning: ReasoningFormat | None,
+    *,
+    is_reasoning_open: bool,
+    calls: Part | None,
+    must_call: bool,
+) -> Constraint | None:
+    """What the whole output must match; None: anything.
+
+    Args:
+        answer: what the text of an answer without calls must match.
+        reasoning: the tags of the reasoning that may come first; inside them all is free.
+        is_reasoning_open: the prompt has opened the reasoning.
+        calls: what calls look like, with the free text around them where that is allowed.
+        must_call: an answer without calls is not allowed.
+    """
+    if calls is None and answer is None:
+        return None
+    options: list[Part] = [] if calls is None else [calls]
+    if answer is not None and not must_call:
+        options.append(_part(answer))
+    rest = options[0] if len(options) == 1 else AnyOf(tuple(options))
+    if reasoning is None:
+        if calls is None:
+            return answer
+        return StructuralTag(rest)
+    thought: tuple[Part, ...] = (
+        FreeText(excluded=(reasoning.end,)),
+        FixedText(reasoning.end),
+        _SPACE,
+        rest,
+    )
+    if not is_reasoning_open:
+        thought = (FixedText(reasoning.begin), *thought)
+    behind = Series(thought)
+    return StructuralTag(behind if is_reasoning_open else AnyOf((behind, rest)))
+
+
+def channels_constraint(
+    answer: Constraint | None,
+    reasoning: ReasoningFormat,
+    *,
+    may_reason: bool,
+    calls: Part | None,
+    must_call: bool,
+) -> Constraint | None:
+    """``chat_constraint`` for an output in channels: messages, each with a head that says which.
+
+    Before a call there may be a preamble, which is text for the reader.
+    """
+    if calls is None and answer is None:
+        return None
+    words = FreeText(excluded=MARKERS)
+    options: list[Part] = []
+    if calls is not None:
+        resumed = FixedText(reasoning.end + reasoning.follow)
+        preamble = Series((FixedText(PREAMBLE), words, resumed))
+        options.append(Series((Repeated(preamble, maximum=1), calls)))
+    if not must_call:
+        options.append(Series((FixedText(FINAL), words if answer is None else _part(answer))))
+    rest = options[0] if len(options) == 1 else AnyOf(tuple(options))
+    if not may_reason:
+        return StructuralTag(rest)
+    begin, end = FixedText(reasoning.begin), FixedText(reasoning.end + reasoning.follow)
+    return StructuralTag(AnyOf((Series((begin, words, end, rest)), rest)))
+
+
+def _part(answer: Constraint) -> Part:
+    return answer.root if isinstance(answer, StructuralTag) else answer

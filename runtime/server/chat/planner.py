@@ -1,0 +1,344 @@
+"""From a conversation to a prompt, a constraint and a parser: the same for every chat API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from ramet.grammars.constraints import Constraint, Part
+from ramet.runtime.api.errors import EmptyPromptError, InvalidParameterError
+from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.parsers import (
+    REASONING_FORMATS,
+    TOOL_FORMATS,
+    ChannelParser,
+    ChatParser,
+    ChatReader,
+    ReasoningFormat,
+    ToolFormat,
+    detect_reasoning_format,
+    detect_tool_format,
+)
+from ramet.runtime.server.chat.channel_messages import channel_messages, described_tools
+from ramet.runtime.server.chat.conversation import Conversation
+from ramet.runtime.server.chat.output_grammar import channels_constraint, chat_constraint
+from ramet.runtime.server.chat.reasoning_budget import ReasoningBudget
+from ramet.runtime.server.chat.tool_grammar import ToolGrammar
+from ramet.runtime.server.chat.tool_schemas import ToolSchema, tool_schemas
+from ramet.runtime.server.http.off_loop import off_loop
+from ramet.runtime.server.protocol.config import ServerConfig
+from ramet.runtime.server.protocol.param_paths import Origins
+from ramet.runtime.tokenizer import ChatTemplate, Tokenizer, fold_tools
+
+Format = TypeVar("Format")
+
+_TAIL_TOKENS = 32
+"""Enough of a prompt's end to see whether its template has opened or closed the reasoning."""
+
+
+_NEVER_REASONS = "doesn't reason before it answers"
+
+
+@dataclass(frozen=True, slots=True)
+class ChatPlan:
+    """How a conversation is continued.
+
+    Attributes:
+        prompt: the prompt's token ids.
+        constraint: what the output must match.
+        reasoning: the tags that split reasoning off; None where there is none to expect.
+        is_reasoning_open: the prompt ends inside reasoning.
+        tool_format: how tool calls are written; None where none may be made.
+        schemas: each tool's parameters' schema.
+        origins: where in the body the constraint's parts come from.
+        in_channels: the output is a row of messages in channels.
+        is_answer_open: the prompt has begun the answer.
+        shows_special: tags are control tokens here, so these must reach the parser as text.
+        budget: bounds the reasoning, for a conversation that has a budget.
+    """
+
+    prompt: tuple[int, ...]
+    constraint: Constraint | None = None
+    reasoning: ReasoningFormat | None = None
+    is_reasoning_open: bool = False
+    tool_format: ToolFormat | None = None
+    schemas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    origins: Origins = field(default_factory=lambda: Origins("tools"))
+    in_channels: bool = False
+    is_answer_open: bool = False
+    shows_special: bool = False
+    budget: ReasoningBudget | None = None
+
+    def adapt(self, params: SamplingParams) -> SamplingParams:
+        """``params`` as the parser needs them."""
+        return replace(params, skip_special_tokens=False) if self.shows_special else params
+
+    def parser(self) -> ChatReader:
+        """A fresh parser, for one choice."""
+        if self.in_channels:
+            has_tools = self.tool_format is not None
+            return ChannelParser(has_tools=has_tools, is_answer_open=self.is_answer_open)
+        return ChatParser(
+            reasoning=self.reasoning,
+            is_reasoning_open=self.is_reasoning_open,
+            tools=self.tool_format,
+            schemas=self.schemas,
+        )
+
+
+class ChatPlanner:
+    """Plans chat calls for one model. Its formats are those that the template teaches, unless
+    the configuration names others.
+
+    Raises:
+        InvalidParameterError: the configuration names a format that doesn't exist.
+    """
+
+    def __init__(
+        self, tokenizer: Tokenizer, template: ChatTemplate | None, config: ServerConfig
+    ) -> None:
+        source = template.source if template else None
+        self._max_tools = config.max_tools
+        self._tokenizer = tokenizer
+        self._template = template
+        self._tool_format, self._reasoning = _formats(source, config)
+        self._in_channels = self._tool_format.style == "channels"
+
+    @property
+    def template(self) -> ChatTemplate:
+        """The template; ``ChatTemplateError`` if the model has none."""
+        return self._template or ChatTemplate.of(self._tokenizer)
+
+    async def prompt(self, conversation: Conversation) -> tuple[int, ...]:
+        """The conversation's token ids; long ones are printed and encoded in another thread."""
+        template, variables = self.template, self._variables(conversation)
+
+        def encode() -> tuple[int, ...]:
+            shown, printed = conversation.tools, conversation.messages
+            if "developer" not in template.source:
+                printed = [_as_system(message) for message in printed]
+            if self._in_channels:
+                printed, shown = channel_messages(printed), described_tools(shown)
+            if not template.prints_tools:
+                shown, printed = (), fold_tools(printed, shown, self._tool_format)
+            return tuple(
+                template.encode(
+                    printed,
+                    tools=shown or None,
+                    add_generation_prompt=conversation.add_generation_prompt,
+                    continue_final_message=conversation.continue_final_message,
+                    variables=variables,
+                )
+            )
+
+        ids = await off_loop(encode, is_long=_is_long(conversation))
+        if not ids:
+            raise EmptyPromptError("the chat template prints nothing", param="messages")
+        return ids
+
+    async def plan(self, conversation: Conversation) -> ChatPlan:
+        """The plan of one call."""
+        tools = self._callable(conversation)
+        if not tools:
+            conversation = replace(conversation, tools=())
+        prompt = await self.prompt(conversation)
+        reasoning, is_open = self._reasoning_of(prompt)
+        if self._in_channels and conversation.continue_final_message:
+            reasoning = None
+        tool_format = self._tool_format if tools else None
+        choice = conversation.tool_choice
+        asked = conversation.constraint
+        origins = Origins(asked.field if asked else "tools")
+        answer = origins.note_asked(asked) if asked else None
+        calls = None
+        if tool_format is not None:
+            grammar = ToolGrammar(tool_format, tools, origins)
+            parallel = conversation.parallel_tool_calls
+            calls = grammar.calls(choice, parallel=parallel, has_answer=answer is not None)
+        held_to = self._held_to(
+            answer, calls, must_call=choice not in ("none", "auto"), conversation=conversation
+        )
+        budget = None
+        if conversation.thinking_budget is not None:
+            if reasoning is None:
+                raise _cannot_think(
+                    "has ended its reasoning in the prompt" if self._reasoning else _NEVER_REASONS
+                )
+            budget = ReasoningBudget(
+                conversation.thinking_budget, reasoning, is_open, held_to(None, False)
+            )
+        tags = [each.begin for each in (reasoning, tool_format) if each is not None]
+        controls = self._tokenizer.control_texts
+        return ChatPlan(
+            prompt,
+            held_to(reasoning, is_open),
+            reasoning,
+            is_reasoning_open=is_open,
+            tool_format=tool_format,
+            schemas={name: tool.schema for name, tool in tools.items()},
+            origins=origins,
+            in_channels=self._in_channels,
+            is_answer_open=conversation.continue_final_message,
+            shows_special=self._in_channels or any(tag in controls for tag in tags),
+            budget=budget,
+        )
+
+    def _held_to(
+        self,
+        answer: Constraint | None,
+        calls: Part | None,
+        *,
+        must_call: bool,
+        conversation: Conversation,
+    ) -> Callable[[ReasoningFormat | None, bool], Constraint | None]:
+        """What an output must match, by the reasoning to expect and whether that is begun."""
+        if not self._in_channels:
+            return lambda reasoning, is_open: chat_constraint(
+                answer, reasoning, is_reasoning_open=is_open, calls=calls, must_call=must_call
+            )
+        if conversation.continue_final_message:
+            if must_call:
+                raise InvalidParameterError(
+                    "an answer that is begun by the last message can't be a tool call",
+                    param="tool_choice",
+                )
+            return lambda *_: answer
+        assert self._reasoning is not None
+        own = self._reasoning
+        return lambda reasoning, _: channels_constraint(
+            answer, own, may_reason=reasoning is not None, calls=calls, must_call=must_call
+        )
+
+    def _callable(self, conversation: Conversation) -> dict[str, ToolSchema]:
+        """The argument schemas of the tools that may be called, by name."""
+        choice = conversation.tool_choice
+        num_tools = len(conversation.tools)
+        if num_tools > self._max_tools:
+            raise InvalidParameterError(
+                f"{num_tools} tools are more than the limit of {self._max_tools}", param="tools"
+            )
+        schemas = tool_schemas(conversation.tools, conversation.schema_field)
+        if isinstance(choice, tuple) and choice[1] not in schemas:
+            raise InvalidParameterError(
+                f"tool_choice names {choice[1]!r}, which is not among the tools",
+                param="tool_choice",
+            )
+        if choice == "required" and not schemas:
+            raise InvalidParameterError(
+                "tool_choice is 'required', but there are no tools", param="tool_choice"
+            )
+        allowed = conversation.allowed_tools
+        if allowed is not None:
+            for name in allowed:
+                if name not in schemas:
+                    raise InvalidParameterError(
+                        f"tool_choice allows {name!r}, which is not among the tools",
+                        param="tool_choice",
+                    )
+            schemas = {name: schemas[name] for name in dict.fromkeys(allowed)}
+        return {} if choice == "none" else schemas
+
+    def _reasoning_of(self, prompt: tuple[int, ...]) -> tuple[ReasoningFormat | None, bool]:
+        """The reasoning to expect behind a prompt, and whether the prompt has begun it."""
+        reasoning = self._reasoning
+        if reasoning is None:
+            return None, False
+        tail = self._tokenizer.decode(prompt[-_TAIL_TOKENS:], skip_special=False).rstrip()
+        if tail.endswith(reasoning.end):
+            return None, False
+        return reasoning, tail.endswith(reasoning.begin)
+
+    def _variables(self, conversation: Conversation) -> dict[str, Any]:
+        variables = dict(conversation.template_variables)
+        if conversation.thinking is not None:
+            variables |= self._thinking_variables(conversation.thinking)
+        effort = conversation.reasoning_effort
+        if effort is None:
+            return variables
+        if "reasoning_effort" in self.template.source:
+            variables.setdefault("reasoning_effort", effort)
+        elif "enable_thinking" in self.template.source:
+            variables.setdefault("enable_thinking", effort != "none")
+        elif effort != "none":
+            raise InvalidParameterError(
+                f"this model's reasoning can't be set to {effort!r}; leave it out, or say 'none'",
+                param="reasoning_effort",
+                code="unsupported_parameter",
+            )
+        return variables
+
+    def _thinking_variables(self, thinking: bool) -> dict[str, Any]:
+        """What turns reasoning on or off; refused where the model can't be asked to."""
+        has_switch = "enable_thinking" in self.template.source
+        if has_switch:
+            return {"enable_thinking": thinking}
+        if thinking == (self._reasoning is not None):
+            return {}
+        raise _cannot_think(_NEVER_REASONS if thinking else "always reasons")
+
+
+def _formats(source: str | None, config: ServerConfig) -> tuple[ToolFormat, ReasoningFormat | None]:
+    """How the model calls tools and reasons: as its template does, or as the configuration says.
+
+    Channels are for both or for neither: one that is configured takes the other with it.
+    """
+    tools, reasoning = detect_tool_format(source), detect_reasoning_format(source)
+    if config.tool_format is not None:
+        tools = _named(TOOL_FORMATS, config.tool_format, "tool_format")
+    if config.reasoning_format is not None:
+        reasoning = _named(REASONING_FORMATS, config.reasoning_format, "reasoning_format")
+    in_channels = (
+        tools.style == "channels",
+        reasoning is not None and reasoning.style == "channels",
+    )
+    if in_channels == (True, False):
+        if config.tool_format is not None and config.reasoning_format is None:
+            return tools, REASONING_FORMATS[tools.name]
+        raise _mismatch(tools.name, config.reasoning_format)
+    if in_channels == (False, True):
+        assert reasoning is not None
+        if config.reasoning_format is not None and config.tool_format is None:
+            return TOOL_FORMATS[reasoning.name], reasoning
+        if config.reasoning_format is None:
+            return tools, None
+        raise _mismatch(config.tool_format, reasoning.name)
+    return tools, reasoning
+
+
+def _mismatch(tools: str | None, reasoning: str | None) -> InvalidParameterError:
+    return InvalidParameterError(
+        f"the tool format {tools!r} and the reasoning format {reasoning!r} don't go together",
+        param="reasoning_format",
+    )
+
+
+def _as_system(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A developer's message for templates that know only the system's."""
+    return {**message, "role": "system"} if message["role"] == "developer" else message
+
+
+def _cannot_think(why: str) -> InvalidParameterError:
+    return InvalidParameterError(
+        f"this model {why}; leave thinking out", param="thinking", code="unsupported_parameter"
+    )
+
+
+def _is_long(conversation: Conversation) -> bool:
+    """Whether it takes longer to print than handing it to another thread is worth."""
+    if len(conversation.tools) > 8 or len(conversation.messages) > 200:
+        return True
+    return sum(map(_size, conversation.messages)) > 20_000
+
+
+def _size(message: Mapping[str, Any]) -> int:
+    content = message.get("content") or ""
+    return len(content) if isinstance(content, str) else sum(len(p["text"]) for p in content)
+
+
+def _named(formats: Mapping[str, Format], name: str, param: str) -> Format:
+    if name not in formats:
+        raise InvalidParameterError(
+            f"there is no {param} {name!r}; there are {', '.join(formats)}", param=param
+        )
+    return formats[name]

@@ -1,0 +1,142 @@
+"""The calls that a model may make, as a part of what its output must match."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ramet.grammars.constraints import (
+    AnyOf,
+    FixedText,
+    FreeText,
+    JsonSchema,
+    Part,
+    Repeated,
+    Series,
+)
+from ramet.runtime.api.errors import InvalidConstraintError
+from ramet.runtime.api.paths import field_path
+from ramet.runtime.parsers import ToolFormat
+from ramet.runtime.server.chat.conversation import ToolChoice
+from ramet.runtime.server.chat.tool_schemas import ToolSchema
+from ramet.runtime.server.protocol.param_paths import Origins
+
+Tools = Mapping[str, ToolSchema]
+
+_STRING_WORDS = frozenset({"type", "title", "description", "default", "examples"})
+
+
+class ToolGrammar:
+    """Builds calls from a format's own texts, so that what is enforced is what parsers read.
+
+    Args:
+        tool_format: how calls are written.
+        tools: those that may be called.
+        origins: notes where each schema comes from.
+    """
+
+    def __init__(self, tool_format: ToolFormat, tools: Tools, origins: Origins) -> None:
+        self._format = tool_format
+        self._tools = tools
+        self._origins = origins
+
+    def calls(self, choice: ToolChoice, *, parallel: bool, has_answer: bool) -> Part:
+        """The calls that ``choice`` allows.
+
+        Where a call must be made, the output is calls and nothing else. In auto mode there may
+        be text before, and where ``parallel``, between and behind them; whatever begins like a
+        call is one, with arguments that are valid for its tool. With ``has_answer`` there is no
+        such text, for the answer has its own constraint. In channels, text has its own too.
+        """
+        is_channel = self._format.style == "channels"
+        if isinstance(choice, tuple):
+            return self._some({choice[1]: self._tools[choice[1]]}, at_most=1)
+        at_most = None if parallel and not is_channel else 1
+        some = self._some(self._tools, at_most=at_most)
+        if choice == "required" or has_answer or is_channel:
+            return some
+        free = FreeText(excluded=self._triggers())
+        if not parallel:
+            return AnyOf((free, Series((free, some))))
+        return Series((free, Repeated(Series((some, free)))))
+
+    def _triggers(self) -> tuple[str, ...]:
+        """The texts that only a call may begin with."""
+        begin = self._format.begin
+        if not self._format.is_bare:
+            return (begin,)
+        return (begin, self._format.opening("").removeprefix(begin)[:-2])
+
+    def _some(self, tools: Tools, *, at_most: int | None) -> Part:
+        """One or more calls, as the format puts several into a row."""
+        more = None if at_most is None else at_most - 1
+        begin, end = self._format.begin, self._format.end
+        match self._format.style:
+            case "json_list":
+                call = self._any(tools, begin + "[", "]" + end)
+                rest = Repeated(Series((FixedText(", "), call)), maximum=more)
+                return Series((FixedText(begin + "["), call, rest, FixedText("]" + end)))
+            case "json" if not end:
+                call = self._any(tools, begin, "")
+                head: Part = FixedText(begin)
+                if self._format.is_bare:
+                    head = AnyOf((head, FixedText("")))
+                rest = Repeated(Series((FixedText(self._format.separator), call)), maximum=more)
+                return Series((head, call, rest))
+            case "channels":  # the token that ends a call ends the output
+                return self._any(tools, "", end)
+            case "xml":
+                one: Part = AnyOf(tuple(self._xml(*tool) for tool in tools.items()))
+            case _:
+                one = self._any(tools, "", "")
+        return Series((one, Repeated(Series((FixedText("\n"), one)), maximum=more)))
+
+    def _any(self, tools: Tools, head: str, tail: str) -> Part:
+        """One call with JSON arguments, without ``head`` and ``tail``, which enclose several."""
+        closing = self._format.closing
+        end = closing[: len(closing) - len(tail)]
+        calls = []
+        for name, tool in tools.items():
+            opening = self._format.opening(name).removeprefix(head)
+            arguments = self._note(name, JsonSchema(tool.schema, integers="plain"), tool.field)
+            calls.append(Series((FixedText(opening), arguments, FixedText(end))))
+        return AnyOf(tuple(calls))
+
+    def _xml(self, name: str, tool: ToolSchema) -> Part:
+        """One call with a tag a parameter, in the schema's order."""
+        required = set(tool.schema.get("required", ()))
+        parts: list[Part] = [FixedText(f"{self._format.begin}\n<function={name}>\n")]
+        for key, value in tool.schema.get("properties", {}).items():
+            parameter = Series(
+                (
+                    FixedText(f"<parameter={key}>\n"),
+                    self._xml_value(name, tool, key, value),
+                    FixedText("\n</parameter>\n"),
+                )
+            )
+            parts.append(parameter if key in required else Repeated(parameter, maximum=1))
+        parts.append(FixedText(f"</function>\n{self._format.end}"))
+        return Series(tuple(parts))
+
+    def _xml_value(self, name: str, tool: ToolSchema, key: str, value: Any) -> Part:
+        """Strings stand for themselves, all else is JSON."""
+        escaped = key.replace("~", "~0").replace("/", "~1")
+        field = field_path(tool.field, f"/properties/{escaped}")
+        if not isinstance(value, Mapping) or value.get("type") != "string":
+            shared = {n: tool.schema[n] for n in ("$defs", "definitions") if n in tool.schema}
+            schema = {**shared, **value} if isinstance(value, Mapping) else value
+            return self._note(name, JsonSchema(schema, integers="plain"), field)
+        if "enum" in value:
+            return AnyOf(tuple(FixedText(str(option)) for option in value["enum"]))
+        if "const" in value:
+            return FixedText(str(value["const"]))
+        if unknown := sorted(set(value) - _STRING_WORDS):
+            raise InvalidConstraintError(
+                f"{unknown[0]!r} of the string parameter {key!r} can't be enforced in the XML "
+                "style in which this model calls tools",
+                param=field_path(field, f"/{unknown[0]}"),
+            )
+        return FreeText(excluded=("</parameter>",))
+
+    def _note(self, name: str, part: JsonSchema, field: str) -> Part:
+        return self._origins.note(part, field, f"the tool {name!r}")

@@ -1,0 +1,83 @@
+"""What the arguments of a call's tools must be, and where in the body that stands."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ramet.runtime.api.errors import InvalidConstraintError
+from ramet.runtime.api.paths import field_path
+
+Schemas = Mapping[str, Mapping[str, Any]]
+"""Each tool's parameters' schema, by the tool's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSchema:
+    """The schema of a tool's arguments, and the field of the body that holds it."""
+
+    schema: Mapping[str, Any]
+    field: str
+
+
+def tool_schemas(tools: Sequence[Mapping[str, Any]], field: str) -> dict[str, ToolSchema]:
+    """Each tool's arguments' schema, by its name; a name may be used once.
+
+    Args:
+        tools: in OpenAI's shape.
+        field: where a tool's schema stands in the body, with ``{}`` for the tool's index.
+    """
+    schemas: dict[str, ToolSchema] = {}
+    for index, tool in enumerate(tools):
+        function = tool["function"]
+        if function["name"] in schemas:
+            raise InvalidConstraintError(
+                f"there are two tools with the name {function['name']!r}", param=f"tools[{index}]"
+            )
+        place = field.format(index)
+        schema = arguments_schema(function.get("parameters"), place)
+        schemas[function["name"]] = ToolSchema(schema, place)
+    return schemas
+
+
+def arguments_schema(parameters: Mapping[str, Any] | None, field: str = "") -> dict[str, Any]:
+    """A tool's parameters as the schema of an object; without any, of the empty one.
+
+    Objects whose schema lists properties and says nothing of others are written without others:
+    functions seldom take arguments that they don't name, and the arguments stay valid.
+    """
+    if parameters is None:
+        return {"type": "object", "additionalProperties": False}
+    kind = parameters.get("type", "object")
+    if kind != "object":
+        raise InvalidConstraintError(
+            f"a tool's parameters are an object, not {json.dumps(kind)}",
+            param=field_path(field, "/type"),
+        )
+    closed: dict[str, Any] = _without_others({**parameters, "type": "object"})
+    return closed
+
+
+_SAY_OF_OTHERS = frozenset(
+    {
+        *("additionalProperties", "unevaluatedProperties", "patternProperties"),
+        *("$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "not", "if", "dependentSchemas"),
+    }
+)
+
+
+def _without_others(schema: Any) -> Any:
+    """Closes plain object schemas, down through properties, items and definitions."""
+    if not isinstance(schema, Mapping):
+        return schema
+    closed = dict(schema)
+    for key in ("properties", "$defs", "definitions"):
+        if isinstance(closed.get(key), Mapping):
+            closed[key] = {name: _without_others(value) for name, value in closed[key].items()}
+    if "items" in closed:
+        closed["items"] = _without_others(closed["items"])
+    if "properties" in closed and not _SAY_OF_OTHERS & closed.keys():
+        closed["additionalProperties"] = False
+    return closed

@@ -1,0 +1,1 @@
+"""HTTP: connections, bodies, server-sent events, OpenAPI."""

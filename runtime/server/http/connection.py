@@ -1,0 +1,170 @@
+"""One connection: what its client may send before, behind and instead of a body, and how slowly."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections import deque
+from typing import Any
+
+from httptools import HttpParserInvalidMethodError, HttpParserUpgrade, HttpRequestParser
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from ramet.runtime.api.errors import RequestTimeoutError
+from ramet.runtime.server.http.body import error_body
+from ramet.runtime.server.http.json_bytes import json_bytes
+
+_MAX_HEAD_BYTES = 64 * 1024
+"""Bytes that may come without being anybody's body: a head, a chunk's extensions, trailers."""
+
+
+class _Awaited(enum.Enum):
+    """What the client is to send next."""
+
+    NOTHING = enum.auto()
+    REQUEST = enum.auto()
+    HEAD = enum.auto()
+    BODY = enum.auto()
+
+
+class _Parser(HttpRequestParser):
+    """A parser for who speaks one protocol: an offer of another is ignored (RFC 9110, section 7.8).
+
+    httptools takes what follows a head with such an offer for the other protocol, and a body that
+    came with it, as many a client's does that would rather speak HTTP/2, was lost. So the head is
+    read once more, without the offer.
+    """
+
+    def __init__(self, protocol: HttpProtocol) -> None:
+        super().__init__(protocol)
+        self.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn has its own
+        self._protocol = protocol
+
+    def feed_data(self, data: bytes) -> None:  # type: ignore[override]  # uvicorn has bytes
+        while True:
+            try:
+                super().feed_data(data)
+            except HttpParserUpgrade as end:
+                if self.get_method() == b"CONNECT":
+                    raise HttpParserInvalidMethodError("this is no proxy") from None
+                data = self._protocol.head_without_offer() + data[end.args[0] :]
+            else:
+                return
+
+
+class HttpProtocol(HttpToolsProtocol):
+    """uvicorn's protocol, and what that leaves open.
+
+    When the client leaves, every request that isn't answered is told. uvicorn tells the one that
+    came last, but the one that runs is the first (RFC 9112, section 9.3.2).
+
+    A head has an end: uvicorn would keep as much of one as anybody sends. So has the wait for a
+    request: ``receive_timeout_s`` seconds from the connection or the request's first bytes to its
+    last. Then a request that has begun is answered with a 408 (RFC 9110, section 15.5.9), and the
+    connection closes. A connection that idles between requests, or is being answered, has time;
+    blank lines end its idling.
+    """
+
+    def __init__(self, *args: Any, receive_timeout_s: float, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.parser = _Parser(self)
+        self._receive_timeout_s = receive_timeout_s
+        self._unanswered: deque[RequestResponseCycle] = deque()
+        self._head_bytes = 0
+        self._awaited = _Awaited.REQUEST
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        self._head_bytes += len(data)
+        super().data_received(data)
+        if self._head_bytes > _MAX_HEAD_BYTES and not self.transport.is_closing():
+            self.send_400_response("The head of the request is too large.")
+        if self._awaited is _Awaited.NOTHING and (not self.cycle or self.cycle.response_complete):
+            self._awaited = _Awaited.REQUEST  # uvicorn has stopped its clock for idle connections
+        self._watch()
+
+    def on_message_begin(self) -> None:
+        self._awaited = _Awaited.HEAD
+        super().on_message_begin()
+
+    def head_without_offer(self) -> bytes:
+        """The head that has been read, but for its offer of another protocol."""
+        version = self.parser.get_http_version().encode()
+        lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, version)]
+        lines += [b"%b: %b" % (name, value) for name, value in self.headers if name != b"upgrade"]
+        return b"\r\n".join(lines) + b"\r\n\r\n"
+
+    def on_headers_complete(self) -> None:
+        if self.parser.should_upgrade():
+            return  # it is read again
+        self._head_bytes = 0
+        self._awaited = _Awaited.BODY
+        super().on_headers_complete()
+        unanswered = self._unanswered
+        while unanswered and unanswered[0].response_complete:
+            unanswered.popleft()
+        unanswered.append(self.cycle)
+
+    def on_body(self, body: bytes) -> None:
+        self._head_bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        if self.parser.should_upgrade():
+            return
+        self._head_bytes = 0
+        self._awaited = _Awaited.NOTHING
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._stop_watching()
+        self._watch()  # the time of one that came behind it begins here
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_watching()
+        for cycle in self._unanswered:
+            if not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
+        self._unanswered.clear()
+        super().connection_lost(exc)
+
+    def _watch(self) -> None:
+        """Has the clock run while bytes of a request are awaited, and only then."""
+        if self._awaited is _Awaited.NOTHING:
+            self._stop_watching()
+        elif self._timer is None and not self.transport.is_closing():
+            self._timer = self.loop.call_later(self._receive_timeout_s, self._end_wait)
+
+    def _stop_watching(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _end_wait(self) -> None:
+        self._timer = None
+        arriving = self.cycle if self._awaited is _Awaited.BODY else None
+        others = (cycle for cycle in self._unanswered if cycle is not arriving)
+        if not all(cycle.response_complete for cycle in others):
+            self._watch()  # while they are answered, nobody reads what comes behind them
+            return
+        is_answered = arriving is not None and arriving.response_started
+        if self._awaited is not _Awaited.REQUEST and not is_answered:
+            self.transport.write(self._timeout_answer())
+        self.transport.close()
+
+    def _timeout_answer(self) -> bytes:
+        error = RequestTimeoutError(
+            f"the request was not there whole within {self._receive_timeout_s:g} s"
+        )
+        body = json_bytes(error_body(error, self.scope.get("path", "")))
+        head = (
+            f"HTTP/1.1 {error.status} Request Timeout\r\ncontent-type: application/json\r\n"
+            f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        )
+        return head.encode() + body

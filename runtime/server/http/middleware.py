@@ -1,0 +1,81 @@
+"""Around every request: its id, one log line, one count, one trace. Prompts are never logged."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+
+import orjson
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ramet.runtime.server.http.body import new_id
+from ramet.runtime.server.observability.telemetry import Telemetry
+from ramet.runtime.server.observability.tracing import Tracing
+
+logger = logging.getLogger("ramet.access")
+
+_CLIENT_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
+
+
+class RequestLog:
+    """Gives each response an ``x-request-id``, the client's own where it sent a plain one.
+
+    ``HEAD`` is answered as ``GET`` is, without the body.
+    """
+
+    def __init__(self, app: ASGIApp, *, telemetry: Telemetry, tracing: Tracing, log: bool) -> None:
+        self._app = app
+        self._telemetry = telemetry
+        self._tracing = tracing
+        self._log = log
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = _request_id(scope)
+        method, is_head = scope["method"], scope["method"] == "HEAD"
+        if is_head:
+            scope = {**scope, "method": "GET"}
+        trace = self._tracing.start(scope, request_id.decode())
+        scope["state"] = {**scope.get("state", {}), "trace": trace}
+        started = time.monotonic()
+        status = 500
+
+        async def send_noting_status(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message["headers"], (b"x-request-id", request_id)]
+            elif is_head:
+                message = {**message, "body": b""}
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_noting_status)
+        finally:
+            route = scope.get("route")
+            path = getattr(route, "path", "unknown")
+            self._telemetry.http(path, status)
+            trace.end(None if route is None else path, status)
+            if self._log:
+                logger.info(
+                    orjson.dumps(
+                        {
+                            "event": "http_request",
+                            "request_id": request_id.decode(),
+                            "method": method,
+                            "path": path,
+                            "status": status,
+                            "seconds": round(time.monotonic() - started, 4),
+                        }
+                    ).decode()
+                )
+
+
+def _request_id(scope: Scope) -> bytes:
+    for name, value in scope["headers"]:
+        if name == b"x-request-id" and _CLIENT_ID.fullmatch(value):
+            return bytes(value)
+    return new_id("req").encode()

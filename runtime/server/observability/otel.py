@@ -1,0 +1,304 @@
+"""Traces by OpenTelemetry, under its semantic conventions for HTTP servers and generative AI.
+
+https://opentelemetry.io/docs/specs/semconv/http/http-spans/
+https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/
+
+A request is a server span, whose parent is the client's, if it sent a ``traceparent``; a request's
+time in the engine is its children ``grammar``, ``queued``, ``prefill`` and ``decode``. A program's
+calls of the model are its children, each with those. Prompts and answers are never in a span.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from opentelemetry.util.types import AttributeValue
+
+from ramet.grammars.constraints import JsonObject, JsonSchema
+from ramet.runtime.api.events import Failed, Finished, Timings, Usage
+from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.api.request import Request
+from ramet.runtime.server.observability.tracing import Choice, Scope, Trace, Tracing
+
+_PROVIDER = "ramet"
+_LAST_WORDS_S = 3.0
+_WARNING_PAUSE_S = 60.0
+_UNTRACED = frozenset({"/health", "/ready", "/version", "/metrics", "/openapi.json"})
+_OPERATIONS = {
+    "/v1/completions": "text_completion",
+    "/v1/embeddings": "embeddings",
+    "/v1/programs": "invoke_workflow",
+}
+"""The conventions' names of what a path does, where it isn't ``chat``."""
+
+_PROPAGATOR = TraceContextTextMapPropagator()
+
+
+class Seldom(logging.Filter):
+    """Lets one record through, and the next one no sooner than ``pause_s`` seconds later."""
+
+    def __init__(self, pause_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._pause_s = pause_s
+        self._clock = clock
+        self._next = -math.inf
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        del record
+        now = self._clock()
+        if now < self._next:
+            return False
+        self._next = now + self._pause_s
+        return True
+
+
+class OtelTracing(Tracing):
+    """Begins spans, and hands ended ones to ``processor``, whose faults are its own."""
+
+    def __init__(self, processor: SpanProcessor) -> None:
+        version = importlib.metadata.version("ramet")
+        resource = Resource.create({SERVICE_VERSION: version})
+        if str(resource.attributes.get(SERVICE_NAME, "unknown_service")).startswith("unknown_"):
+            resource = resource.merge(Resource({SERVICE_NAME: "ramet"}))
+        self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+        self._provider.add_span_processor(processor)
+        self._tracer = self._provider.get_tracer("ramet.server", version)
+
+    @classmethod
+    def to_endpoint(cls, endpoint: str | None) -> OtelTracing:
+        """Sends spans in batches, from a thread of its own, to a collector's OTLP endpoint (HTTP
+        and protobuf); None: to where the environment says.
+
+        What can't be sent is dropped, after a warning; no request waits for it.
+        """
+        if endpoint is not None and not endpoint.endswith("/v1/traces"):
+            endpoint = endpoint.rstrip("/") + "/v1/traces"
+        # It says of every try that it failed, a few times each five seconds.
+        logging.getLogger(OTLPSpanExporter.__module__).addFilter(Seldom(_WARNING_PAUSE_S))
+        return cls(BatchSpanProcessor(OTLPSpanExporter(endpoint)))
+
+    def start(self, scope: Scope, request_id: str) -> Trace:
+        if scope["path"] in _UNTRACED:
+            return Trace()
+        headers = {
+            name.decode("latin-1"): text.decode("latin-1") for name, text in scope["headers"]
+        }
+        attributes: dict[str, AttributeValue] = {
+            "http.request.method": scope["method"],
+            "url.path": scope["path"],
+            "url.scheme": scope.get("scheme", "http"),
+            "ramet.request_id": request_id,
+        }
+        address, port = scope.get("server") or ("", None)
+        if port is not None:
+            attributes |= {"server.address": address, "server.port": port}
+        span = self._tracer.start_span(
+            scope["method"],
+            _PROPAGATOR.extract(headers),
+            kind=SpanKind.SERVER,
+            attributes=attributes,
+        )
+        return OtelTrace(self._tracer, span, scope["method"], scope["path"])
+
+    def close(self) -> None:
+        """A collector that doesn't answer holds the end up for a few seconds at most."""
+        closing = threading.Thread(target=self._provider.shutdown, daemon=True)
+        closing.start()
+        closing.join(_LAST_WORDS_S)
+
+
+class OtelTrace(Trace):
+    """A server span and its children."""
+
+    def __init__(self, tracer: Tracer, span: Span, method: str, path: str) -> None:
+        self._tracer = tracer
+        self._span = span
+        self._method = method
+        self._operation = _OPERATIONS.get(path, "chat")
+        self._name: str | None = None
+        self._model = ""
+        self._choices: Sequence[Choice] = ()
+        self._ends: list[Finished | Failed] = []
+        self._prompt_tokens = 0
+        self._num_choices = 1  # of each prompt
+
+    def describe(self, model: str, choices: Sequence[Choice] = ()) -> None:
+        self._model = model
+        self._choices = choices
+
+    def begin(self, call_id: str, requests: Sequence[Request]) -> None:
+        if not self._span.is_recording():
+            return
+        self._begin(call_id, requests[0].tenant, self._model)
+        # Choices of one prompt share its tuple, which is read once for all of them.
+        prompts = {id(each.prompt_token_ids): len(each.prompt_token_ids) for each in requests}
+        self._prompt_tokens = sum(prompts.values())
+        self._num_choices = len(requests) // len(prompts)
+        self._span.set_attributes(_asked(requests[0]))
+        if self._num_choices > 1:
+            self._span.set_attribute("gen_ai.request.choice.count", self._num_choices)
+
+    def note_end(self, event: Finished | Failed) -> None:
+        self._ends.append(event)
+        if isinstance(event, Finished) and self._span.is_recording():
+            self._add_phases(self._span, event.timings)
+
+    def begin_program(self, call_id: str, name: str, tenant: str) -> None:
+        if self._span.is_recording():
+            self._begin(call_id, tenant, name)
+            self._span.set_attribute("gen_ai.workflow.name", name)
+
+    def note_node(self, request: Request, event: Finished | Failed) -> None:
+        if not self._span.is_recording():
+            return
+        self._ends.append(event)
+        self._prompt_tokens += event.usage.prompt_tokens
+        lasted_s = event.timings.finished_s if isinstance(event, Finished) else None
+        node = self._tracer.start_span(
+            f"text_completion {self._model}",
+            set_span_in_context(self._span),
+            start_time=time.time_ns() - int((lasted_s or 0.0) * 1e9),
+            attributes={
+                **_models("text_completion", self._model),
+                **_asked(request),
+                **_used([event.usage], event.usage.prompt_tokens),
+            },
+        )
+        if isinstance(event, Finished):
+            node.set_attribute("gen_ai.response.finish_reasons", [event.reason])
+            self._add_phases(node, event.timings)
+        else:
+            _fail(node, event.error.code or event.error.type)
+        node.end()
+
+    def close(self) -> None:
+        if not self._ends or not self._span.is_recording():
+            return
+        # A prompt's other choices find it cached by the first: that says nothing.
+        usages = [event.usage for event in self._ends]
+        used = _used(usages, self._prompt_tokens, with_cached=self._num_choices == 1)
+        self._span.set_attributes(used)
+        if self._operation in ("chat", "text_completion"):
+            self._span.set_attribute("gen_ai.response.finish_reasons", self._finish_reasons())
+        failed = next((event.error for event in self._ends if isinstance(event, Failed)), None)
+        if failed is not None and self._operation != "invoke_workflow":
+            _fail(self._span, failed.code or failed.type)
+
+    def end(self, route: str | None, status: int) -> None:
+        if route is not None:
+            self._span.set_attribute("http.route", route)
+        if self._name is None:
+            self._span.update_name(f"{self._method} {route}" if route else self._method)
+        self._span.set_attribute("http.response.status_code", status)
+        if status >= 500:
+            _fail(self._span, str(status))
+        self._span.end()
+
+    def _begin(self, call_id: str, tenant: str, subject: str) -> None:
+        self._name = f"{self._operation} {subject}".rstrip()
+        self._span.update_name(self._name)
+        self._span.set_attributes(_models(self._operation, self._model))
+        self._span.set_attributes({"gen_ai.response.id": call_id, "ramet.tenant": tenant})
+
+    def _finish_reasons(self) -> list[str]:
+        if self._choices:
+            return [each.finish_reason for each in self._choices if each.finished is not None]
+        return [event.reason for event in self._ends if isinstance(event, Finished)]
+
+    def _add_phases(self, parent: Span, timings: Timings) -> None:
+        """Children for what a request that has just ended spent its time on."""
+        context = set_span_in_context(parent)
+        submitted_ns = time.time_ns() - int((timings.finished_s or 0.0) * 1e9)
+        for name, begin_s, end_s in _phases(timings):
+            begin_ns = submitted_ns + int(begin_s * 1e9)
+            child = self._tracer.start_span(name, context, start_time=begin_ns)
+            child.end(submitted_ns + int(end_s * 1e9))
+
+
+def _fail(span: Span, kind: str) -> None:
+    span.set_attribute("error.type", kind)
+    span.set_status(Status(StatusCode.ERROR))
+
+
+def _phases(timings: Timings) -> Iterator[tuple[str, float, float]]:
+    """What a request's time went to: (phase, begin, end), in seconds since it was submitted."""
+    marks = [("grammar", 0.0), ("queued", timings.grammar_s)]
+    if timings.scheduled_s is not None:
+        marks.append(("prefill", timings.scheduled_s))
+    if timings.first_token_s is not None:
+        marks.append(("decode", timings.first_token_s))
+    ends = [begin for _, begin in marks[1:]] + [timings.finished_s or marks[-1][1]]
+    for (name, begin), end in zip(marks, ends, strict=True):
+        if end > begin:
+            yield name, begin, end
+
+
+def _models(operation: str, model: str) -> dict[str, AttributeValue]:
+    return {
+        "gen_ai.operation.name": operation,
+        "gen_ai.provider.name": _PROVIDER,
+        "gen_ai.request.model": model,
+        "gen_ai.response.model": model,
+    }
+
+
+def _asked(request: Request) -> dict[str, AttributeValue]:
+    """What was asked of the model, without the prompt."""
+    attributes: dict[str, AttributeValue] = {}
+    if not request.pooling:
+        attributes |= _sampling(request.params)
+        is_json = isinstance(request.constraint, JsonObject | JsonSchema)
+        attributes["gen_ai.output.type"] = "json" if is_json else "text"
+    if request.constraint is not None:
+        attributes["ramet.constraint"] = request.constraint.kind
+    if request.hint is not None:
+        attributes["ramet.program_id"] = request.hint.program_id
+        attributes["ramet.node_id"] = request.hint.node_id
+    return attributes
+
+
+def _used(
+    usages: Sequence[Usage], prompt_tokens: int, *, with_cached: bool = True
+) -> dict[str, AttributeValue]:
+    attributes: dict[str, AttributeValue] = {
+        "gen_ai.usage.input_tokens": prompt_tokens,
+        "gen_ai.usage.output_tokens": sum(usage.completion_tokens for usage in usages),
+        "ramet.usage.forced_tokens": sum(usage.forced_tokens for usage in usages),
+    }
+    if with_cached:
+        cached = sum(usage.cached_tokens for usage in usages)
+        attributes["gen_ai.usage.cache_read.input_tokens"] = cached
+    return attributes
+
+
+def _sampling(params: SamplingParams) -> dict[str, AttributeValue]:
+    """What was asked of the sampler, where it differs from its default."""
+    default = SamplingParams()
+    attributes: dict[str, AttributeValue] = {"gen_ai.request.temperature": params.temperature}
+    for name, attribute in _SAMPLING.items():
+        value = getattr(params, name)
+        if value != getattr(default, name) and value is not None:
+            attributes[attribute] = value
+    return attributes
+
+
+_SAMPLING = {
+    "max_tokens": "gen_ai.request.max_tokens",
+    "top_p": "gen_ai.request.top_p",
+    "top_k": "gen_ai.request.top_k",
+    "frequency_penalty": "gen_ai.request.frequency_penalty",
+    "presence_penalty": "gen_ai.request.presence_penalty",
+    "seed": "gen_ai.request.seed",
+    "stop": "gen_ai.request.stop_sequences",
+}

@@ -1,0 +1,230 @@
+"""``POST /v1/chat/completions``: OpenAI's body with vLLM's extensions and Ramet's."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Discriminator, Field, Tag
+
+from ramet.runtime.api.errors import InvalidParameterError
+from ramet.runtime.server.chat.conversation import Conversation
+from ramet.runtime.server.chat.conversation import ToolChoice as ChosenTools
+from ramet.runtime.server.protocol.base import ApiModel, Int
+from ramet.runtime.server.protocol.common import NO_EFFECT, GenerationRequest
+from ramet.runtime.server.protocol.variants import supported_types, type_of
+
+
+class TextPart(ApiModel):
+    """A part of a message's content; other kinds than text are refused by name."""
+
+    type: Literal["text"]
+    text: str
+
+    # Prompt caching is always on here.
+    NO_EFFECT: ClassVar = frozenset({"cache_control"})
+    UNSUPPORTED: ClassVar = {
+        "image_url": (),
+        "input_audio": (),
+        "audio_url": (),
+        "video_url": (),
+        "file": (),
+        "refusal": (),
+    }
+
+
+def _kind_of_content(content: Any) -> str:
+    return "<parts>" if isinstance(content, list) else "<text>"
+
+
+Content = Annotated[
+    Annotated[str, Tag("<text>")] | Annotated[list[TextPart], Tag("<parts>")],
+    Discriminator(_kind_of_content),
+]
+
+
+class FunctionCall(ApiModel):
+    """The function and the JSON text of its arguments, as the model wrote it."""
+
+    name: str
+    arguments: str = ""
+
+
+class ToolCall(ApiModel):
+    """A call in an assistant message of the history."""
+
+    id: str | None = None
+    type: Literal["function"] = "function"
+    function: FunctionCall
+    index: Int | None = None
+
+
+class Message(ApiModel):
+    """A message of the conversation, in the shape that OpenAI's answers have too."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: Content | None = None
+    name: str | None = None
+    tool_calls: list[ToolCall] | None = None
+    tool_call_id: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+
+    # What answers carry and clients send back.
+    NO_EFFECT: ClassVar = frozenset({"annotations"})
+    UNSUPPORTED: ClassVar = {"refusal": ("",), "audio": (), "function_call": ()}
+
+    def for_template(self) -> dict[str, Any]:
+        """The message as chat templates take it, without what was not given."""
+        shown = self.model_dump(exclude_none=True)
+        if "reasoning" in shown:
+            shown.setdefault("reasoning_content", shown.pop("reasoning"))
+        return shown
+
+
+class Function(ApiModel):
+    """A function that the model may call; ``parameters`` is the schema of its arguments."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_.:-]{1,256}$")
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class Tool(ApiModel):
+    """A tool; only functions are supported."""
+
+    type: Literal["function"]
+    function: Function
+
+    def for_template(self) -> dict[str, Any]:
+        """The tool as chat templates take it, without what was not given."""
+        return self.model_dump(exclude_none=True)
+
+
+class FunctionName(ApiModel):
+    name: str
+
+
+class NamedToolChoice(ApiModel):
+    """``tool_choice`` that names the one function to call."""
+
+    type: Literal["function"]
+    function: FunctionName
+
+
+class AllowedTool(ApiModel):
+    """One of the tools that may be called."""
+
+    type: Literal["function"]
+    function: FunctionName
+
+
+class AllowedTools(ApiModel):
+    """Some of the tools, of which none or one must be called."""
+
+    mode: Literal["auto", "required"]
+    tools: list[AllowedTool] = Field(min_length=1)
+
+
+class AllowedToolsChoice(ApiModel):
+    """``tool_choice`` that names some of the tools; the prompt has them all."""
+
+    type: Literal["allowed_tools"]
+    allowed_tools: AllowedTools
+
+
+ToolChoice = Annotated[
+    Annotated[Literal["none", "auto", "required"], Tag("<word>")]
+    | Annotated[NamedToolChoice, Tag("<function>")]
+    | Annotated[AllowedToolsChoice, Tag("<allowed_tools>")],
+    Discriminator(lambda choice: "<word>" if isinstance(choice, str) else f"<{type_of()(choice)}>"),
+    supported_types("choices", ("function", "allowed_tools")),
+]
+
+
+class ChatCompletionRequest(GenerationRequest):
+    """The body. See the OpenAI API reference for the fields it shares with it."""
+
+    messages: list[Message]
+    max_completion_tokens: Int | None = None
+    logprobs: bool | None = None
+    top_logprobs: Int | None = None
+    tools: list[Annotated[Tool, supported_types("tools", ("function",))]] | None = None
+    tool_choice: ToolChoice | None = None
+    parallel_tool_calls: bool = True
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = None
+    thinking_token_budget: Int | None = Field(default=None, ge=1)
+    add_generation_prompt: bool = True
+    continue_final_message: bool = False
+    chat_template_kwargs: dict[str, Any] | None = None
+
+    OWN_MEANING: ClassVar = frozenset({"logprobs"})
+    NO_EFFECT: ClassVar = NO_EFFECT
+    UNSUPPORTED: ClassVar = {
+        "audio": (),
+        "function_call": ("none",),
+        "functions": ([],),
+        "modalities": (["text"], []),
+        "moderation": (),
+        "prediction": (),
+        "service_tier": ("auto", "default"),
+        "verbosity": ("medium",),
+        "web_search_options": (),
+        "best_of": (1,),
+        "echo": (False,),
+        "use_beam_search": (False,),
+        "length_penalty": (1.0,),
+        "add_special_tokens": (False,),
+        "chat_template": (),
+        "documents": ([],),
+        "include_reasoning": (True,),
+        "kv_transfer_params": (),
+        "return_tokens_as_token_ids": (False,),
+        "spaces_between_special_tokens": (True,),
+        "truncate_prompt_tokens": (),
+        "vllm_xargs": ({},),
+        "mm_processor_kwargs": ({},),
+        "guided_decoding_backend": (),
+        "guided_whitespace_pattern": (),
+    }
+
+    def conversation(self) -> Conversation:
+        """The chat part of the body."""
+        allowed: tuple[str, ...] | None = None
+        choice: ChosenTools = "auto"
+        match self.tool_choice:
+            case str(word):
+                choice = word
+            case NamedToolChoice():
+                choice = ("tool", self.tool_choice.function.name)
+            case AllowedToolsChoice(allowed_tools=some):
+                choice = some.mode
+                allowed = tuple(tool.function.name for tool in some.tools)
+        return Conversation(
+            messages=[message.for_template() for message in self.messages],
+            tools=[tool.for_template() for tool in self.tools or ()],
+            tool_choice=choice,
+            allowed_tools=allowed,
+            parallel_tool_calls=self.parallel_tool_calls,
+            constraint=self.asked(),
+            template_variables=self.chat_template_kwargs or {},
+            reasoning_effort=self.reasoning_effort,
+            thinking_budget=self.thinking_token_budget,
+            add_generation_prompt=self.add_generation_prompt,
+            continue_final_message=self.continue_final_message,
+        )
+
+    def sampling_values(self) -> dict[str, Any]:
+        values = super().sampling_values()
+        if self.max_completion_tokens is not None:
+            if self.max_tokens not in (None, self.max_completion_tokens):
+                raise InvalidParameterError(
+                    "max_tokens and max_completion_tokens differ; give one of them",
+                    param="max_completion_tokens",
+                )
+            values["max_tokens"] = self.max_completion_tokens
+        if self.logprobs:
+            values["logprobs"] = self.top_logprobs or 0
+        elif self.top_logprobs:
+            raise InvalidParameterError("top_logprobs needs logprobs: true", param="top_logprobs")
+        return values

@@ -1,0 +1,225 @@
+"""``POST /v1/chat/completions``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi import Request as HttpRequest
+from starlette.responses import Response
+
+from ramet.runtime.api.errors import InvalidParameterError
+from ramet.runtime.api.events import Event, TokenInfo
+from ramet.runtime.api.request import Request
+from ramet.runtime.server.calls.chat_call import begin_chat
+from ramet.runtime.server.calls.context import ServerContext, tenant_of, trace_of, whole_answer
+from ramet.runtime.server.calls.engine_requests import (
+    build_requests,
+    enforced_headers,
+    sampling_params,
+)
+from ramet.runtime.server.calls.logprobs import chat_logprobs, prompt_logprobs
+from ramet.runtime.server.calls.usage import CallUsage
+from ramet.runtime.server.chat.choice import ChatChoice, ShownTokens
+from ramet.runtime.server.chat.generation import Generation
+from ramet.runtime.server.chat.planner import ChatPlan
+from ramet.runtime.server.http.body import OrjsonResponse, as_ramet_error, beside, new_id
+from ramet.runtime.server.http.openapi import json_body
+from ramet.runtime.server.http.sse import DONE, EventStreamResponse, data_event
+from ramet.runtime.server.openai.chat_bodies import ChatCompletionRequest
+from ramet.runtime.server.openai.shapes import chunk_deltas, whole_message
+
+
+def chat_router(context: ServerContext) -> APIRouter:
+    """The chat routes of a server."""
+    router = APIRouter(tags=["OpenAI"])
+
+    @router.post("/v1/chat/completions", openapi_extra=json_body(ChatCompletionRequest))
+    async def chat_completions(http_request: HttpRequest) -> Response:
+        """Continues a conversation."""
+        body = await context.body(http_request, ChatCompletionRequest)
+        call = await _prepare(context, body, http_request)
+        trace_of(http_request).describe(call.model, call.choices)
+        generation = await begin_chat(context, http_request, call.id, call.requests, call.plan)
+        headers = enforced_headers(call.plan.constraint)
+        if body.stream:
+            return EventStreamResponse(
+                _stream(call, generation),
+                abort=generation.abort,
+                close=generation.close,
+                headers=headers,
+            )
+        async with whole_answer(http_request, generation):
+            return OrjsonResponse(await _whole(call, generation), headers=headers)
+
+    return router
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A chat call that is ready to run: its requests, one a choice, and how to read them."""
+
+    id: str
+    created: int
+    model: str
+    body: ChatCompletionRequest
+    requests: list[Request]
+    plan: ChatPlan
+    choices: list[ChatChoice]
+
+    def head(self, kind: str) -> dict[str, Any]:
+        return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
+
+
+async def _prepare(
+    context: ServerContext, body: ChatCompletionRequest, http_request: HttpRequest
+) -> _Call:
+    model = context.check_model(body.model)
+    context.check_choices(body.n)
+    body.usage_wanted()
+    if body.stream and body.prompt_logprobs is not None:
+        raise InvalidParameterError(
+            "prompt_logprobs come only in a whole response; leave stream out",
+            param="prompt_logprobs",
+        )
+    params = sampling_params(body)
+    plan = await context.planner.plan(await beside(http_request, body.conversation))
+    call_id = body.request_id or new_id("chatcmpl")
+    requests = build_requests(
+        call_id,
+        body,
+        plan.adapt(params),
+        [plan.prompt],
+        plan.constraint,
+        tenant_of(http_request),
+    )
+    eos_ids = context.engine.tokenizer.eos_ids
+    choices = [ChatChoice(plan.parser(), ShownTokens(params, eos_ids)) for _ in requests]
+    return _Call(call_id, int(time.time()), model, body, requests, plan, choices)
+
+
+async def _whole(call: _Call, generation: Generation) -> dict[str, Any]:
+    body = call.body
+    shown: list[list[TokenInfo]] = [[] for _ in call.choices]
+    ids: list[list[int]] = [[] for _ in call.choices]
+    async for index, events in generation.events():
+        shown[index] += call.choices[index].feed(events)[1]
+        if body.return_token_ids:
+            ids[index] += token_ids(events)
+    entries: list[dict[str, Any]] = []
+    for index, choice in enumerate(call.choices):
+        entry: dict[str, Any] = {
+            "index": index,
+            "message": whole_message(choice.message),
+            "logprobs": _logprobs(shown[index]) if body.logprobs else None,
+            "finish_reason": choice.finish_reason,
+        }
+        if choice.matched_stop is not None:
+            entry["stop_reason"] = choice.matched_stop
+        if body.return_token_ids:
+            entry["token_ids"] = ids[index]
+        entries.append(entry)
+    answer = call.head("chat.completion") | {"choices": entries, "usage": _usage(call)}
+    if body.return_token_ids:
+        answer["prompt_token_ids"] = list(call.plan.prompt)
+    prompt = call.choices[0].prompt_logprobs
+    if prompt is not None:
+        answer["prompt_logprobs"] = prompt_logprobs(prompt.tokens)
+    return answer
+
+
+async def _stream(call: _Call, generation: Generation) -> AsyncIterator[bytes]:
+    body = call.body
+    options = body.usage_wanted()
+    head = call.head("chat.completion.chunk")
+    streams = [_ChoiceStream(index, choice, body) for index, choice in enumerate(call.choices)]
+    first = head
+    if body.return_token_ids:
+        first = head | {"prompt_token_ids": list(call.plan.prompt)}
+    role = {"role": "assistant", "content": ""}
+    yield b"".join(
+        data_event(first | {"choices": [_entry(index, role)]}) for index in range(len(streams))
+    )
+    try:
+        async for index, events in generation.events():
+            entries = streams[index].feed(events)
+            if options.continuous_usage_stats:
+                head["usage"] = _usage_so_far(call)
+            yield b"".join([data_event(head | {"choices": [entry]}) for entry in entries])
+    except Exception as error:
+        yield data_event(as_ramet_error(error).body())
+        return
+    if options.include_usage:
+        yield data_event(head | {"choices": [], "usage": _usage(call)})
+    yield DONE
+
+
+def _entry(index: int, delta: dict[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
+    return {"index": index, "delta": delta, "finish_reason": finish_reason}
+
+
+class _ChoiceStream:
+    """Turns one choice's events into the ``choices`` entries of its chunks.
+
+    Tokens whose text is still held back wait for the next chunk, so each appears exactly once.
+    """
+
+    def __init__(self, index: int, choice: ChatChoice, body: ChatCompletionRequest) -> None:
+        self._index = index
+        self._choice = choice
+        self._want_logprobs = bool(body.logprobs)
+        self._want_token_ids = body.return_token_ids
+        self._shown: list[TokenInfo] = []
+        self._ids: list[int] = []
+
+    def feed(self, events: list[Event]) -> list[dict[str, Any]]:
+        """The entries that some events are worth; often one, sometimes none."""
+        deltas, shown = self._choice.feed(events)
+        shaped = chunk_deltas(deltas, self._choice.message)
+        entries = [_entry(self._index, delta) for delta in shaped]
+        if self._choice.finished is not None:
+            end = _entry(self._index, {}, self._choice.finish_reason)
+            if self._choice.matched_stop is not None:
+                end["stop_reason"] = self._choice.matched_stop
+            entries.append(end)
+        if self._want_logprobs:
+            self._shown += shown
+            if entries and self._shown:
+                entries[0]["logprobs"] = _logprobs(self._shown)
+                self._shown = []
+        if self._want_token_ids:
+            self._ids += token_ids(events)
+            if entries and self._ids:
+                entries[0]["token_ids"] = self._ids
+                self._ids = []
+        return entries
+
+
+def token_ids(events: list[Event]) -> list[int]:
+    """The ids of every token in some events, the end-of-text token too."""
+    return [token.token_id for event in events for token in getattr(event, "tokens", ())]
+
+
+def _logprobs(tokens: list[TokenInfo]) -> dict[str, Any]:
+    return {"content": chat_logprobs(tokens), "refusal": None}
+
+
+def _usage(call: _Call) -> dict[str, Any]:
+    return CallUsage.of(
+        [choice.usage for choice in call.choices],
+        len(call.choices),
+        reasoning_tokens=sum(choice.num_reasoning_tokens for choice in call.choices),
+    ).openai()
+
+
+def _usage_so_far(call: _Call) -> dict[str, int]:
+    prompt_tokens = len(call.plan.prompt)
+    completion_tokens = sum(choice.num_tokens for choice in call.choices)
+    return {
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": completion_tokens,
+        "total_tokens": prompt_tokens + completion_tokens,
+    }

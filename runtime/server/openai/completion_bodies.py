@@ -1,0 +1,50 @@
+"""``POST /v1/completions``: OpenAI's body with vLLM's extensions and Ramet's."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from ramet.runtime.api.errors import InvalidParameterError
+from ramet.runtime.server.protocol.base import Int
+from ramet.runtime.server.protocol.common import NO_EFFECT, AnyPrompt, GenerationRequest
+
+
+class CompletionRequest(GenerationRequest):
+    """The body. ``max_tokens`` left out means what is left of the context.
+
+    With ``score_from``, Ramet's own, ``prompt_logprobs`` are those of the prompt's tokens from
+    that index on, and what the cache holds of the prompt before it isn't computed again.
+    """
+
+    prompt: AnyPrompt
+    echo: bool = False
+    logprobs: Int | None = None
+    add_special_tokens: bool = True
+    score_from: Int | None = None
+
+    NO_EFFECT: ClassVar = NO_EFFECT
+    UNSUPPORTED: ClassVar = {
+        "best_of": (1,),
+        "suffix": ("",),
+        "use_beam_search": (False,),
+        "length_penalty": (1.0,),
+        "kv_transfer_params": (),
+        "return_tokens_as_token_ids": (False,),
+        "spaces_between_special_tokens": (True,),
+        "truncate_prompt_tokens": (),
+        "vllm_xargs": ({},),
+        "guided_decoding_backend": (),
+        "guided_whitespace_pattern": (),
+    }
+
+    def sampling_values(self) -> dict[str, Any]:
+        values = super().sampling_values()
+        if self.echo and self.logprobs is not None:
+            if self.prompt_logprobs is not None and self.prompt_logprobs < self.logprobs:
+                raise InvalidParameterError(
+                    "echo with logprobs needs as many prompt_logprobs", param="prompt_logprobs"
+                )
+            values.setdefault("prompt_logprobs", self.logprobs)
+        if self.echo and self.max_tokens == 0:
+            values.setdefault("prompt_logprobs", 0)
+        return values

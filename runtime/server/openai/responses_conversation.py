@@ -1,0 +1,133 @@
+"""From the Responses API's items to the conversation that every chat API shares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ramet.runtime.api.errors import InvalidParameterError
+from ramet.runtime.server.chat.choice import CollectedMessage
+from ramet.runtime.server.chat.conversation import Conversation, ToolChoice
+from ramet.runtime.server.openai.responses_bodies import (
+    AllowedTools,
+    InputTokensRequest,
+    NamedTool,
+)
+from ramet.runtime.server.openai.responses_items import (
+    FunctionCallItem,
+    FunctionCallOutputItem,
+    Input,
+    MessageItem,
+    ReasoningItem,
+    plain_text,
+)
+from ramet.runtime.server.openai.shapes import whole_message
+
+ChatMessage = dict[str, Any]
+"""A message in the shape of chat completions."""
+
+
+def add_input(earlier: Sequence[ChatMessage], given: Input) -> list[ChatMessage]:
+    """The conversation so far with what the client adds to it.
+
+    An answer's reasoning, text and calls, which are items of their own here, are one message.
+
+    Raises ``InvalidParameterError`` for the output of a call that was never made.
+    """
+    if isinstance(given, str):
+        return [*earlier, {"role": "user", "content": given}]
+    messages = list(earlier)
+    names = {
+        call["id"]: call["function"]["name"]
+        for message in earlier
+        for call in message.get("tool_calls", ())
+    }
+    own_from = len(messages)
+    for index, item in enumerate(given):
+        last: ChatMessage = messages[-1] if len(messages) > own_from else {"role": ""}
+        match item:
+            case ReasoningItem():
+                messages.append({"role": "assistant", "reasoning_content": item.text})
+            case MessageItem(role="assistant") if _awaits(last, "content", "tool_calls"):
+                last["content"] = plain_text(item.content)
+            case MessageItem():
+                messages.append({"role": item.role, "content": plain_text(item.content)})
+            case FunctionCallItem():
+                names[item.call_id] = item.name
+                if last["role"] != "assistant":
+                    last = {"role": "assistant"}
+                    messages.append(last)
+                last.setdefault("tool_calls", []).append(_call(item))
+            case FunctionCallOutputItem():
+                messages.append(_output(item, names, f"input[{index}]"))
+    if not messages:
+        raise InvalidParameterError("input has no items", param="input")
+    return messages
+
+
+def _awaits(message: ChatMessage, *parts: str) -> bool:
+    """Whether a message is an answer of which only the reasoning has come."""
+    return message["role"] == "assistant" and not any(part in message for part in parts)
+
+
+def _call(item: FunctionCallItem) -> dict[str, Any]:
+    function = {"name": item.name, "arguments": item.arguments}
+    return {"id": item.call_id, "type": "function", "function": function}
+
+
+def _output(item: FunctionCallOutputItem, names: dict[str, str], where: str) -> ChatMessage:
+    if item.call_id not in names:
+        raise InvalidParameterError(
+            f"{where}: no earlier function_call has the call_id {item.call_id!r}",
+            param=f"{where}.call_id",
+        )
+    return {
+        "role": "tool",
+        "tool_call_id": item.call_id,
+        "name": names[item.call_id],
+        "content": plain_text(item.output),
+    }
+
+
+def answer_message(message: CollectedMessage) -> ChatMessage:
+    """An answer as a message of the conversation that goes on from it."""
+    return {key: value for key, value in whole_message(message).items() if value is not None}
+
+
+def responses_conversation(
+    body: InputTokensRequest, messages: Sequence[ChatMessage]
+) -> Conversation:
+    """What a body asks for about ``messages``, which begin with its instructions."""
+    choice, allowed = _tool_choice(body)
+    return Conversation(
+        messages=_instructed(messages, body.instructions),
+        tools=[tool.for_template() for tool in body.tools or ()],
+        tool_choice=choice,
+        allowed_tools=allowed,
+        parallel_tool_calls=body.parallel_tool_calls,
+        constraint=body.text.format.asked("text.format"),
+        schema_field="tools[{}].parameters",
+        reasoning_effort=body.reasoning.effort if body.reasoning else None,
+    )
+
+
+def _instructed(messages: Sequence[ChatMessage], instructions: str | None) -> list[ChatMessage]:
+    """Many templates take one system message, at the start; so instructions join one."""
+    if not instructions:
+        return list(messages)
+    first = messages[0]
+    if first["role"] in ("system", "developer"):
+        joined = f"{instructions}\n\n{first['content']}"
+        return [{"role": "system", "content": joined}, *messages[1:]]
+    return [{"role": "system", "content": instructions}, *messages]
+
+
+def _tool_choice(body: InputTokensRequest) -> tuple[ToolChoice, tuple[str, ...] | None]:
+    """What must be called, and which tools may be where not all may."""
+    match body.tool_choice:
+        case NamedTool(name=name):
+            return ("tool", name), None
+        case AllowedTools(mode=mode, tools=tools):
+            return mode, tuple(tool.name for tool in tools)
+        case word:
+            return word or "auto", None

@@ -1,0 +1,150 @@
+"""The output items of a response as they grow, and their events in the documented order.
+
+https://platform.openai.com/docs/api-reference/responses-streaming
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ramet.runtime.api.events import TokenInfo
+from ramet.runtime.parsers import (
+    ChatDelta,
+    ContentDelta,
+    ReasoningDelta,
+    ToolArgumentsDelta,
+    ToolCallEnd,
+    ToolCallStart,
+)
+from ramet.runtime.server.calls.logprobs import chat_logprobs
+from ramet.runtime.server.chat.choice import CollectedMessage
+from ramet.runtime.server.http.body import new_id
+
+Event = dict[str, Any]
+"""An event's data without its sequence number; its ``type`` is also the event's name."""
+
+
+class OutputItems:
+    """Each delta becomes events, and ``items`` is what a client makes of the events.
+
+    Attributes:
+        items: the output so far.
+    """
+
+    def __init__(self, message: CollectedMessage) -> None:
+        self._message = message
+        self._open: dict[str, Any] | None = None
+        self._undecided: list[TokenInfo] = []
+        self.items: list[dict[str, Any]] = []
+
+    def feed(self, deltas: Iterable[ChatDelta], tokens: Iterable[TokenInfo] = ()) -> list[Event]:
+        """The events for some deltas.
+
+        ``tokens`` are given where log-probabilities are wanted. Those whose text is still held
+        back belong with what comes next; only those of text are shown.
+        """
+        events: list[Event] = []
+        self._undecided += tokens
+        for delta in deltas:
+            match delta:
+                case ContentDelta(text):
+                    self._more_text(text, events)
+                case ReasoningDelta(text):
+                    self._more_reasoning(text, events)
+                case ToolCallStart(index, name):
+                    self._begin_call(self._message.calls[index].id, name, events)
+                case ToolArgumentsDelta(_, text):
+                    self._more_arguments(text, events)
+                case ToolCallEnd(_, complete):
+                    self._close(events, complete=complete)
+            self._undecided = []
+        return events
+
+    def end(self, *, complete: bool) -> list[Event]:
+        """The events that close the last item; an answer without any item gets an empty text."""
+        events: list[Event] = []
+        if not self.items:
+            self._begin_text(events)
+        if self._undecided and self._open and self._open["type"] == "message":
+            self._open["content"][0]["logprobs"] += chat_logprobs(self._undecided)
+        self._close(events, complete=complete)
+        return events
+
+    def _more_text(self, text: str, events: list[Event]) -> None:
+        if self._open is None or self._open["type"] != "message":
+            self._close(events)
+            self._begin_text(events)
+        assert self._open is not None
+        part = self._open["content"][0]
+        logprobs = chat_logprobs(self._undecided)
+        part["text"] += text
+        part["logprobs"] += logprobs
+        events.append(self._part_event("output_text.delta", delta=text, logprobs=logprobs))
+
+    def _begin_text(self, events: list[Event]) -> None:
+        item = {"id": new_id("msg", "_"), "type": "message", "role": "assistant"}
+        part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
+        self._begin(item, part, events)
+
+    def _more_reasoning(self, text: str, events: list[Event]) -> None:
+        if self._open is None or self._open["type"] != "reasoning":
+            self._close(events)
+            item = {"id": new_id("rs", "_"), "type": "reasoning", "summary": []}
+            self._begin(item, {"type": "reasoning_text", "text": ""}, events)
+        assert self._open is not None
+        self._open["content"][0]["text"] += text
+        events.append(self._part_event("reasoning_text.delta", delta=text))
+
+    def _begin_call(self, call_id: str, name: str, events: list[Event]) -> None:
+        self._close(events)
+        call = {"type": "function_call", "call_id": call_id, "name": name, "arguments": ""}
+        self._add({"id": new_id("fc", "_"), **call}, events)
+
+    def _more_arguments(self, text: str, events: list[Event]) -> None:
+        assert self._open is not None
+        self._open["arguments"] += text
+        events.append(self._item_event("function_call_arguments.delta", delta=text))
+
+    def _begin(self, item: dict[str, Any], part: dict[str, Any], events: list[Event]) -> None:
+        """Adds an item that has one part."""
+        self._add({**item, "content": []}, events)
+        assert self._open is not None
+        events.append(self._part_event("content_part.added", part=_copy(part)))
+        self._open["content"] = [part]
+
+    def _add(self, item: dict[str, Any], events: list[Event]) -> None:
+        item["status"] = "in_progress"
+        self._open = item
+        self.items.append(item)
+        events.append(self._event("output_item.added", item=_copy(item)))
+
+    def _close(self, events: list[Event], *, complete: bool = True) -> None:
+        item = self._open
+        if item is None:
+            return
+        item["status"] = "completed" if complete else "incomplete"
+        if item["type"] == "function_call":
+            done = {"name": item["name"], "arguments": item["arguments"]}
+            events.append(self._item_event("function_call_arguments.done", **done))
+        else:
+            part = item["content"][0]
+            done = {key: part[key] for key in ("text", "logprobs") if key in part}
+            events.append(self._part_event(f"{part['type']}.done", **done))
+            events.append(self._part_event("content_part.done", part=part))
+        events.append(self._event("output_item.done", item=item))
+        self._open = None
+
+    def _event(self, kind: str, **fields: Any) -> Event:
+        return {"type": f"response.{kind}", "output_index": len(self.items) - 1, **fields}
+
+    def _item_event(self, kind: str, **fields: Any) -> Event:
+        return self._event(kind, item_id=self.items[-1]["id"], **fields)
+
+    def _part_event(self, kind: str, **fields: Any) -> Event:
+        return self._item_event(kind, content_index=0, **fields)
+
+
+def _copy(value: dict[str, Any]) -> dict[str, Any]:
+    """As it is now: an item grows on while its first event waits to be written."""
+    return {key: list(each) if isinstance(each, list) else each for key, each in value.items()}

@@ -1,0 +1,193 @@
+"""``/v1/responses``: OpenAI's Responses API, with conversations kept in memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi import Request as HttpRequest
+from starlette.responses import Response
+
+from ramet.runtime.api.errors import InvalidParameterError
+from ramet.runtime.server.calls.chat_call import ChatCall, prepare_chat_call
+from ramet.runtime.server.calls.context import ServerContext, tenant_of, whole_answer
+from ramet.runtime.server.calls.engine_requests import enforced_headers
+from ramet.runtime.server.chat.conversation import Conversation
+from ramet.runtime.server.chat.generation import Generation
+from ramet.runtime.server.http.body import OrjsonResponse, as_ramet_error, beside, new_id
+from ramet.runtime.server.http.openapi import json_body
+from ramet.runtime.server.http.sse import EventStreamResponse, named_event
+from ramet.runtime.server.openai.responses_bodies import InputTokensRequest, ResponsesRequest
+from ramet.runtime.server.openai.responses_conversation import (
+    ChatMessage,
+    add_input,
+    answer_message,
+    responses_conversation,
+)
+from ramet.runtime.server.openai.responses_output import Event, OutputItems
+from ramet.runtime.server.openai.responses_shapes import (
+    failed_fields,
+    finished_fields,
+    new_response,
+)
+from ramet.runtime.server.openai.responses_store import (
+    ResponseStore,
+    ResponseStores,
+    StoredResponse,
+)
+
+_ONE = "/v1/responses/{response_id}"
+
+
+def responses_router(context: ServerContext) -> APIRouter:
+    """The Responses API of a server."""
+    router = APIRouter(tags=["OpenAI"])
+    config = context.config
+    stores = ResponseStores(config.max_stored_responses, config.max_stored_response_bytes)
+
+    def store_of(http_request: HttpRequest) -> ResponseStore:
+        return stores.of(tenant_of(http_request).name)
+
+    @router.post("/v1/responses", openapi_extra=json_body(ResponsesRequest))
+    async def create(http_request: HttpRequest) -> Response:
+        """Continues a conversation, or begins one."""
+        body = await context.body(http_request, ResponsesRequest)
+        answer = await _prepare(context, body, http_request, store_of(http_request))
+        generation = await answer.call.begin(context, http_request)
+        headers = enforced_headers(answer.call.plan.constraint)
+        if body.stream:
+            return EventStreamResponse(
+                _stream(answer, generation),
+                abort=generation.abort,
+                close=generation.close,
+                headers=headers,
+            )
+        async with whole_answer(http_request, generation):
+            return OrjsonResponse(await _whole(answer, generation), headers=headers)
+
+    @router.post("/v1/responses/input_tokens", openapi_extra=json_body(InputTokensRequest))
+    async def input_tokens(http_request: HttpRequest) -> Response:
+        """The number of tokens of the prompt that a response would have."""
+        body = await context.body(http_request, InputTokensRequest)
+        context.check_model(body.model)
+        _, conversation = await _conversation(body, http_request, store_of(http_request))
+        prompt = await context.planner.prompt(conversation)
+        return OrjsonResponse({"object": "response.input_tokens", "input_tokens": len(prompt)})
+
+    @router.get(_ONE)
+    async def retrieve(response_id: str, http_request: HttpRequest) -> Response:
+        """A response that was stored."""
+        for name, value in http_request.query_params.items():
+            if (name, value) != ("stream", "false"):
+                raise InvalidParameterError(
+                    f"{name} is not supported by this server",
+                    param=name,
+                    code="unsupported_parameter",
+                )
+        return OrjsonResponse(store_of(http_request).get(response_id).response)
+
+    @router.delete(_ONE)
+    async def delete(response_id: str, http_request: HttpRequest) -> Response:
+        """Forgets a response that was stored."""
+        store_of(http_request).delete(response_id)
+        return OrjsonResponse({"id": response_id, "object": "response", "deleted": True})
+
+    return router
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """A response that is being made: ``response`` is the object as far as it has come."""
+
+    body: ResponsesRequest
+    call: ChatCall
+    store: ResponseStore
+    messages: Sequence[ChatMessage]
+    response: dict[str, Any]
+    output: OutputItems
+
+    async def events(self, generation: Generation) -> AsyncIterator[list[Event]]:
+        """The events of the output, as they come."""
+        choice, want_logprobs = self.call.choice, self.body.wants_logprobs
+        async for _, events in generation.events():
+            # One at a time where tokens are to be told apart by what they became.
+            for group in [[event] for event in events] if want_logprobs else [events]:
+                deltas, tokens = choice.feed(group)
+                yield self.output.feed(deltas, tokens if want_logprobs else ())
+
+    def end(self) -> list[Event]:
+        """Completes and stores the response; the events that close its output."""
+        choice = self.call.choice
+        events = self.output.end(complete=choice.finish_reason != "length")
+        self.response.update(finished_fields(choice, int(time.time())), output=self.output.items)
+        if self.body.store:
+            messages = [*self.messages, answer_message(choice.message)]
+            self.response["store"] = self.store.put(StoredResponse(self.response, messages))
+        return events
+
+
+async def _conversation(
+    body: InputTokensRequest, http_request: HttpRequest, store: ResponseStore
+) -> tuple[Sequence[ChatMessage], Conversation]:
+    """All messages, those that are stored too, and what the body asks for about them."""
+    earlier: Sequence[ChatMessage] = ()
+    if body.previous_response_id is not None:
+        earlier = store.get(body.previous_response_id, param="previous_response_id").messages
+
+    def convert() -> tuple[Sequence[ChatMessage], Conversation]:
+        messages = add_input(earlier, body.input)
+        return messages, responses_conversation(body, messages)
+
+    return await beside(http_request, convert)
+
+
+async def _prepare(
+    context: ServerContext, body: ResponsesRequest, http_request: HttpRequest, store: ResponseStore
+) -> _Answer:
+    messages, conversation = await _conversation(body, http_request, store)
+    call = await prepare_chat_call(context, http_request, new_id("resp", "_"), body, conversation)
+    response = new_response(
+        body,
+        response_id=call.id,
+        model=call.model,
+        params=call.request.params,
+        created_at=int(time.time()),
+    )
+    return _Answer(body, call, store, messages, response, OutputItems(call.choice.message))
+
+
+async def _whole(answer: _Answer, generation: Generation) -> dict[str, Any]:
+    async for _ in answer.events(generation):
+        pass
+    answer.end()
+    return answer.response
+
+
+async def _stream(answer: _Answer, generation: Generation) -> AsyncIterator[bytes]:
+    number = 0
+
+    def written(events: Iterable[Event]) -> bytes:
+        nonlocal number
+        written = []
+        for event in events:
+            written.append(named_event(event["type"], {**event, "sequence_number": number}))
+            number += 1
+        return b"".join(written)
+
+    def lifecycle(kind: str) -> Event:
+        return {"type": f"response.{kind}", "response": answer.response}
+
+    yield written([lifecycle("created"), lifecycle("in_progress")])
+    try:
+        async for events in answer.events(generation):
+            if events:
+                yield written(events)
+    except Exception as error:
+        answer.response.update(failed_fields(as_ramet_error(error)), output=answer.output.items)
+        yield written([lifecycle("failed")])
+        return
+    closing = answer.end()
+    yield written([*closing, lifecycle(answer.response["status"])])

@@ -1,0 +1,83 @@
+"""The response object of OpenAI's Responses API."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ramet.runtime.api.errors import RametError
+from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.server.chat.choice import ChatChoice
+from ramet.runtime.server.openai.responses_bodies import ResponsesRequest
+
+
+def new_response(
+    body: ResponsesRequest,
+    *,
+    response_id: str,
+    model: str,
+    params: SamplingParams,
+    created_at: int,
+) -> dict[str, Any]:
+    """A response before its answer: what was asked for, as it is in force."""
+    tool_choice = body.tool_choice or "auto"
+    return {
+        "id": response_id,
+        "object": "response",
+        "created_at": created_at,
+        "completed_at": None,
+        "status": "in_progress",
+        "background": False,
+        "error": None,
+        "incomplete_details": None,
+        "instructions": body.instructions,
+        "max_output_tokens": body.max_output_tokens,
+        "max_tool_calls": None,
+        "metadata": body.metadata or {},
+        "model": model,
+        "output": [],
+        "parallel_tool_calls": body.parallel_tool_calls,
+        "previous_response_id": body.previous_response_id,
+        "reasoning": {"effort": body.reasoning.effort if body.reasoning else None, "summary": None},
+        "service_tier": "default",
+        "store": body.store,
+        "temperature": params.temperature,
+        "text": {"format": body.text.format.model_dump(exclude_none=True, by_alias=True)},
+        "tool_choice": tool_choice if isinstance(tool_choice, str) else tool_choice.model_dump(),
+        "tools": [
+            {"strict": True, **tool.model_dump(exclude_none=True)} for tool in body.tools or ()
+        ],
+        "top_logprobs": body.top_logprobs or 0,
+        "top_p": params.top_p,
+        "truncation": "disabled",
+        "usage": None,
+    }
+
+
+def finished_fields(choice: ChatChoice, completed_at: int) -> dict[str, Any]:
+    """What the answer's end adds to a response."""
+    usage = choice.usage
+    fields: dict[str, Any] = {
+        "status": "completed",
+        "completed_at": completed_at,
+        "usage": {
+            "input_tokens": usage.prompt_tokens,
+            "input_tokens_details": {
+                "cached_tokens": usage.cached_tokens,
+                "cache_write_tokens": 0,  # nobody pays for writing
+            },
+            "output_tokens": usage.completion_tokens,
+            "output_tokens_details": {"reasoning_tokens": choice.num_reasoning_tokens},
+            "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+        },
+    }
+    if choice.finish_reason == "length":
+        fields["status"] = "incomplete"
+        fields["completed_at"] = None
+        fields["incomplete_details"] = {"reason": "max_output_tokens"}
+    return fields
+
+
+def failed_fields(error: RametError) -> dict[str, Any]:
+    """What a failure behind the stream's first event adds to a response."""
+    kind = "rate_limit_exceeded" if error.status == 429 else "server_error"
+    return {"status": "failed", "error": {"code": kind, "message": error.message}}

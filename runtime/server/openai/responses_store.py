@@ -1,0 +1,82 @@
+"""Finished responses, kept in memory so that a conversation can go on from one by its id."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ramet.runtime.api.errors import NotFoundError
+from ramet.runtime.server.http.json_bytes import json_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StoredResponse:
+    """A response as it was sent, and the conversation up to its answer, without instructions."""
+
+    response: dict[str, Any]
+    messages: Sequence[dict[str, Any]]
+
+
+class ResponseStore:
+    """One tenant's responses, bounded in number and in bytes; the least recently used go first.
+
+    A response counts with its whole conversation, though conversations share their messages: the
+    bound holds in the worst case.
+    """
+
+    def __init__(self, max_responses: int, max_bytes: int) -> None:
+        self._max_responses = max_responses
+        self._max_bytes = max_bytes
+        self._kept: OrderedDict[str, tuple[StoredResponse, int]] = OrderedDict()
+        self.num_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def put(self, stored: StoredResponse) -> bool:
+        """Keeps a response; False if it is larger than the whole store."""
+        num_bytes = len(json_bytes(stored))
+        if num_bytes > self._max_bytes or not self._max_responses:
+            return False
+        response_id = stored.response["id"]
+        _, replaced = self._kept.pop(response_id, (None, 0))
+        self._kept[response_id] = (stored, num_bytes)
+        self.num_bytes += num_bytes - replaced
+        while self.num_bytes > self._max_bytes or len(self._kept) > self._max_responses:
+            _, (_, freed) = self._kept.popitem(last=False)
+            self.num_bytes -= freed
+        return True
+
+    def get(self, response_id: str, *, param: str = "response_id") -> StoredResponse:
+        """A response that is kept; ``NotFoundError`` otherwise."""
+        if response_id not in self._kept:
+            raise NotFoundError(
+                f"no response {response_id!r} is stored; it may have been deleted, sent with "
+                "store: false, or dropped for newer ones",
+                param=param,
+                code="response_not_found",
+            )
+        self._kept.move_to_end(response_id)
+        return self._kept[response_id][0]
+
+    def delete(self, response_id: str) -> None:
+        """Forgets a response; ``NotFoundError`` if there is none."""
+        self.get(response_id)
+        _, num_bytes = self._kept.pop(response_id)
+        self.num_bytes -= num_bytes
+
+
+class ResponseStores:
+    """A store for each tenant, so that none sees, or drops, what another keeps."""
+
+    def __init__(self, max_responses: int, max_bytes: int) -> None:
+        self._bounds = (max_responses, max_bytes)
+        self._stores: dict[str, ResponseStore] = {}
+
+    def of(self, tenant_name: str) -> ResponseStore:
+        """The tenant's store."""
+        if tenant_name not in self._stores:
+            self._stores[tenant_name] = ResponseStore(*self._bounds)
+        return self._stores[tenant_name]

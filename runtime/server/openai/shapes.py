@@ -1,0 +1,57 @@
+"""Messages and their deltas in the shapes of OpenAI's chat completions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ramet.runtime.parsers import (
+    ChatDelta,
+    ContentDelta,
+    ReasoningDelta,
+    ToolArgumentsDelta,
+    ToolCallStart,
+)
+from ramet.runtime.server.chat.choice import CollectedMessage
+
+
+def chunk_deltas(deltas: Iterable[ChatDelta], message: CollectedMessage) -> list[dict[str, Any]]:
+    """The ``delta`` objects for some deltas; only what changed is in each.
+
+    A call's id and name come once, in its first. ``message`` is the whole so far.
+    """
+    shaped: list[dict[str, Any]] = []
+    for delta in deltas:
+        match delta:
+            case ContentDelta(text):
+                shaped.append({"content": text})
+            case ReasoningDelta(text):
+                shaped.append({"reasoning_content": text})
+            case ToolCallStart(index, name):
+                function = {"name": name, "arguments": ""}
+                call = {"id": message.calls[index].id, "type": "function", "function": function}
+                shaped.append({"tool_calls": [{"index": index, **call}]})
+            case ToolArgumentsDelta(index, text):
+                shaped.append({"tool_calls": [{"index": index, "function": {"arguments": text}}]})
+    return shaped
+
+
+def whole_message(message: CollectedMessage) -> dict[str, Any]:
+    """The assistant message; ``content`` is null where there are only tool calls."""
+    shaped: dict[str, Any] = {
+        "role": "assistant",
+        "content": message.content if message.content or not message.calls else None,
+        "refusal": None,
+    }
+    if message.reasoning:
+        shaped["reasoning_content"] = message.reasoning
+    if message.calls:
+        shaped["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for call in message.calls
+        ]
+    return shaped

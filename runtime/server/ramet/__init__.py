@@ -1,0 +1,1 @@
+"""Ramet's own endpoints: grammars, tokenizing, operations, program hints."""

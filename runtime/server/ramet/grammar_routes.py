@@ -1,0 +1,104 @@
+"""``POST /v1/grammar/check``: what a constraint would do, without a model."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from functools import cache
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi import Request as HttpRequest
+from pydantic import Field
+from starlette.responses import Response
+
+from ramet.grammars import CompileLimits
+from ramet.grammars.constraints import Constraint
+from ramet.grammars.errors import ConstraintError, EmptyConstraintError, GrammarTooComplexError
+from ramet.runtime.api.errors import InvalidParameterError
+from ramet.runtime.engine.api import EngineApi
+from ramet.runtime.server.calls.context import ServerContext
+from ramet.runtime.server.http.body import OrjsonResponse
+from ramet.runtime.server.http.openapi import json_body
+from ramet.runtime.server.protocol.constraints import ConstraintFields
+from ramet.runtime.server.ramet.grammar_sample import shortest_looking_match
+
+_LIMITS = CompileLimits(max_seconds=5.0)
+_MAX_MATCH_S = 5.0
+_MAX_TEXT_LEN = 100_000
+
+
+class GrammarCheckRequest(ConstraintFields):
+    """A constraint, in any way that chat takes one, and perhaps a text to hold against it."""
+
+    text: str | None = Field(default=None, max_length=_MAX_TEXT_LEN)
+
+
+def grammar_router(context: ServerContext) -> APIRouter:
+    """The grammar routes of a server."""
+    router = APIRouter(tags=["Ramet"])
+    one_at_a_time = asyncio.Semaphore(1)
+
+    @cache
+    def load() -> None:
+        """At a first start, this process waits as well, and compiles nothing itself."""
+        from ramet.runtime.api.warm_up import load_constraints
+
+        load_constraints(lambda: not context.lifecycle.draining)
+
+    def load_and_check(constraint: Constraint, text: str | None) -> dict[str, Any]:
+        load()
+        return _check(constraint, context.engine, text)
+
+    @router.post("/v1/grammar/check", openapi_extra=json_body(GrammarCheckRequest))
+    async def check(http_request: HttpRequest) -> Response:
+        """Whether a constraint can be honoured, a text that matches it, and its cost."""
+        body = await context.body(http_request, GrammarCheckRequest)
+        asked = body.asked()
+        if asked is None:
+            raise InvalidParameterError(
+                "give a constraint, as response_format or structured_outputs",
+                param="response_format",
+            )
+        constraint = asked.constraint
+        async with one_at_a_time:
+            answer = await asyncio.to_thread(load_and_check, constraint, body.text)
+        return OrjsonResponse(answer)
+
+    return router
+
+
+def _check(constraint: Constraint, engine: EngineApi, text: str | None) -> dict[str, Any]:
+    from ramet.grammars import compile_constraint  # the compiler is loaded when first needed
+
+    vocabulary = engine.vocabulary
+    started = time.perf_counter()
+    try:
+        grammar = compile_constraint(constraint, vocabulary, limits=_LIMITS)
+        answer: dict[str, Any] = {
+            "kind": constraint.kind,
+            "supported": True,
+            "empty": False,
+            "compile_seconds": round(time.perf_counter() - started, 6),
+            "sample": shortest_looking_match(grammar),
+            "states": grammar.num_states,
+            "contexts": grammar.num_contexts,
+        }
+        if text is not None:
+            result = grammar.match(text, max_seconds=_MAX_MATCH_S)
+            answer["match"] = {
+                "accepted": result.accepted,
+                "offset": result.offset,
+                "expected": result.expected,
+            }
+    except ConstraintError as error:
+        return {
+            "kind": constraint.kind,
+            "supported": isinstance(error, EmptyConstraintError),
+            "empty": isinstance(error, EmptyConstraintError),
+            "too_complex": isinstance(error, GrammarTooComplexError),
+            "path": error.path,
+            "keyword": error.keyword,
+            "reason": error.reason,
+        }
+    return answer

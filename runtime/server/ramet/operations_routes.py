@@ -1,0 +1,57 @@
+"""Routes for whoever runs the server: health, readiness, version, metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.metadata
+
+from fastapi import APIRouter, Depends
+from starlette.responses import PlainTextResponse, Response
+
+from ramet.runtime.api.errors import EngineDeadError
+from ramet.runtime.engine.config import EngineStats
+from ramet.runtime.server.calls.context import ServerContext
+from ramet.runtime.server.calls.lifecycle import ShuttingDownError
+from ramet.runtime.server.http.body import OrjsonResponse
+from ramet.runtime.server.observability.metrics import CONTENT_TYPE
+
+
+def operations_router(context: ServerContext) -> APIRouter:
+    """The operators' routes of a server."""
+    router = APIRouter(tags=["Operation"])
+
+    @router.get("/health")
+    async def health() -> Response:
+        """200 while the engine lives; 503 with its error once it has died."""
+        _check_alive(context)
+        return OrjsonResponse({"status": "ok"})
+
+    @router.get("/ready")
+    async def ready() -> Response:
+        """200 while new requests are taken; 503 once the server is shutting down."""
+        _check_alive(context)
+        if context.lifecycle.draining:
+            raise ShuttingDownError("the server is shutting down")
+        return OrjsonResponse({"status": "ready"})
+
+    @router.get("/version")
+    async def version() -> Response:
+        """The version of Ramet."""
+        return OrjsonResponse({"version": importlib.metadata.version("ramet")})
+
+    @router.get("/metrics", dependencies=[Depends(context.authenticate_admin)])
+    async def metrics() -> Response:
+        """Prometheus metrics."""
+        stats: EngineStats | None = None
+        with contextlib.suppress(EngineDeadError):
+            stats = await asyncio.to_thread(context.engine.stats)
+        return PlainTextResponse(context.telemetry.render(stats), media_type=CONTENT_TYPE)
+
+    return router
+
+
+def _check_alive(context: ServerContext) -> None:
+    error = context.engine.error
+    if error is not None:
+        raise EngineDeadError(f"the engine has stopped: {error}")

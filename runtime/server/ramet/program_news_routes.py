@@ -1,0 +1,45 @@
+"""``POST /v1/program_news``: what a program has learned since its requests were sent."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from fastapi import Request as HttpRequest
+from pydantic import Field
+from starlette.responses import Response
+
+from ramet.runtime.api.request import ProgramNews
+from ramet.runtime.server.calls.context import ServerContext, tenant_of
+from ramet.runtime.server.http.body import OrjsonResponse
+from ramet.runtime.server.http.openapi import json_body
+from ramet.runtime.server.protocol.base import ApiModel
+
+
+class ProgramNewsRequest(ApiModel):
+    """The body: ``program_id`` and ``cache_salt`` as in the program's requests."""
+
+    program_id: str
+    cache_salt: str = ""
+    unneeded: list[str] = Field(default=[], max_length=100_000)
+    has_ended: bool = False
+
+
+def program_news_router(context: ServerContext) -> APIRouter:
+    """The route for programs' news."""
+    router = APIRouter(tags=["Ramet"])
+
+    @router.post("/v1/program_news", openapi_extra=json_body(ProgramNewsRequest))
+    async def program_news(http_request: HttpRequest) -> Response:
+        """Lets prefixes go that are kept for calls which won't come. Unknown names are ignored."""
+        body = await context.body(http_request, ProgramNewsRequest)
+        tenant = tenant_of(http_request)
+        context.engine.hear(
+            ProgramNews(
+                program_id=tenant.scoped(body.program_id),
+                cache_salt=tenant.scoped(body.cache_salt),
+                unneeded=tuple(body.unneeded),
+                has_ended=body.has_ended,
+            )
+        )
+        return OrjsonResponse({})
+
+    return router

@@ -1,1 +1,0 @@
-"""The routes of each API, a file an API."""

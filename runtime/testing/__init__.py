@@ -1,0 +1,1 @@
+"""Seams for tests: scripted models and engines, simulation, a reference model."""

@@ -1,0 +1,17 @@
+"""A whole engine on the scripted model: for tests of programs and of clients, in milliseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ramet.runtime.engine import Engine, EngineConfig
+from ramet.runtime.testing.scripted_model import Script, ScriptedModel
+from ramet.runtime.testing.scripted_tokenizer import scripted_tokenizer
+
+
+def scripted_engine(
+    scripts: Iterable[Script] = (), config: EngineConfig | None = None, *, model_name: str = "m"
+) -> Engine:
+    """An engine whose model says what ``scripts`` force, and readable noise where none applies."""
+    tokenizer = scripted_tokenizer()
+    return Engine(ScriptedModel(tokenizer, scripts), tokenizer, config, model_name=model_name)

@@ -1,0 +1,119 @@
+"""The scheduler under simulated time, with no model and no threads: for tests and experiments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+import numpy as np
+
+from ramet.runtime.api.batch import Batch, Float32Array, SamplingRows, StepResult
+from ramet.runtime.api.errors import InvariantError
+from ramet.runtime.api.events import Event
+from ramet.runtime.api.request import Request
+from ramet.runtime.cache import PagePool, RadixCache
+from ramet.runtime.engine.stepper import Stepper
+from ramet.runtime.parsers import OutputStream
+from ramet.runtime.scheduler import Scheduler, SchedulerConfig, Sequence
+from ramet.runtime.scheduler.sequence.sequence import Matcher
+from ramet.runtime.scheduler.sequence.token_bans import Restrictions, TokenTexts
+from ramet.runtime.testing.scripted_model import ScriptedModel
+from ramet.runtime.testing.scripted_tokenizer import scripted_tokenizer
+from ramet.runtime.tokenizer import Tokenizer
+
+
+class GreedySampler:
+    """The likeliest token that the mask allows."""
+
+    def sample(self, logits: Float32Array, rows: SamplingRows) -> StepResult:
+        size = logits.shape[1]
+        for row, mask_row in enumerate(rows.mask_rows):
+            if mask_row >= 0:
+                bits = np.unpackbits(rows.masks[mask_row].view(np.uint8), bitorder="little")
+                logits[row, bits[:size] == 0] = -np.inf
+        drawn = logits.argmax(axis=1).astype(np.int32)
+        drawn = np.where(rows.targets >= 0, rows.targets, drawn).astype(np.int32)
+        none = np.empty((len(drawn), 0))
+        return StepResult(
+            drawn, np.zeros(len(drawn), np.float32), none.astype(np.int32), none.astype(np.float32)
+        )
+
+
+class Simulation:
+    """A scheduler, cache and stepper on the scripted model; a step takes one second.
+
+    The scripted model keeps each page's tokens and refuses a page table that is wrong or stale,
+    so every step also checks what the sequences' page tables say.
+
+    Args:
+        before_step: called with each batch; what it raises is a fault of the runner.
+
+    Attributes:
+        now: seconds; add to it to let time pass.
+        events: what each sequence's caller has got.
+    """
+
+    tokenizer: ClassVar[Tokenizer] = scripted_tokenizer()
+    _texts: ClassVar[TokenTexts] = TokenTexts(tokenizer.vocabulary, tokenizer.vocab_size)
+
+    def __init__(
+        self,
+        config: SchedulerConfig,
+        num_pages: int,
+        page_size: int,
+        *,
+        before_step: Callable[[Batch], None] | None = None,
+    ) -> None:
+        self.now = 0.0
+        self.runner = ScriptedModel(
+            self.tokenizer, num_pages=num_pages, page_size=page_size, before_step=before_step
+        )
+        self.cache = RadixCache(PagePool(num_pages, page_size))
+        self.max_len = num_pages * page_size
+        self.scheduler = Scheduler(
+            self.cache,
+            self.tokenizer,
+            vocab_size=self.tokenizer.vocab_size,
+            max_len=self.max_len,
+            config=config,
+            clock=lambda: self.now,
+        )
+        self.stepper = Stepper(self.scheduler, self.runner, GreedySampler())
+        self.events: dict[Sequence, list[Event]] = {}
+
+    def add(self, request: Request, matcher: Matcher | None = None) -> Sequence:
+        """Queues a request; its greedy output is the scripted model's.
+
+        QueueFullError when too many wait already; then the sequence is nowhere.
+        """
+        events: list[Event] = []
+        params = request.params
+        wanted = self.max_len if params.max_tokens is None else params.max_tokens
+        if request.pooling:
+            wanted = 0
+        sequence = Sequence(
+            request,
+            max_len=min(len(request.prompt_token_ids) + wanted, self.max_len),
+            seed=0,
+            text=OutputStream(params, self.tokenizer.special_ids),
+            restrictions=Restrictions(params, self.tokenizer.eos_ids, self._texts),
+            emit=events.append,
+            submit_time=self.now,
+            matcher=matcher,
+        )
+        self.scheduler.add(sequence)
+        self.events[sequence] = events
+        return sequence
+
+    def step(self) -> bool:
+        """One step; False if there was nothing to do."""
+        self.now += 1.0
+        return self.stepper.step()
+
+    def drain(self, limit: int = 20_000) -> None:
+        """Steps until nothing waits or runs."""
+        for _ in range(limit):
+            if self.scheduler.idle:
+                return
+            self.step()
+        raise InvariantError("some request never ends")
