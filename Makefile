@@ -79,7 +79,7 @@ fuzz: $(VENV)/.installed-test
 
 simulate: $(VENV)/.installed-test
 	RAMET_SIMULATION_EXAMPLES=500 RAMET_SIMULATION_STEPS=400 \
-		$(BIN)/python -m pytest tests/runtime/engine/test_simulation.py --timeout 0
+		$(BIN)/python -m pytest tests/runtime/testing/test_simulation.py --timeout 0
 
 soak: $(VENV)/.installed
 	$(BIN)/python benchmarks/soak.py --requests 2000

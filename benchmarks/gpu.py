@@ -323,7 +323,7 @@ SECTIONS: dict[str, Callable[[Bench], list[Figure]]] = {
 
 def check() -> None:
     """Runs the kernels' and the runner's tests on this GPU; ends the program if one fails."""
-    paths = ["tests/kernels/triton_kernels", "tests/runtime/torch_runner/test_torch_runner.py"]
+    paths = ["tests/kernels/triton_kernels", "tests/runtime/model/torch/test_torch_runner.py"]
     if subprocess.run([sys.executable, "-m", "pytest", *paths], cwd=ROOT, check=False).returncode:
         sys.exit("the kernels are not right on this GPU: nothing is measured")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .regular.limits import RegularLimits
+from .regular_limits import RegularLimits
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from ramet.grammars.regular import Dfa, RegularLimits
 from ramet.grammars.regular._arrays import INT, INT32S, TABLE, Array
 from ramet.grammars.regular._canonical import joint_classes
 from ramet.grammars.regular._products import product
-from ramet.grammars.regular.limits import DEFAULT_LIMITS, too_complex
+from ramet.grammars.regular_limits import DEFAULT_LIMITS, too_complex
 from ramet.jit import jit
 
 _EITHER = 0b1110

@@ -1,6 +1,6 @@
 """Regular languages of UTF-8 bytes: automata, their algebra, and the regexes that describe them."""
 
-from ramet.grammars.regular.limits import DEFAULT_LIMITS, RegularLimits
+from ramet.grammars.regular_limits import DEFAULT_LIMITS, RegularLimits
 
 from .algebra import (
     characters,

@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from ramet.grammars.errors import ConstraintError
-from ramet.grammars.regular.limits import DEFAULT_LIMITS, RegularLimits, too_complex
+from ramet.grammars.regular_limits import DEFAULT_LIMITS, RegularLimits, too_complex
 
 from . import _tries
 from .dfa import EMPTY, EPSILON, Dfa, any_text

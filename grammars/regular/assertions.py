@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ramet.grammars.errors import ConstraintError
-from ramet.grammars.regular.limits import RegularLimits, too_complex
+from ramet.grammars.regular_limits import RegularLimits, too_complex
 
 from .dfa import Dfa, any_text
 from .nfa import NfaBuilder

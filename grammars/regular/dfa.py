@@ -13,7 +13,7 @@ from functools import cache, cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ramet.grammars.regular.limits import DEFAULT_LIMITS, RegularLimits, too_complex
+from ramet.grammars.regular_limits import DEFAULT_LIMITS, RegularLimits, too_complex
 
 from . import _canonical, _products
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from ramet.grammars.regular.limits import DEFAULT_LIMITS, RegularLimits, too_complex
+from ramet.grammars.regular_limits import DEFAULT_LIMITS, RegularLimits, too_complex
 
 from . import _canonical, _subsets
 from .dfa import Dfa

@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ramet.grammars.regular.limits import RegularLimits, too_complex
+from ramet.grammars.regular_limits import RegularLimits, too_complex
 
 from .dfa import EMPTY, Dfa
 from .nfa import NfaBuilder

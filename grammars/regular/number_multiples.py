@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from functools import lru_cache
 
-from ramet.grammars.regular.limits import RegularLimits, too_complex
+from ramet.grammars.regular_limits import RegularLimits, too_complex
 
 from .algebra import union_all
 from .dfa import Dfa

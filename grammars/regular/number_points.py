@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from decimal import Decimal
 
-from ramet.grammars.regular.limits import DEFAULT_LIMITS
+from ramet.grammars.regular_limits import DEFAULT_LIMITS
 
 from .algebra import literals
 from .dfa import EMPTY, Dfa

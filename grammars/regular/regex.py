@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ramet.grammars.errors import ConstraintError, GrammarTooComplexError
-from ramet.grammars.regular.limits import DEFAULT_LIMITS, RegularLimits
+from ramet.grammars.regular_limits import DEFAULT_LIMITS, RegularLimits
 
 from .algebra import intersect_all
 from .assertions import assertion_dfa

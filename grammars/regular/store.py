@@ -145,6 +145,6 @@ def _code_version() -> str:
     """A hash of the code that automata are made by."""
     digest = hashlib.blake2b(digest_size=16)
     folder = Path(__file__).parent
-    for path in sorted([*folder.glob("*.py"), folder.parent / "json_text.py"]):
+    for path in sorted([*folder.glob("*.py"), folder.parent / "pushdown" / "json_text.py"]):
         digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ramet.lang.run.writer import Writer
     from ramet.lang.types.tools import Tool
 
-_LANG_FOLDER = str(Path(__file__).parent)
+_LANG_FOLDER = str(Path(__file__).parents[1])
 
 
 current_join: ContextVar[str | None] = ContextVar("ramet_current_join", default=None)

@@ -5,26 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
-from ramet.lang import ScriptedBackend
 from ramet.runtime.engine import Engine
 from ramet.runtime.server.main import HttpServer
 from ramet.runtime.server.protocol.config import ServerConfig
 from ramet.runtime.testing.scripted_model import Script, ScriptedModel
 from ramet.runtime.testing.scripted_tokenizer import scripted_tokenizer
-
-
-@pytest.fixture
-def scripted() -> Callable[..., ScriptedBackend]:
-    """A ScriptedBackend, by its own arguments."""
-
-    def make(by_name: dict[str, Any] | None = None, **options: Any) -> ScriptedBackend:
-        return ScriptedBackend(by_name, **options)
-
-    return make
 
 
 @pytest.fixture

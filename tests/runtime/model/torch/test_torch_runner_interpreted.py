@@ -37,7 +37,7 @@ def test_the_runner_keeps_its_promises_on_interpreted_kernels():
             SELECTED,
             str(path),
         ],
-        cwd=path.parents[3],
+        cwd=path.parents[4],
         env=os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,

@@ -27,7 +27,7 @@ from ramet.runtime.server.openai import (
 from ramet.runtime.server.protocol.base import ApiModel
 from ramet.runtime.testing import server as testing
 
-DOCS = (Path(__file__).parents[2] / "docs" / "server.md").read_text()
+DOCS = (Path(__file__).parents[3] / "docs" / "server.md").read_text()
 NAMED = set(re.findall(r"`([A-Za-z_]+)`", DOCS))
 
 

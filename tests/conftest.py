@@ -1,4 +1,4 @@
-"""Servers on scripted models, ended with the test."""
+"""Shared by all tests: servers on scripted models, ended with the test, and scripted backends."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ramet.lang import ScriptedBackend
 from ramet.runtime.testing import server as testing
 
 
@@ -37,3 +38,13 @@ def ok_server() -> Iterator[testing.RunningServer]:
     """One server for tests that share it: whatever it is asked, it says "ok"."""
     with testing.scripted_server([["ok"]]) as server:
         yield server
+
+
+@pytest.fixture
+def scripted() -> Callable[..., ScriptedBackend]:
+    """A ScriptedBackend, by its own arguments."""
+
+    def make(by_name: dict[str, Any] | None = None, **options: Any) -> ScriptedBackend:
+        return ScriptedBackend(by_name, **options)
+
+    return make

@@ -212,7 +212,7 @@ def test_no_kernel_is_left_out():
     assert compiled == launched
     everywhere = [
         path.stem
-        for path in Path(linear.__file__).parent.glob("*.py")
+        for path in Path(linear.__file__).parent.rglob("*.py")
         if "@triton.jit" in path.read_text()
     ]
     assert sorted(everywhere) == sorted(m.__name__.rpartition(".")[2] for m in KERNEL_MODULES)

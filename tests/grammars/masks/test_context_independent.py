@@ -21,7 +21,7 @@ from ramet.grammars.json_schema.text.open_states import open_states
 from ramet.grammars.pushdown.json_text import KEY_SLICE, key_body, slice_tables
 from ramet.grammars.pushdown.pushdown_table import Machine
 from ramet.grammars.regular import regex_dfa
-from ramet.grammars.regular.limits import RegularLimits
+from ramet.grammars.regular_limits import RegularLimits
 
 SCHEMAS = [
     {

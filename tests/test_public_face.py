@@ -13,7 +13,7 @@ import ramet
 from ramet import ScriptedBackend
 from ramet.lang import Program
 
-README = Path(__file__).parents[2] / "README.md"
+README = Path(__file__).parents[1] / "README.md"
 
 
 def test_every_public_name_is_there() -> None:

@@ -221,7 +221,7 @@ def test_after_the_grace_period_what_still_runs_gets_an_error(serve_process):
 
 
 def test_the_dashboard_asks_only_for_series_that_exist(serve):
-    dashboard = Path(__file__).parents[2] / "docs" / "grafana-dashboard.json"
+    dashboard = Path(__file__).parents[3] / "docs" / "grafana-dashboard.json"
     panels = json.loads(dashboard.read_text())["panels"]
     asked = {
         name

@@ -16,7 +16,7 @@ from ramet.lang import State, program, tool
 from ramet.lang.serving import PROGRAMS
 from ramet.runtime.testing.scripted_model import Script
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 ENDLESS = Script(["word "], repeat=True)
 
 STATIC = {

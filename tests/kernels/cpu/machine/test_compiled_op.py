@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -103,7 +104,7 @@ for kind in ("Q4_1", "Q8_0"):
 """
 
 
-LINEAR_TESTS = os.path.join(os.path.dirname(__file__), "test_cpu_linear.py")
+LINEAR_TESTS = str(Path(__file__).parents[1] / "ops" / "test_linear.py")
 
 
 def products(cache, **environment):
