@@ -10,7 +10,7 @@ from ramet.grammars.constraints import Constraint
 from ramet.lang.graph.nodes import Gen, Role, Select
 from ramet.runtime.api.events import Finished, TextDelta, Usage
 from ramet.runtime.api.params import SamplingParams
-from ramet.runtime.api.request import ProgramHint, ProgramNews
+from ramet.runtime.api.request import HintUpdate, ProgramHint
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +155,9 @@ class Backend(Protocol):
         """How many tokens a prompt has, or None where the backend can't say."""
         ...
 
-    async def hear(self, news: ProgramNews) -> None:
-        """A run has learned something since its calls were sent, or has ended: what is kept for
-        it can go. Never fails: it changes no answer."""
+    async def update_hint(self, update: HintUpdate) -> None:
+        """Updates what is known of a run's future calls, so that prefixes kept for it can be
+        evicted. Never fails: it changes no answer."""
         ...
 
     async def aclose(self) -> None:

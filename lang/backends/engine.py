@@ -35,10 +35,10 @@ from ramet.runtime.api.events import (
     Usage,
 )
 from ramet.runtime.api.params import SamplingParams
-from ramet.runtime.api.request import ProgramNews, Request
+from ramet.runtime.api.request import HintUpdate, Request
 
 if TYPE_CHECKING:
-    from ramet.runtime.engine.config import EngineStats
+    from ramet.runtime.engine.stats import EngineStats
     from ramet.runtime.tokenizer import ChatTemplate, Tokenizer
 
 Pieces = list[tuple[str, bool]]
@@ -70,7 +70,7 @@ class EngineLike(Protocol):
         """What the engine is doing; may take a moment."""
         ...
 
-    def hear(self, news: ProgramNews) -> None:
+    def update_hint(self, update: HintUpdate) -> None:
         """Takes in what a program has learned; never fails, and doesn't wait."""
         ...
 
@@ -185,11 +185,11 @@ class EngineBackend:
         """How many tokens the engine would see."""
         return len(self._engine.tokenizer.encode_pieces(self._render(prompt)))
 
-    async def hear(self, news: ProgramNews) -> None:
-        """Passes the news on; of a run that has ended, forgets the tokens."""
-        if news.has_ended:
-            self._told.pop(news.program_id, None)
-        self._engine.hear(news)
+    async def update_hint(self, update: HintUpdate) -> None:
+        """Passes the update on; of a run that has ended, forgets the tokens."""
+        if update.has_ended:
+            self._told.pop(update.program_id, None)
+        self._engine.update_hint(update)
 
     async def aclose(self) -> None:
         """The engine is the caller's."""

@@ -25,7 +25,7 @@ from ramet.lang.base.errors import BackendError, UnsupportedError, UsageError
 from ramet.lang.graph.nodes import Gen, Select
 from ramet.lang.types.values import add_usage
 from ramet.runtime.api.events import Finished, TextDelta, Timings, TokenInfo, Usage
-from ramet.runtime.api.request import ProgramHint, ProgramNews
+from ramet.runtime.api.request import HintUpdate, ProgramHint
 
 if TYPE_CHECKING:
     from ramet.lang.backends.transport import Transport
@@ -104,13 +104,13 @@ class HttpBackend:
             return None
         return len(await self._tokenize(prompt))
 
-    async def hear(self, news: ProgramNews) -> None:
+    async def update_hint(self, update: HintUpdate) -> None:
         """Tells a Ramet server; one that can't be reached finds out by itself, later."""
-        if self._dialect.hints and news.program_id in self._hinted:
-            if news.has_ended:
-                self._hinted.discard(news.program_id)
+        if self._dialect.hints and update.program_id in self._hinted:
+            if update.has_ended:
+                self._hinted.discard(update.program_id)
             with contextlib.suppress(BackendError):
-                await self._transport.post(NEWS_PATH, dataclasses.asdict(news))
+                await self._transport.post(NEWS_PATH, dataclasses.asdict(update))
 
     async def aclose(self) -> None:
         """Closes the running loop's connections."""

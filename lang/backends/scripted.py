@@ -25,7 +25,7 @@ from ramet.lang.base.errors import ScriptError
 from ramet.lang.graph.nodes import Gen, Select
 from ramet.lang.types.matching import match_text
 from ramet.runtime.api.events import Finished, TextDelta, Timings, Usage
-from ramet.runtime.api.request import ProgramNews
+from ramet.runtime.api.request import HintUpdate
 
 Answer = Any
 """A text; anything else is written as JSON; an exception is raised; a function of the call gives
@@ -72,7 +72,7 @@ class ScriptedBackend:
         self.warmed: list[Prompt] = []
         self.running: set[str] = set()
         self.aborted: list[str] = []
-        self.news: list[ProgramNews] = []
+        self.hint_updates: list[HintUpdate] = []
 
     def hold(self, *names: str) -> None:
         """Keeps calls of these variables waiting."""
@@ -114,14 +114,14 @@ class ScriptedBackend:
         """The prompt's length in characters: a script's token is a character."""
         return len(prompt.text)
 
-    async def hear(self, news: ProgramNews) -> None:
-        """Notes what a run has learned, and that it has ended, in ``news``."""
-        self.news.append(news)
+    async def update_hint(self, update: HintUpdate) -> None:
+        """Notes what a run has learned, and that it has ended, in ``hint_updates``."""
+        self.hint_updates.append(update)
 
     @property
     def ended_programs(self) -> list[str]:
         """The runs that have ended, by their program ids."""
-        return [news.program_id for news in self.news if news.has_ended]
+        return [update.program_id for update in self.hint_updates if update.has_ended]
 
     async def aclose(self) -> None:
         """Nothing is held."""

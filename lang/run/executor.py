@@ -21,7 +21,7 @@ from ramet.lang.types.types import TEXT
 from ramet.lang.types.values import Meta, NodeResult, text_of
 from ramet.runtime.api.errors import RequestAbortedError
 from ramet.runtime.api.events import Finished, TextDelta, Timings, TokenInfo, Usage
-from ramet.runtime.api.request import ProgramHint, ProgramNews
+from ramet.runtime.api.request import HintUpdate, ProgramHint
 
 
 @dataclass(slots=True)
@@ -228,14 +228,14 @@ class Executor:
         if not unneeded:
             return  # the run is over
         session = self._session
-        news = ProgramNews(
+        update = HintUpdate(
             program_id=session.program_id,
             cache_salt=session.options.cache_salt,
             unneeded=tuple(unneeded),
         )
-        task = asyncio.get_running_loop().create_task(self._backend.hear(news))
-        self._tasks[f"news {unneeded[0]}"] = task
-        task.add_done_callback(lambda _: self._tasks.pop(f"news {unneeded[0]}", None))
+        task = asyncio.get_running_loop().create_task(self._backend.update_hint(update))
+        self._tasks[f"update {unneeded[0]}"] = task
+        task.add_done_callback(lambda _: self._tasks.pop(f"update {unneeded[0]}", None))
 
     def _note_first_text(self, node: Node) -> None:
         record = self.records[node.id]

@@ -22,7 +22,7 @@ from ramet.lang.run.state import State
 from ramet.lang.run.writer import Writer
 from ramet.lang.types.values import Meta
 from ramet.runtime.api.errors import RequestAbortedError
-from ramet.runtime.api.request import ProgramNews
+from ramet.runtime.api.request import HintUpdate
 
 if TYPE_CHECKING:
     from ramet.lang.trace.trace import Trace
@@ -94,8 +94,8 @@ class Run(Generic[T_co]):
                 error = error.error
         try:
             await self._context.cancel()
-            await self._backend.hear(
-                ProgramNews(
+            await self._backend.update_hint(
+                HintUpdate(
                     program_id=self._session.program_id,
                     cache_salt=self._session.options.cache_salt,
                     has_ended=True,

@@ -9,12 +9,11 @@ from collections.abc import AsyncIterator, Callable
 
 from ramet.runtime.api.errors import RequestAbortedError
 from ramet.runtime.api.events import Event, Failed, Finished, TextDelta, Usage
-from ramet.runtime.api.request import ProgramNews, Request
-from ramet.runtime.engine.api import EngineApi
-from ramet.runtime.engine.config import EngineStats
+from ramet.runtime.api.request import HintUpdate, Request
+from ramet.runtime.engine.api import EngineApi, EventSource
+from ramet.runtime.engine.stats import EngineStats
 from ramet.runtime.server.calls.engine_requests import scoped_hint
 from ramet.runtime.server.calls.tenants import Tenant
-from ramet.runtime.server.chat.generation import EventSource
 from ramet.runtime.tokenizer import ChatTemplate, Tokenizer
 
 NoteEnd = Callable[[Request, Finished | Failed], None]
@@ -54,14 +53,14 @@ class ProgramEngine:
     def stats(self) -> EngineStats:
         return self._engine.stats()
 
-    def hear(self, news: ProgramNews) -> None:
+    def update_hint(self, update: HintUpdate) -> None:
         """What the program has learned."""
         tenant = self._tenant
-        self._engine.hear(
+        self._engine.update_hint(
             dataclasses.replace(
-                news,
-                program_id=tenant.scoped(news.program_id),
-                cache_salt=tenant.scoped(news.cache_salt),
+                update,
+                program_id=tenant.scoped(update.program_id),
+                cache_salt=tenant.scoped(update.cache_salt),
             )
         )
 

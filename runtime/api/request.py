@@ -62,11 +62,11 @@ class ProgramHint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProgramNews:
-    """What a program has learned since its calls were sent.
+class HintUpdate:
+    """Changes what is known of a program's future calls after they were sent.
 
     Attributes:
-        program_id, cache_salt: of its requests.
+        program_id, cache_salt: those of the program's requests.
         unneeded: nodes whose prompts and outputs no later call will extend, contrary to what
             their hints said or left open.
         has_ended: no call of the program will come any more.

@@ -10,12 +10,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .config import EngineConfig, EngineStats
+    from .config import EngineConfig
     from .engine import Engine
+    from .stats import EngineStats
 
 __all__ = ["Engine", "EngineConfig", "EngineStats"]
 
-_HOMES = {"Engine": ".engine", "EngineConfig": ".config", "EngineStats": ".config"}
+_HOMES = {"Engine": ".engine", "EngineConfig": ".config", "EngineStats": ".stats"}
 
 
 def __getattr__(name: str) -> Any:

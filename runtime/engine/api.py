@@ -1,18 +1,36 @@
-"""What the server needs of an engine: ``Engine`` is one, and so is a client of one elsewhere."""
+"""The interface of an engine: ``Engine`` implements it, and so does the client of one elsewhere."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from ramet.grammars import Constraint
-from ramet.runtime.api.request import ProgramNews, Request
-from ramet.runtime.engine.config import EngineStats
-from ramet.runtime.server.chat.generation import EventSource
+from ramet.grammars import Constraint, Vocabulary
+from ramet.runtime.api.events import Event
+from ramet.runtime.api.request import HintUpdate, Request
+from ramet.runtime.engine.stats import EngineStats
 from ramet.runtime.tokenizer import ChatTemplate, Tokenizer
 
-if TYPE_CHECKING:
-    from ramet.grammars import Vocabulary
+
+class EventSource(Protocol):
+    """One request's events: what ``EngineApi.submit`` returns."""
+
+    def take(self) -> list[Event]:
+        """Every event that is ready now, without waiting."""
+        ...
+
+    def abort(self) -> None:
+        """Ends the request within a step; harmless once it has ended."""
+        ...
+
+    def __aiter__(self) -> AsyncIterator[Event]: ...
+
+    async def __anext__(self) -> Event: ...
+
+
+Submit = Callable[[Request], EventSource]
+"""The type of ``EngineApi.submit``."""
 
 
 class EngineApi(Protocol):
@@ -48,8 +66,8 @@ class EngineApi(Protocol):
         """Has a constraint compiled ahead of its requests; the future's error says why not."""
         ...
 
-    def hear(self, news: ProgramNews) -> None:
-        """Takes in what a program has learned; never fails, and doesn't wait."""
+    def update_hint(self, update: HintUpdate) -> None:
+        """Updates what is known of a program's future calls; never fails and never waits."""
         ...
 
     def submit(self, request: Request) -> EventSource:

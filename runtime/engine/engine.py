@@ -35,12 +35,12 @@ from ramet.runtime.api.errors import (
 from ramet.runtime.api.events import Event
 from ramet.runtime.api.fork_guard import HomeProcess
 from ramet.runtime.api.params import SamplingParams
-from ramet.runtime.api.request import ProgramHint, ProgramNews, Request
+from ramet.runtime.api.request import HintUpdate, ProgramHint, Request
 from ramet.runtime.api.validate import token_ids
 from ramet.runtime.api.warm_up import begin_compiling
 from ramet.runtime.cache import PagePool, RadixCache
 from ramet.runtime.engine.cache_trace import TraceWriter
-from ramet.runtime.engine.config import EngineConfig, EngineStats
+from ramet.runtime.engine.config import EngineConfig
 from ramet.runtime.engine.constraint_compiler import ConstraintCompiler
 from ramet.runtime.engine.grammar_manager import GrammarPool
 from ramet.runtime.engine.grammar_vocabulary import grammar_vocabulary
@@ -48,6 +48,7 @@ from ramet.runtime.engine.input_processor import SequenceMaker
 from ramet.runtime.engine.kept_prefixes import KeptPrefixes
 from ramet.runtime.engine.request_registry import LiveRequests
 from ramet.runtime.engine.request_stream import Completion, RequestStream, Wakeups
+from ramet.runtime.engine.stats import EngineStats
 from ramet.runtime.engine.step_thread import StepThread
 from ramet.runtime.engine.stepper import Stepper, TokenSampler
 from ramet.runtime.model.load import open_model
@@ -250,10 +251,10 @@ class Engine:
             error = RequestAbortedError("the request was aborted")
             self._thread.post(lambda: self._requests.end(request_id, error))
 
-    def hear(self, news: ProgramNews) -> None:
+    def update_hint(self, update: HintUpdate) -> None:
         """Takes in what a program has learned since its calls were sent; safe from any thread."""
         self._home.require("the engine")
-        self._thread.post(lambda: self._scheduler.hear(news))
+        self._thread.post(lambda: self._scheduler.update_hint(update))
 
     def generate(
         self,

@@ -20,10 +20,10 @@ from ramet.runtime.api.errors import (
     RametError,
 )
 from ramet.runtime.api.events import Failed, Finished
-from ramet.runtime.api.request import ProgramNews
+from ramet.runtime.api.request import HintUpdate
 from ramet.runtime.cache import RadixCache
 from ramet.runtime.scheduler.batching.batch_builder import Row
-from ramet.runtime.scheduler.batching.page_tables import Blocked, PageTables, Start
+from ramet.runtime.scheduler.batching.page_tables import PageTables, Start
 from ramet.runtime.scheduler.batching.plan import StepPlan
 from ramet.runtime.scheduler.batching.slots import Slots
 from ramet.runtime.scheduler.batching.steps import Step, StepMaker
@@ -35,7 +35,7 @@ from ramet.runtime.scheduler.queue.config import SchedulerConfig
 from ramet.runtime.scheduler.queue.policy import POLICIES, Rank, Ranking, TenantShares
 from ramet.runtime.scheduler.queue.stats import SchedulerStats
 from ramet.runtime.scheduler.queue.waiting import Deadlines, WaitingQueue
-from ramet.runtime.scheduler.sequence.sequence import Sequence, SequenceState
+from ramet.runtime.scheduler.sequence.sequence import Blocked, Sequence, SequenceState
 from ramet.runtime.scheduler.speculation.drafter import Drafter, recalled_prompt
 from ramet.runtime.scheduler.speculation.step_cost import StepCost
 from ramet.runtime.tokenizer.tokenizer import Tokenizer
@@ -210,9 +210,9 @@ class Scheduler:
         else:
             sequence.emit(Failed(reason, sequence.usage()))
 
-    def hear(self, news: ProgramNews) -> None:
+    def update_hint(self, update: HintUpdate) -> None:
         """Takes in what a program has learned since its calls were sent."""
-        self._programs.hear(news)
+        self._programs.update_hint(update)
 
     def release_all(self, error: RametError) -> None:
         """Ends every sequence with one error."""

@@ -24,9 +24,9 @@ from ramet.grammars.constraints import Constraint
 from ramet.runtime.api.errors import EngineDeadError, InvalidParameterError, RametError
 from ramet.runtime.api.events import Event, Failed, Finished, Usage
 from ramet.runtime.api.fork_guard import HomeProcess
-from ramet.runtime.api.request import ProgramNews, Request
+from ramet.runtime.api.request import HintUpdate, Request
 from ramet.runtime.engine.admission import check_request
-from ramet.runtime.engine.config import EngineConfig, EngineStats
+from ramet.runtime.engine.config import EngineConfig
 from ramet.runtime.engine.process.messages import (
     Abort,
     Answer,
@@ -36,15 +36,16 @@ from ramet.runtime.engine.process.messages import (
     Compile,
     Events,
     Forget,
-    Hear,
     Question,
     Ready,
     Report,
     StartFailed,
     Submit,
+    UpdateHint,
 )
 from ramet.runtime.engine.process.worker import load_engine, run_engine
 from ramet.runtime.engine.request_stream import RequestStream, Wakeups
+from ramet.runtime.engine.stats import EngineStats
 from ramet.runtime.model.files.locate import locate_model
 from ramet.runtime.model.load import open_model
 from ramet.runtime.tokenizer import Tokenizer
@@ -208,11 +209,11 @@ class EngineProcess:
             with self._lock:
                 self._send(Forget(number))
 
-    def hear(self, news: ProgramNews) -> None:
+    def update_hint(self, update: HintUpdate) -> None:
         """Takes in what a program has learned since its calls were sent."""
         self._home.require("the engine")
         with self._lock:
-            self._send(Hear(news))
+            self._send(UpdateHint(update))
 
     def stats(self) -> EngineStats:
         """Counts as of now; EngineDeadError if the engine doesn't answer."""

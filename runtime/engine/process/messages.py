@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from ramet.grammars.constraints import Constraint
 from ramet.runtime.api.events import Event
-from ramet.runtime.api.request import ProgramNews, Request
+from ramet.runtime.api.request import HintUpdate, Request
 
 Question = Literal["stats", "check", "clear_cache"]
 """Methods of the engine that may be asked for by name."""
@@ -28,10 +28,10 @@ class Abort:
 
 
 @dataclass(frozen=True, slots=True)
-class Hear:
+class UpdateHint:
     """To the engine: what a program has learned."""
 
-    news: ProgramNews
+    update: HintUpdate
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,5 +93,5 @@ class Answer:
     error: Exception | None = None
 
 
-Command = Submit | Abort | Hear | Ask | Compile | Forget | Close
+Command = Submit | Abort | UpdateHint | Ask | Compile | Forget | Close
 Report = Ready | StartFailed | Events | Answer

@@ -28,11 +28,11 @@ from ramet.runtime.engine.process.messages import (
     Compile,
     Events,
     Forget,
-    Hear,
     Ready,
     Report,
     StartFailed,
     Submit,
+    UpdateHint,
 )
 
 if TYPE_CHECKING:  # the callers' side needs no engine of its own, and starts sooner without
@@ -133,8 +133,8 @@ def _obey(
                 outbox.send(Events([(request.request_id, Failed(refused, usage))]))
         case Abort(request_id):
             engine.abort(request_id)
-        case Hear(news):
-            engine.hear(news)
+        case UpdateHint(update):
+            engine.update_hint(update)
         case Ask(number, question):
             try:
                 outbox.send(Answer(number, getattr(engine, question)()))

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
 from ramet.runtime.cache import PrefixHandle, RadixCache
 from ramet.runtime.scheduler.batching.slots import Slots
-from ramet.runtime.scheduler.sequence.sequence import NO_SLOT, Sequence
+from ramet.runtime.scheduler.sequence.sequence import NO_SLOT, Blocked, Sequence
+from ramet.runtime.scheduler.sequence.shared_len import shared_len
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +21,6 @@ class Start:
     handle: PrefixHandle
     donor: Sequence | None = None
     donated_len: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Blocked:
-    """A running sequence is about to compute what a waiting one needs, up to ``until_len``."""
-
-    by: Sequence
-    until_len: int
 
 
 class PageTables:
@@ -205,13 +195,3 @@ class PageTables:
         sequence.tree_len = until_len // self._page_size * self._page_size
         sequence.page_key = b""
         return handle
-
-
-def shared_len(left: npt.NDArray[np.int32], right: npt.NDArray[np.int32]) -> int:
-    """Number of leading tokens in common."""
-    size = min(len(left), len(right))
-    if size == 0 or left[0] != right[0]:
-        return 0
-    different = left[:size] != right[:size]
-    first = int(different.argmax())
-    return first if different[first] else size

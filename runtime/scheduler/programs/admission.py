@@ -24,10 +24,10 @@ import numpy.typing as npt
 
 from ramet.runtime.api.request import LIKELY_OUTPUT_LEN
 from ramet.runtime.cache import RadixCache
-from ramet.runtime.scheduler.batching.page_tables import shared_len
 from ramet.runtime.scheduler.programs.programs import Program, Programs
 from ramet.runtime.scheduler.queue.policy import Rank
 from ramet.runtime.scheduler.sequence.sequence import Sequence, SequenceState
+from ramet.runtime.scheduler.sequence.shared_len import shared_len
 
 _WINDOW = 16
 """Parked programs that are looked at in one step."""

@@ -2,20 +2,20 @@
 
 A call that later ones will extend leaves its prefix behind, and the program *keeps* it: the pages
 stay held till the next call has its own hold on them, the program says that none will come
-(``ProgramNews``), or the program rests for longer than its tool, or its own code, usually takes.
+(``HintUpdate``), or the program rests for longer than its tool, or its own code, usually takes.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from hashlib import blake2b
 
-from ramet.runtime.api.request import AHEAD, ProgramHint, ProgramNews
+from ramet.runtime.api.request import AHEAD, HintUpdate, ProgramHint
 from ramet.runtime.cache import PrefixHandle, RadixCache
 from ramet.runtime.scheduler.programs.shared_prefixes import CommonHeads
 from ramet.runtime.scheduler.programs.tool_durations import ToolDurations
+from ramet.runtime.scheduler.sequence.kept_prefix import KeptPrefix
 from ramet.runtime.scheduler.sequence.sequence import Sequence, SequenceState
 
 _MAX_REMEMBERED = 1024
@@ -29,25 +29,6 @@ _MAX_LIKENED = 64
 
 ProgramKey = tuple[str, str]
 """(cache salt, program id): nobody meets a program of other salt by its id."""
-
-
-@dataclass(slots=True, eq=False)
-class Keep:
-    """What a call has left and later ones will extend; ``handle`` is None once given up.
-
-    ``remaining`` later calls extend it (None: unknown). Its first ``lasting_len`` tokens may be of
-    use to other programs, and to other runs of this one. A prompt whose first ``length`` tokens
-    have this ``digest`` extends it.
-    """
-
-    node_id: str
-    handle: PrefixHandle | None
-    remaining: int | None
-    lasting_len: int
-    tool: str
-    since: float
-    length: int
-    digest: bytes
 
 
 class Program:
@@ -75,7 +56,7 @@ class Program:
         self.number = number
         self.admitted = False
         self.calls: dict[Sequence, None] = {}
-        self.keeps: dict[str, Keep] = {}
+        self.keeps: dict[str, KeptPrefix] = {}
         self.tokens_to_come = 0
         self.unneeded: set[str] = set()
         self.added_len = 0
@@ -247,7 +228,7 @@ class Programs:
             return  # of texts that are scored after one prompt, one stands for all
         self._drop(program, hint.node_id)
         known = sequence.token_ids[: handle.matched_len]
-        keep = Keep(
+        keep = KeptPrefix(
             hint.node_id,
             None,
             hint.remaining_uses,
@@ -263,9 +244,9 @@ class Programs:
 
     # -- what programs say, and don't say ------------------------------------------------------
 
-    def hear(self, news: ProgramNews) -> None:
+    def update_hint(self, update: HintUpdate) -> None:
         """A program has learned something; what isn't known here is ignored."""
-        program = self._programs.get((news.cache_salt, news.program_id))
+        program = self._programs.get((update.cache_salt, update.program_id))
         if program is None:
             return
         self.num_frees += 1
@@ -274,11 +255,11 @@ class Programs:
             for sequence in program.calls
             if sequence.request.hint is not None
         }
-        for node_id in news.unneeded:
+        for node_id in update.unneeded:
             if node_id in running:
                 program.unneeded.add(node_id)
             self._withdraw(program, node_id)
-        if news.has_ended:
+        if update.has_ended:
             program.has_ended = True
             for node_id in list(program.keeps):
                 self._withdraw(program, node_id)
@@ -324,7 +305,9 @@ class Programs:
         self.admitted.pop(program, None)
         self.give_up(program)
 
-    def _extended(self, program: Program, sequence: Sequence, hint: ProgramHint) -> Keep | None:
+    def _extended(
+        self, program: Program, sequence: Sequence, hint: ProgramHint
+    ) -> KeptPrefix | None:
         """What a call goes on from: as its hint says, or else the longest that it begins with."""
         if hint.extends:
             return program.keeps.get(hint.extends)
@@ -337,7 +320,7 @@ class Programs:
                 return keep
         return None
 
-    def _hold(self, keep: Keep, handle: PrefixHandle) -> None:
+    def _hold(self, keep: KeptPrefix, handle: PrefixHandle) -> None:
         num_locked = self._cache.num_locked
         self._cache.hold(handle)
         keep.handle = handle
@@ -345,14 +328,14 @@ class Programs:
         if self._cache.num_locked > max(self._max_locked, num_locked):
             self._release(keep)
 
-    def _release(self, keep: Keep) -> None:
+    def _release(self, keep: KeptPrefix) -> None:
         if keep.handle is not None:
             self._cache.release(keep.handle)
             keep.handle = None
             self.num_held -= 1
             self.num_frees += 1
 
-    def _shorten(self, keep: Keep) -> None:
+    def _shorten(self, keep: KeptPrefix) -> None:
         """Holds whole pages only: who has just started shares them, and its copy of the rest will
         take the place of the page that it was copied from."""
         handle, size = keep.handle, self._cache.page_size

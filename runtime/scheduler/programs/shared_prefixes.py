@@ -11,8 +11,8 @@ from collections import OrderedDict
 import numpy as np
 import numpy.typing as npt
 
-from ramet.runtime.scheduler.batching.page_tables import shared_len
 from ramet.runtime.scheduler.sequence.sequence import Sequence
+from ramet.runtime.scheduler.sequence.shared_len import shared_len
 
 _MAX_TOKENS = 1 << 20
 """Tokens that are remembered of all prompts together, 4 bytes each."""

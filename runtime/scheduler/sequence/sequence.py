@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -14,13 +15,10 @@ from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.api.request import Request
 from ramet.runtime.cache import PrefixHandle
 from ramet.runtime.parsers import OutputStream
+from ramet.runtime.scheduler.sequence.kept_prefix import KeptPrefix
+from ramet.runtime.scheduler.sequence.ngram_index import Text
 from ramet.runtime.scheduler.sequence.pooling import Pooler
 from ramet.runtime.scheduler.sequence.token_bans import Restrictions
-
-if TYPE_CHECKING:
-    from ramet.runtime.scheduler.batching.page_tables import Blocked
-    from ramet.runtime.scheduler.programs.programs import Keep
-    from ramet.runtime.scheduler.sequence.ngram_index import Text
 
 NO_SLOT = -1
 
@@ -145,7 +143,7 @@ class Sequence:
         self.page_key = b""
         self.blocked_on: Blocked | None = None
         self.recalled: Text | None = None
-        self.extends: Keep | None = None
+        self.extends: KeptPrefix | None = None
         self.parked = False
         self.submit_time = self.waits_since = submit_time
         self.waited_s = 0.0
@@ -235,3 +233,11 @@ class Sequence:
             finished_s=now - self.submit_time,
             grammar_s=self.grammar_s,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """A running sequence is about to compute what a waiting one needs, up to ``until_len``."""
+
+    by: Sequence
+    until_len: int

@@ -15,13 +15,12 @@ from ramet.grammars.constraints import Constraint
 from ramet.runtime.api.errors import InvalidConstraintError, InvalidParameterError, NotFoundError
 from ramet.runtime.api.events import Failed, Finished
 from ramet.runtime.api.request import Request
-from ramet.runtime.engine.api import EngineApi
+from ramet.runtime.engine.api import EngineApi, Submit
 from ramet.runtime.server.calls.lifecycle import Lifecycle
 from ramet.runtime.server.calls.prompts import PromptEncoder
 from ramet.runtime.server.calls.tenants import Tenant, Tenants
 from ramet.runtime.server.chat.generation import Generation
 from ramet.runtime.server.chat.planner import ChatPlanner
-from ramet.runtime.server.chat.reasoning_budget import Submit
 from ramet.runtime.server.http.body import read_body
 from ramet.runtime.server.http.sse import watch_disconnect
 from ramet.runtime.server.observability.telemetry import Telemetry

@@ -8,8 +8,7 @@ from collections.abc import AsyncIterator
 from ramet.runtime.api.errors import RequestAbortedError
 from ramet.runtime.api.events import Event, Failed, Finished, Usage
 from ramet.runtime.api.request import Request
-from ramet.runtime.server.chat.generation import EventSource
-from ramet.runtime.server.chat.reasoning_budget import Submit
+from ramet.runtime.engine.api import EventSource, Submit
 
 
 class Window:

@@ -5,26 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
-from typing import Protocol
 
 from ramet.runtime.api.errors import DeadlineExceededError, RametError, RequestAbortedError
 from ramet.runtime.api.events import Event, Failed, Finished
-
-
-class EventSource(Protocol):
-    """What ``Engine.submit`` returns, as far as the server uses it."""
-
-    def take(self) -> list[Event]:
-        """Every event that is ready now, without waiting."""
-        ...
-
-    def abort(self) -> None:
-        """Ends the request within a step; harmless once it has ended."""
-        ...
-
-    def __aiter__(self) -> AsyncIterator[Event]: ...
-
-    async def __anext__(self) -> Event: ...
+from ramet.runtime.engine.api import EventSource
 
 
 class Generation:

@@ -9,21 +9,19 @@ of them. Its grammar is the answer's.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from ramet.grammars.constraints import Constraint, FixedText, FreeText, Series, StructuralTag
 from ramet.runtime.api.errors import ContextLengthError, RametError
 from ramet.runtime.api.events import Event, Failed, Finished, TextDelta, Timings, TokenInfo, Usage
 from ramet.runtime.api.request import Request
+from ramet.runtime.engine.api import Submit
 from ramet.runtime.parsers import ReasoningFormat
-from ramet.runtime.server.chat.generation import EventSource
 from ramet.runtime.tokenizer import Tokenizer
 
 _LEAST_DEADLINE_S = 1e-3
 """A deadline that has passed is one that is about to."""
-
-Submit = Callable[[Request], EventSource]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ramet.runtime.api.events import Failed, Finished, Timings, Usage
-from ramet.runtime.engine.config import EngineStats
+from ramet.runtime.engine.stats import EngineStats
 from ramet.runtime.server.observability.metrics import Counter, Histogram, Registry, Value
 
 _SECONDS = (0.001, 0.005, 0.01, 0.02, 0.04, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 10, 30, 60, 300)

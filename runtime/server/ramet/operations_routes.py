@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends
 from starlette.responses import PlainTextResponse, Response
 
 from ramet.runtime.api.errors import EngineDeadError
-from ramet.runtime.engine.config import EngineStats
+from ramet.runtime.engine.stats import EngineStats
 from ramet.runtime.server.calls.context import ServerContext
 from ramet.runtime.server.calls.lifecycle import ShuttingDownError
 from ramet.runtime.server.http.body import OrjsonResponse

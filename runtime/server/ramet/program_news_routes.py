@@ -7,7 +7,7 @@ from fastapi import Request as HttpRequest
 from pydantic import Field
 from starlette.responses import Response
 
-from ramet.runtime.api.request import ProgramNews
+from ramet.runtime.api.request import HintUpdate
 from ramet.runtime.server.calls.context import ServerContext, tenant_of
 from ramet.runtime.server.http.body import OrjsonResponse
 from ramet.runtime.server.http.openapi import json_body
@@ -32,8 +32,8 @@ def program_news_router(context: ServerContext) -> APIRouter:
         """Lets prefixes go that are kept for calls which won't come. Unknown names are ignored."""
         body = await context.body(http_request, ProgramNewsRequest)
         tenant = tenant_of(http_request)
-        context.engine.hear(
-            ProgramNews(
+        context.engine.update_hint(
+            HintUpdate(
                 program_id=tenant.scoped(body.program_id),
                 cache_salt=tenant.scoped(body.cache_salt),
                 unneeded=tuple(body.unneeded),

@@ -19,7 +19,7 @@ from ramet.runtime.api.request import LIKELY_OUTPUT_LEN
 
 
 def unneeded(backend: ScriptedBackend) -> set[str]:
-    return {node_id for news in backend.news for node_id in news.unneeded}
+    return {node_id for update in backend.hint_updates for node_id in update.unneeded}
 
 
 @program
@@ -45,8 +45,8 @@ def test_branches_that_are_not_coming_are_released_and_the_one_that_comes_is_not
     ideas = [call for call in backend.calls if call.name == "idea"]
     assert [call.hint.remaining_uses for call in ideas] == [None, None, None]
     assert unneeded(backend) == {ideas[0].node_id, ideas[2].node_id}
-    assert backend.news[-1].has_ended
-    assert {news.program_id for news in backend.news} == {run.trace.program_id}
+    assert backend.hint_updates[-1].has_ended
+    assert {update.program_id for update in backend.hint_updates} == {run.trace.program_id}
     plan = backend.calls[-1]
     assert plan.hint.extends == ideas[1].node_id
 
@@ -89,7 +89,7 @@ def test_the_end_is_the_last_that_is_told(scripted) -> None:
 
     with pytest.raises(ValueError, match="mine"):
         fails.run(backend=backend)
-    assert [news.has_ended for news in backend.news] == [True]
+    assert [update.has_ended for update in backend.hint_updates] == [True]
 
 
 def test_without_hints_there_are_no_news_but_the_end(scripted) -> None:
@@ -115,7 +115,7 @@ def test_news_travel_to_ramet_and_to_nobody_else(dialect: Dialect, is_told: bool
     contest.run(backend=HttpBackend(transport, dialect, model="m"))
     assert bool(told) is is_told
     if is_told:
-        assert sum(len(news["unneeded"]) for news in told) == 2
+        assert sum(len(update["unneeded"]) for update in told) == 2
         assert told[-1]["has_ended"]
 
 

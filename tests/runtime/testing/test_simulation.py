@@ -18,7 +18,7 @@ from ramet.runtime.api.batch import Batch
 from ramet.runtime.api.errors import EngineDeadError, QueueFullError, RequestAbortedError
 from ramet.runtime.api.events import Embedding, Event, Failed, Finished, TextDelta
 from ramet.runtime.api.params import SamplingParams
-from ramet.runtime.api.request import ProgramHint, ProgramNews, Request, next_request_id
+from ramet.runtime.api.request import HintUpdate, ProgramHint, Request, next_request_id
 from ramet.runtime.scheduler import SchedulerConfig, Sequence, SequenceState
 from ramet.runtime.scheduler.queue.policy import POLICIES
 from ramet.runtime.scheduler.sequence.token_bans import pack
@@ -237,10 +237,10 @@ class SchedulerMachine(RuleBasedStateMachine):
         unneeded=st.lists(st.sampled_from(["0", "1", "2"]), max_size=2),
         has_ended=st.booleans(),
     )
-    def hear(self, program_id: str, salt: str, unneeded: list[str], has_ended: bool) -> None:
+    def update_hint(self, program_id: str, salt: str, unneeded: list[str], has_ended: bool) -> None:
         """A program tells what it has learned, true or not."""
-        self.sim.scheduler.hear(
-            ProgramNews(
+        self.sim.scheduler.update_hint(
+            HintUpdate(
                 program_id=program_id,
                 cache_salt=salt,
                 unneeded=tuple(unneeded),

@@ -20,7 +20,7 @@ from ramet.runtime.api.errors import (
     RequestAbortedError,
 )
 from ramet.runtime.api.params import SamplingParams
-from ramet.runtime.api.request import ProgramHint, ProgramNews, Request
+from ramet.runtime.api.request import HintUpdate, ProgramHint, Request
 from ramet.runtime.engine.process import EngineProcess
 from ramet.runtime.testing.scripted_engine import scripted_engine
 from ramet.runtime.testing.scripted_tokenizer import scripted_tokenizer
@@ -69,7 +69,7 @@ def test_what_programs_say_crosses_the_border(engine: EngineProcess) -> None:
     engine.submit(request("kept for later " * 9, hint=hint)).result()
     engine.clear_cache()
     assert engine.stats().num_cached_pages > 0
-    engine.hear(ProgramNews(program_id="p", unneeded=("0",), has_ended=True))
+    engine.update_hint(HintUpdate(program_id="p", unneeded=("0",), has_ended=True))
     engine.clear_cache()
     assert engine.stats().num_cached_pages == 0
 

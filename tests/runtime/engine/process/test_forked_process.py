@@ -14,7 +14,7 @@ from ramet import SamplingParams, program
 from ramet.grammars import Regex
 from ramet.lang import ScriptedBackend
 from ramet.runtime.api.errors import ForkedProcessError, RametError
-from ramet.runtime.api.request import ProgramNews, Request
+from ramet.runtime.api.request import HintUpdate, Request
 from ramet.runtime.engine import Engine
 from ramet.runtime.engine.process import EngineProcess
 from ramet.runtime.engine.request_stream import RequestStream
@@ -74,7 +74,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[AnyEngine]:
 USES: dict[str, Callable[[AnyEngine], object]] = {
     "submit": lambda engine: engine.submit(request()),
     "compile": lambda engine: engine.compile(Regex("a+")).result(),
-    "hear": lambda engine: engine.hear(ProgramNews(program_id="p", has_ended=True)),
+    "update_hint": lambda engine: engine.update_hint(HintUpdate(program_id="p", has_ended=True)),
     "stats": lambda engine: engine.stats(),
     "check": lambda engine: engine.check(),
     "clear_cache": lambda engine: engine.clear_cache(),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ramet.runtime.api.events import Finished
 from ramet.runtime.api.params import SamplingParams
-from ramet.runtime.api.request import AHEAD, ProgramHint, ProgramNews, Request
+from ramet.runtime.api.request import AHEAD, HintUpdate, ProgramHint, Request
 from ramet.runtime.scheduler import SchedulerConfig, Sequence, SequenceState
 from ramet.runtime.testing.simulation import Simulation
 
@@ -89,7 +89,7 @@ class World:
                 del self.strands[name]
                 self.ends[name] = self.sim.now
                 if self.hints and self.says_the_end:
-                    self.sim.scheduler.hear(ProgramNews(program_id=name, has_ended=True))
+                    self.sim.scheduler.update_hint(HintUpdate(program_id=name, has_ended=True))
 
     def run(self, program: Callable[[World, str], None], names: list[str], width: int) -> int:
         """Runs them all and returns the number of tokens computed."""
@@ -286,14 +286,14 @@ def test_news_releases_what_no_call_will_extend():
     first = world.sim.add(world.call("p", text("p", 40), "0", **hint))
     world.sim.drain()
     assert world.sim.cache.num_locked
-    world.sim.scheduler.hear(ProgramNews(program_id="q", has_ended=True))  # another's
-    world.sim.scheduler.hear(ProgramNews(program_id="p", cache_salt="x", unneeded=("0",)))
+    world.sim.scheduler.update_hint(HintUpdate(program_id="q", has_ended=True))  # another's
+    world.sim.scheduler.update_hint(HintUpdate(program_id="p", cache_salt="x", unneeded=("0",)))
     assert world.sim.cache.num_locked
-    world.sim.scheduler.hear(ProgramNews(program_id="p", unneeded=("7", "0")))
+    world.sim.scheduler.update_hint(HintUpdate(program_id="p", unneeded=("7", "0")))
     assert not world.sim.cache.num_locked
     running = world.sim.add(world.call("p", text("p2", 40), "1", **hint))
     world.sim.step()
-    world.sim.scheduler.hear(ProgramNews(program_id="p", unneeded=("1",)))
+    world.sim.scheduler.update_hint(HintUpdate(program_id="p", unneeded=("1",)))
     world.sim.drain()
     assert not world.sim.cache.num_locked
     world.sim.scheduler.check()
@@ -331,7 +331,7 @@ def test_of_texts_scored_after_one_prompt_each_finds_it():
     world.sim.cache.clear()
     assert world.sim.cache.match((*start, 7)).matched_len >= len(start)
     world.sim.drain()
-    world.sim.scheduler.hear(ProgramNews(program_id="p", has_ended=True))
+    world.sim.scheduler.update_hint(HintUpdate(program_id="p", has_ended=True))
     assert not world.sim.cache.num_locked
 
 
