@@ -120,7 +120,7 @@ def test_it_is_the_same_in_every_process():
 
     code = (
         "from ramet.jit.sources import digest\n"
-        "from ramet.grammars import walk\n"
+        "from ramet.grammars.masks import walk\n"
         "from ramet.kernels.cpu.ops.attention import attend_op\n"
         "print(digest(walk.walk.py_func).hex(), digest(attend_op('float32')._function).hex())"
     )

@@ -14,10 +14,10 @@ import pytest
 # In a process of its own: numba compiles for what it is told when it is imported.
 MODULE_OF = """
 import sys
-from ramet.kernels.cpu import features
+from ramet.kernels.cpu.machine import features
 features.is_x86 = lambda: False
 from numba.core.ccallback import CFunc
-from ramet.kernels.cpu import attention, dot, largest, linear
+from ramet.kernels.cpu.ops import attention, dot, largest, linear
 from ramet.kernels.cpu.machine.compiled_op import _SIGNATURE
 # This machine's code can't hold the instruction: a function has its place, and is never called.
 import llvmlite.binding as llvm

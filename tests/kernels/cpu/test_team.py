@@ -94,7 +94,7 @@ def test_a_step_is_finished_even_if_what_the_caller_does_meanwhile_fails():
 WITHOUT_FUTEX = """
 import importlib.util, platform, sys
 machine, platform.machine = platform.machine, lambda: "another"
-from ramet.kernels.cpu import memory
+from ramet.kernels.cpu.machine import memory
 platform.machine = machine
 assert not memory.HAS_FUTEX
 spec = importlib.util.spec_from_file_location("team_test", sys.argv[1])
