@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 
+from .completion import CompletionSearch
 from .errors import GrammarTooComplexError
 from .limits import CompileLimits
 from .masks.context_independent import Insides
@@ -75,6 +76,7 @@ class Grammar:
             room = limits.max_contexts // _SHARE_OF_LIMITS - self._machine.num_contexts
             self._machine.prepare(_NUM_CHECKED, min(_NUM_PREPARED, room // 2), _PREPARE_S)
         self.masks = Masks(self._machine, insides)
+        self.completions = CompletionSearch(self._machine)
         with insides.lexicon.lock:
             insides.prepare(_NUM_MASKS)
         # The first mask is asked for in any case: its parts are found now.

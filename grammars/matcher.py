@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from .errors import GrammarTooComplexError
 from .masks.masks import bit
 from .masks.vocabulary import Mask
 from .pushdown.automaton import DEAD, Context
@@ -129,6 +130,28 @@ class Matcher:
                 trail.step()
                 found.append(byte)
         return bytes(found)
+
+    def shortest_completion(self) -> bytes:
+        """The bytes of a shortest text that completes the output from here.
+
+        Shortest in bytes as far as a schema demands things (required properties, lengths, numbers
+        of items, patterns); where alternatives exclude each other it is short, and always valid.
+
+        Raises:
+            GrammarTooComplexError: none is found within the search's limits, or it needs special
+                tokens (see ``completion``).
+        """
+        pieces = self.completion()
+        if any(isinstance(piece, int) for piece in pieces):
+            raise GrammarTooComplexError("", "complete", "the completion needs special tokens")
+        return b"".join(piece for piece in pieces if isinstance(piece, bytes))
+
+    def completion(self) -> list[bytes | int]:
+        """``shortest_completion`` as texts and the ids of special tokens between them."""
+        if self.is_finished:
+            return []
+        with self._machine.lock:
+            return self._grammar.completions.shortest(self._trail)
 
     @property
     def text(self) -> bytes:

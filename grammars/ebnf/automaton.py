@@ -13,7 +13,7 @@ grammars have finitely many states at each depth of brackets).
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from .network import Network, foreign_node
 from .reading_loops import ACCEPT_NODE
 from .readings import Readings
+from .shortest_texts import ShortestTexts
 
 _EMPTY = 0
 """The empty stack."""
@@ -67,6 +68,30 @@ class GrammarAutomaton:
                 return found
             moves = [(byte_mask(bits), target) for bits, target in self._byte_moves(found)]
             self._readings.set_moves(foreign_node(found), moves)
+
+    def shortest_completion(self, state: int) -> bytes:
+        """A shortest text that is accepted from a state; nothing foreign may be left to read."""
+        if self.is_accepting(state):
+            return b""
+        texts = self._shortest_texts
+        best = min(self.configurations(state), key=lambda found: self._length(*found))
+        node, stack = best
+        text = bytearray()
+        while node != ACCEPT_NODE:
+            text += texts.text(node)
+            node, stack = self._readings.returns_to(stack)
+        return bytes(text)
+
+    def _length(self, node: int, stack: int) -> int:
+        length = 0
+        while node != ACCEPT_NODE:
+            length += self._shortest_texts.length(node)
+            node, stack = self._readings.returns_to(stack)
+        return length
+
+    @cached_property
+    def _shortest_texts(self) -> ShortestTexts:
+        return ShortestTexts(self._network)
 
     def configurations(self, state: int) -> frozenset[Configuration]:
         """The readings of the texts that lead to a state."""

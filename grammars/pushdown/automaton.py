@@ -57,6 +57,10 @@ class Automaton(Protocol):
 
     def is_accepting(self, state: int) -> bool: ...
 
+    def shortest_completion(self, state: int) -> bytes:
+        """A shortest text that is accepted from a state."""
+        ...
+
 
 class Lexeme(ABC):
     """A byte automaton with labelled ends, installed into a lexicon on first use.
@@ -88,9 +92,27 @@ class Lexeme(ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} has no lazy states")
 
+    def shortest_end(self, lexicon: Lexicon, state: int) -> LexemeEnd | None:
+        """A shortest way to end from a state of the lexicon; None where it is to be searched."""
+        return None
+
     def edge(self, lexicon: Lexicon, local: int, byte: int, row: Row) -> None:
         """Replace ``row[byte]``, which is ``LAZY``; other such entries may be replaced with it."""
         raise NotImplementedError(f"{type(self).__name__} has no lazy entries")
+
+
+class LexemeEnd(NamedTuple):
+    """One way to end a lexeme.
+
+    Attributes:
+        text: the bytes from the state to the end.
+        label: the label with which the lexeme ends.
+        is_open: the lexeme ends before the next byte, not with the text's last byte.
+    """
+
+    text: bytes
+    label: int
+    is_open: bool
 
 
 class Context(ABC):
@@ -146,6 +168,17 @@ class Context(ABC):
     def likely(self) -> Iterable[int]:
         """Labels that are worth asking for before a text comes to them."""
         return ()
+
+    is_value: ClassVar[bool] = False
+    """Whether exactly one value comes next; for a ``LOCAL`` context, whatever is around it."""
+
+    def shortest_end(self, machine: Machine, state: int) -> LexemeEnd | None:
+        """A shortest way to end the lexeme from one of its states, if this context knows it."""
+        return None
+
+    def completing_labels(self) -> list[int] | None:
+        """The labels that a shortest completion may end the lexeme with; None: any of them."""
+        return None
 
     def special(self, machine: Machine) -> Mapping[int, Context]:
         """Special tokens that may stand at this context's beginning, and what follows each."""
@@ -224,6 +257,11 @@ class AutomatonLexeme(Lexeme):
         row[goes_on] = lexicon.reserve_all(self, targets[goes_on])
         return 0 if self.automaton.is_accepting(local) else -1
 
+    def shortest_end(self, lexicon: Lexicon, state: int) -> LexemeEnd:
+        locals_ = lexicon.tables["reserved", self.key]
+        local = int(np.flatnonzero(locals_ == state)[0])
+        return LexemeEnd(self.automaton.shortest_completion(local), 0, is_open=True)
+
 
 class Whole(Context):
     """One lexeme, then the end."""
@@ -239,6 +277,9 @@ class Whole(Context):
 
     def lexeme(self, machine: Machine) -> Lexeme | None:
         return self._lexeme
+
+    def shortest_end(self, machine: Machine, state: int) -> LexemeEnd | None:
+        return self._lexeme.shortest_end(machine.lexicon, state)
 
     def after(self, machine: Machine, label: int, text: bytes | None) -> After:
         return machine.intern(End())

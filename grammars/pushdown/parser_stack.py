@@ -67,6 +67,20 @@ class Trail:
         other.spare = self.spare
         return other
 
+    def snapshot(self) -> Trail:
+        """An independent trail that begins at the current position, with the current lexeme's
+        text and no earlier positions."""
+        position = self.position
+        begin, length, used = (int(position[column]) for column in (BEGIN, LENGTH, USED))
+        other = Trail(position, self.spare)
+        other.position[BEGIN], other.position[LENGTH] = 0, length - begin
+        while len(other.frames) < used:
+            other.more_frames()
+        other.frames[:used] = self.frames[:used]
+        other.reserve(self.spare)
+        other.text[: length - begin] = self.text[begin:length]
+        return other
+
     @property
     def position(self) -> NDArray[np.int64]:
         """int64[NUM_COLUMNS]: the current position."""

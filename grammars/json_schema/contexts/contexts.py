@@ -53,6 +53,10 @@ class ValueContext(Context):
         return LOCAL if isinstance(self.frame, LocalFrame) else PLAIN
 
     @property
+    def is_value(self) -> bool:  # type: ignore[override]
+        return not self.may_close
+
+    @property
     def captures(self) -> bool:  # type: ignore[override]
         return self.frame.records
 
@@ -201,6 +205,10 @@ class AfterContext(Context):
                 yield COMMA
             if may_close:
                 yield CLOSE
+
+    def completing_labels(self) -> list[int]:
+        _, may_close = self.frame.choices()
+        return [CLOSE if may_close else COMMA]
 
     def after(self, machine: Machine, label: int, text: bytes | None) -> After:
         return self.frame.go_on(machine) if label == COMMA else self.frame.close(machine)

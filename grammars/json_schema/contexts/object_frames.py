@@ -56,6 +56,15 @@ class KeyContext(Context):
         live = frame.live() & ~(1 << CLOSE_OBJECT)
         return (*bits_of(live & ~classes), *bits_of(live & classes))
 
+    def completing_labels(self) -> list[int]:
+        frame, plan = self.frame, self.frame.plan
+        live = frame.live()
+        if self.first and live >> CLOSE_OBJECT & 1:
+            return [CLOSE_OBJECT]
+        live &= ~(1 << CLOSE_OBJECT)
+        missing = plan.required & ~frame.seen & live if plan.is_simple else 0
+        return [next(bits_of(missing))] if missing else list(bits_of(live))
+
     def after(self, machine: Machine, label: int, text: bytes | None) -> After:
         if label == CLOSE_OBJECT:
             return self.frame.close(machine)

@@ -1,0 +1,121 @@
+"""The texts with which a lexeme can end, shortest first, found by breadth-first search."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ramet.grammars.errors import GrammarTooComplexError
+from ramet.grammars.pushdown.automaton import DEAD, LAZY, LexemeEnd
+from ramet.grammars.pushdown.state_table import Lexicon
+from ramet.grammars.pushdown.transitions import END_LABEL
+
+_MAX_STATES = 200_000
+_MAX_TEXTS = 100_000
+_MAX_ALIKE = 16
+"""Of the bytes that lead from one state to another, only the first are tried in different texts."""
+
+_ORDER = np.array(
+    sorted(range(256), key=lambda byte: (not chr(byte).isalnum() or byte > 127, byte)), np.intp
+)
+"""Digits and letters first: of texts of one length, a readable one is preferred."""
+
+
+class LexemeEnds:
+    """The ends that can be reached from one lexeme state, in order of length.
+
+    States are visited once, so of the texts that lead to one state only the shortest is found;
+    ``all_texts`` visits each text.
+    """
+
+    def __init__(self, lexicon: Lexicon, state: int) -> None:
+        self._lexicon = lexicon
+        self._state = state
+        self._found: list[LexemeEnd] = []
+        self._search = self._shortest()
+
+    def get(self, index: int) -> LexemeEnd | None:
+        """The end of this index; None if there are fewer."""
+        while index >= len(self._found):
+            end = next(self._search, None)
+            if end is None:
+                return None
+            self._found.append(end)
+        return self._found[index]
+
+    def _shortest(self) -> Iterator[LexemeEnd]:
+        seen = {self._state}
+        level: list[tuple[int, bytes]] = [(self._state, b"")]
+        while level:
+            following: list[tuple[int, bytes]] = []
+            for state, text in level:
+                label = self._end_label(state)
+                if label >= 0:
+                    yield LexemeEnd(text, label, True)
+            for state, text in level:
+                yield from self._last_bytes(state, text)
+            for state, text in level:
+                for target, byte in self._targets(state):
+                    if target not in seen:
+                        seen.add(target)
+                        following.append((target, text + bytes((byte,))))
+            if len(seen) > _MAX_STATES:
+                raise _too_long()
+            level = following
+
+    def all_texts(self, label: int) -> Iterator[LexemeEnd]:
+        """Different texts that end the lexeme with a label, in order of length, up to a bound."""
+        level: list[tuple[int, bytes]] = [(self._state, b"")]
+        num_texts = 0
+        while level:
+            following: list[tuple[int, bytes]] = []
+            for state, text in level:
+                if self._end_label(state) == label:
+                    yield LexemeEnd(text, label, True)
+                for end in self._last_bytes(state, text):
+                    if end.label == label:
+                        yield end
+                num_alike: dict[int, int] = {}
+                for byte in _ORDER.tolist():
+                    if byte > 127 and num_alike:
+                        break
+                    target = self._lexicon.target(state, byte)
+                    if target >= 0 and num_alike.setdefault(target, 0) < _MAX_ALIKE:
+                        num_alike[target] += 1
+                        following.append((target, text + bytes((byte,))))
+                        num_texts += 1
+                if num_texts > _MAX_TEXTS:
+                    return
+            level = following
+
+    def _end_label(self, state: int) -> int:
+        self._lexicon.make_ready(state)
+        return int(self._lexicon.states[state, END_LABEL])
+
+    def _last_bytes(self, state: int, text: bytes) -> Iterator[LexemeEnd]:
+        """The ends with a last byte of their own, one a label."""
+        row = self._lexicon.rows[state]
+        labels: set[int] = set()
+        for byte in _ORDER[(row[_ORDER] < DEAD) & (row[_ORDER] != LAZY)].tolist():
+            label = -2 - int(row[byte])
+            if label not in labels:
+                labels.add(label)
+                yield LexemeEnd(text + bytes((byte,)), label, False)
+
+    def _targets(self, state: int) -> Iterator[tuple[int, int]]:
+        """The states that follow a state, each with one byte that leads there."""
+        lexicon = self._lexicon
+        for byte in np.flatnonzero(lexicon.rows[state] == LAZY).tolist():
+            lexicon.target(state, byte)
+        row = lexicon.rows[state][_ORDER]
+        targets, firsts = np.unique(row, return_index=True)
+        for target, first in zip(targets.tolist(), firsts.tolist(), strict=True):
+            if target >= 0:
+                yield target, int(_ORDER[first])
+
+
+def _too_long() -> GrammarTooComplexError:
+    return GrammarTooComplexError(
+        "", "complete", f"no completion was found within {_MAX_STATES} automaton states"
+    )

@@ -1,0 +1,320 @@
+"""Best-first search for a shortest completion of a position in a grammar.
+
+The search moves from one lexeme's border to the next, and its cost is bytes (a special token
+counts as one). Three facts keep it small:
+
+- A value whose surroundings don't matter (a ``LOCAL`` context) has one shortest text, found once.
+  Where such a value contains itself, its shortest text does not (Knuth, 1977: *A generalization of
+  Dijkstra's algorithm*), so a search inside itself is cut off.
+- An object's properties may be added in any order: of the required ones that are missing, the
+  first is added, and an object or array that may close is closed.
+- Equal positions are searched once, whatever texts led to them.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from itertools import count
+
+import numpy as np
+
+from ramet.grammars.errors import GrammarTooComplexError
+from ramet.grammars.pushdown.automaton import NOTHING, After, Context, End, Lexeme, LexemeEnd
+from ramet.grammars.pushdown.parser_stack import Frozen, Trail
+from ramet.grammars.pushdown.pushdown_table import Machine
+from ramet.grammars.pushdown.stack_records import (
+    FIRST_NAME,
+    NUM_WORDS,
+    REQUIRED,
+    SEEN,
+    WHAT,
+)
+from ramet.grammars.pushdown.transitions import (
+    AFTER_ITEMS,
+    AFTER_PROPERTY,
+    BEGIN,
+    CAPTURES,
+    CONTEXT,
+    CONTEXT_KIND,
+    IS_END,
+    KEY,
+    LENGTH,
+    LIVE,
+    LIVE_AT,
+    LOCAL,
+    STACK,
+    STATE,
+)
+
+from .lexeme_ends import LexemeEnds
+
+_MAX_NODES = 20_000
+_MAX_REFUSED = 2_000
+_CLOSE = 0
+"""The label of a closing brace in place of an object's key."""
+_COMMA, _CLOSED = 0, 1
+"""The labels of what follows a property or an item."""
+
+Piece = bytes | int
+"""Text, or a special token's id."""
+
+
+class _Node:
+    """A position at a lexeme's border, and how the search came to it."""
+
+    __slots__ = ("cost", "parent", "piece", "trail")
+
+    def __init__(self, trail: Trail, cost: int, parent: _Node | None, piece: Piece) -> None:
+        self.trail = trail
+        self.cost = cost
+        self.parent = parent
+        self.piece = piece
+
+
+class CompletionSearch:
+    """Finds completions in one grammar; call it with the pushdown table's lock held."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._ends: dict[int, LexemeEnds] = {}
+        self._values: dict[int, bytes] = {}
+        self._open_values: set[int] = set()
+        self._is_cut_off = False
+        self._num_nodes = 0
+
+    def shortest(self, trail: Trail) -> list[Piece]:
+        """A shortest completion of the trail's current position.
+
+        Raises:
+            GrammarTooComplexError: none is found within the search's limits.
+        """
+        if self._machine.token_bounds is not None:
+            raise GrammarTooComplexError(
+                "", "complete", "completions of texts with bounds on their tokens are not supported"
+            )
+        self._num_nodes = 0
+        goal = self._search(trail.snapshot())
+        if goal is None:
+            raise GrammarTooComplexError("", "complete", "no completion was found")
+        return _pieces(goal)
+
+    # -- the search ---------------------------------------------------------------------------
+
+    def _search(self, start: Trail) -> _Node | None:
+        machine = self._machine
+        order = count()
+        queue: list[tuple[int, int, _Node, Iterator[_Node]]] = []
+        seen: set[Frozen] = set()
+        heapq.heappush(queue, (0, next(order), _Node(start, 0, None, b""), iter(())))
+        while queue:
+            _, _, node, siblings = heapq.heappop(queue)
+            self._push_next(queue, siblings, order)
+            if machine.contexts[node.trail.position[CONTEXT], IS_END]:
+                return node
+            frozen = machine.frozen(node.trail)
+            if frozen in seen:
+                continue
+            seen.add(frozen)
+            self._num_nodes += 1
+            if self._num_nodes > _MAX_NODES:
+                raise GrammarTooComplexError(
+                    "", "complete", f"no completion was found in {_MAX_NODES} steps"
+                )
+            self._push_next(queue, self._following(node), order)
+        return None
+
+    @staticmethod
+    def _push_next(
+        queue: list[tuple[int, int, _Node, Iterator[_Node]]],
+        nodes: Iterator[_Node],
+        order: count[int],
+    ) -> None:
+        """Queue the next of some nodes that come cheapest first; the others follow it."""
+        node = next(nodes, None)
+        if node is not None:
+            heapq.heappush(queue, (node.cost, next(order), node, nodes))
+
+    def _following(self, node: _Node) -> Iterator[_Node]:
+        """The positions after the lexeme that a node is in, cheapest first."""
+        machine, row = self._machine, node.trail.position
+        this = machine.context_list[int(row[CONTEXT])]
+        kind = int(machine.contexts[this.id, CONTEXT_KIND])
+        is_at_begin = bool(row[BEGIN] == row[LENGTH])
+        if kind == LOCAL and is_at_begin and this.is_value and node.parent is not None:
+            text = self._value(this)
+            if text is None:
+                return iter(())
+            return self._after_texts(node, iter((LexemeEnd(text, -1, False),)))
+        end = this.shortest_end(machine, int(row[STATE]))
+        if end is not None:
+            return self._after_texts(node, iter((end,)))
+        ends = self._after_ends(node, self._labels(node.trail, this, kind, is_at_begin))
+        if not (is_at_begin and this.offers_special):
+            return ends
+        return heapq.merge(ends, self._after_special(node, this), key=lambda found: found.cost)
+
+    def _labels(
+        self, trail: Trail, context: Context, kind: int, is_at_begin: bool
+    ) -> list[int] | None:
+        """The labels with which a shortest completion ends the lexeme; None: any of them."""
+        if kind in (AFTER_PROPERTY, AFTER_ITEMS):
+            live = int(trail.position[LIVE_AT])
+            is_closing = self._machine.lexicon.is_live(live, _CLOSED, trail.frames)
+            return [_CLOSED if is_closing else _COMMA]
+        if not is_at_begin:
+            return None
+        if kind == KEY:
+            return self._key_labels(trail)
+        return context.completing_labels()
+
+    def _key_labels(self, trail: Trail) -> list[int]:
+        """Of a plain object's keys: its end, or a required key, or else any key."""
+        machine, frames = self._machine, trail.frames
+        row = trail.position
+        live = machine.lexicon.live_bits(int(row[LIVE_AT]), frames)
+        if live >> _CLOSE & 1:
+            return [_CLOSE]
+        record = int(row[STACK])
+        plan = int(frames[record + WHAT])
+        num_words = int(machine.plans[plan + NUM_WORDS])
+        seen = int.from_bytes(frames[record + SEEN : record + SEEN + num_words].tobytes(), "little")
+        required = machine.lexicon.bits_at(int(machine.plans[plan + REQUIRED]))
+        missing = required & ~seen & live
+        if missing:
+            return [(missing & -missing).bit_length() - 1]
+        return [label for label in range(live.bit_length()) if live >> label & 1]
+
+    def _after_ends(self, node: _Node, labels: list[int] | None) -> Iterator[_Node]:
+        """The positions after a lexeme's ends with these labels, cheapest first."""
+        machine, row = self._machine, node.trail.position
+        state = int(row[STATE])
+        ends = self._ends.get(state)
+        if ends is None:
+            ends = self._ends[state] = LexemeEnds(machine.lexicon, state)
+        live = int(row[LIVE_AT])
+        wanted = None if labels is None else set(labels)
+        for index in count():
+            end = ends.get(index)
+            if end is None or wanted == set():
+                return
+            if wanted is not None and end.label not in wanted:
+                continue
+            if not machine.lexicon.is_live(live, end.label, node.trail.frames):
+                continue
+            following = self._moved(node, end)
+            if following is None and self._depends_on_text(node.trail, end.label):
+                texts = ends.all_texts(end.label)
+                following = next(self._after_texts(node, texts, _MAX_REFUSED), None)
+            if following is not None:
+                if wanted is not None:
+                    wanted.discard(end.label)
+                yield following
+
+    def _depends_on_text(self, trail: Trail, label: int) -> bool:
+        """Whether another text with this label may be allowed where one is not."""
+        machine, row = self._machine, trail.position
+        if machine.contexts[row[CONTEXT], CAPTURES]:
+            return True
+        if machine.contexts[row[CONTEXT], CONTEXT_KIND] != KEY:
+            return False
+        plan = int(trail.frames[int(row[STACK]) + WHAT])
+        return label < int(machine.plans[plan + FIRST_NAME])
+
+    def _after_texts(
+        self, node: _Node, ends: Iterator[LexemeEnd], limit: int = 1
+    ) -> Iterator[_Node]:
+        for _, end in zip(range(limit), ends):  # noqa: B905
+            following = self._moved(node, end)
+            if following is not None:
+                yield following
+
+    def _moved(self, node: _Node, end: LexemeEnd) -> _Node | None:
+        """The position after a lexeme's end; None if it isn't allowed."""
+        machine = self._machine
+        trail = node.trail.snapshot()
+        if end.text:
+            trail.reserve(len(end.text))
+            text = np.frombuffer(bytearray(end.text), np.uint8)
+            if not machine.advance(trail, text, np.array([[0, len(text)]], np.int64), 0):
+                return None
+            trail.step()
+        if end.is_open:
+            if not machine.leave(trail, trail.at):
+                return None
+            trail.step()
+        return _Node(trail.snapshot(), node.cost + len(end.text), node, end.text)
+
+    def _after_special(self, node: _Node, context: Context) -> Iterator[_Node]:
+        for token_id, after in context.special(self._machine).items():
+            trail = node.trail.snapshot()
+            self._machine.place(trail.position, self._machine.intern(after))
+            yield _Node(trail, node.cost + 1, node, token_id)
+
+    # -- values -------------------------------------------------------------------------------
+
+    def _value(self, context: Context) -> bytes | None:
+        """A shortest text of a value that depends on nothing around it.
+
+        None inside that value itself, of which a shortest text has no part.
+        """
+        known = self._values.get(context.id)
+        if known is not None:
+            return known
+        if context.id in self._open_values:
+            self._is_cut_off = True
+            return None
+        self._open_values.add(context.id)
+        try:
+            goal = self._search(self._alone(context))
+        finally:
+            self._open_values.discard(context.id)
+        if goal is None:
+            return None
+        text = b"".join(piece for piece in _pieces(goal) if isinstance(piece, bytes))
+        if not self._open_values:
+            self._is_cut_off = False
+        if not self._is_cut_off:
+            self._values[context.id] = text
+        return text
+
+    def _alone(self, context: Context) -> Trail:
+        """The beginning of a value with nothing around it but the end."""
+        machine = self._machine
+        outer = machine.intern(_Alone())
+        record = ((0, -1 - outer.id), ())
+        start = machine.enter(context)
+        live = int(machine.contexts[context.id, LIVE])
+        return Trail.thaw(Frozen(start, context.id, live, (record,), b""), 1)
+
+
+class _Alone(Context):
+    """What a value is pushed upon to be completed by itself."""
+
+    __slots__ = ()
+
+    @property
+    def key(self) -> str:
+        return "alone"
+
+    def lexeme(self, machine: Machine) -> Lexeme | None:
+        return NOTHING
+
+    def after(self, machine: Machine, label: int, text: bytes | None) -> After:
+        return machine.intern(End()) if label == 0 else None
+
+
+def _pieces(goal: _Node) -> list[Piece]:
+    found: list[Piece] = []
+    node: _Node | None = goal
+    while node is not None:
+        if isinstance(node.piece, int) or node.piece:
+            found.append(node.piece)
+        node = node.parent
+    joined: list[Piece] = []
+    for piece in reversed(found):
+        if joined and isinstance(piece, bytes) and isinstance(joined[-1], bytes):
+            joined[-1] += piece
+        else:
+            joined.append(piece)
+    return joined
