@@ -49,7 +49,7 @@ from ramet.grammars.pushdown.transitions import (
 
 from .lexeme_ends import LexemeEnds
 
-_MAX_NODES = 20_000
+_MAX_NODES = 3_000
 _MAX_REFUSED = 2_000
 _CLOSE = 0
 """The label of a closing brace in place of an object's key."""
@@ -58,6 +58,10 @@ _COMMA, _CLOSED = 0, 1
 
 Piece = bytes | int
 """Text, or a special token's id."""
+
+
+class _SearchTooLongError(Exception):
+    """A search for a shortest completion has come to its limit."""
 
 
 class _Node:
@@ -93,10 +97,17 @@ class CompletionSearch:
             raise GrammarTooComplexError(
                 "", "complete", "completions of texts with bounds on their tokens are not supported"
             )
+        self._open_values.clear()
         self._num_nodes = 0
-        goal = self._search(trail.snapshot())
+        try:
+            goal = self._search(trail.snapshot())
+        except _SearchTooLongError:
+            self._open_values.clear()
+            goal = self._descend(trail.snapshot())
         if goal is None:
-            raise GrammarTooComplexError("", "complete", "no completion was found")
+            raise GrammarTooComplexError(
+                "", "complete", f"no completion was found within {_MAX_NODES} steps"
+            )
         return _pieces(goal)
 
     # -- the search ---------------------------------------------------------------------------
@@ -118,10 +129,29 @@ class CompletionSearch:
             seen.add(frozen)
             self._num_nodes += 1
             if self._num_nodes > _MAX_NODES:
-                raise GrammarTooComplexError(
-                    "", "complete", f"no completion was found in {_MAX_NODES} steps"
-                )
+                raise _SearchTooLongError
             self._push_next(queue, self._following(node), order)
+        return None
+
+    def _descend(self, start: Trail) -> _Node | None:
+        """Some completion: at each border, the shortest lexeme that the rules above allow."""
+        machine = self._machine
+        seen: set[Frozen] = set()
+        path = [iter((_Node(start, 0, None, b""),))]
+        for _ in range(_MAX_NODES):
+            if not path:
+                return None
+            node = next(path[-1], None)
+            if node is None:
+                path.pop()
+                continue
+            if machine.contexts[node.trail.position[CONTEXT], IS_END]:
+                return node
+            frozen = machine.frozen(node.trail)
+            if frozen not in seen:
+                seen.add(frozen)
+                self._num_nodes = 0  # a value's own search is bounded by itself
+                path.append(self._following(node))
         return None
 
     @staticmethod
@@ -141,7 +171,7 @@ class CompletionSearch:
         this = machine.context_list[int(row[CONTEXT])]
         kind = int(machine.contexts[this.id, CONTEXT_KIND])
         is_at_begin = bool(row[BEGIN] == row[LENGTH])
-        if kind == LOCAL and is_at_begin and this.is_value and node.parent is not None:
+        if kind == LOCAL and is_at_begin and not this.may_close and node.parent is not None:
             text = self._value(this)
             if text is None:
                 return iter(())
@@ -165,16 +195,17 @@ class CompletionSearch:
         if not is_at_begin:
             return None
         if kind == KEY:
-            return self._key_labels(trail)
+            return self._key_labels(trail, may_close=context.may_close)
         return context.completing_labels()
 
-    def _key_labels(self, trail: Trail) -> list[int]:
+    def _key_labels(self, trail: Trail, *, may_close: bool) -> list[int]:
         """Of a plain object's keys: its end, or a required key, or else any key."""
         machine, frames = self._machine, trail.frames
         row = trail.position
         live = machine.lexicon.live_bits(int(row[LIVE_AT]), frames)
-        if live >> _CLOSE & 1:
+        if may_close and live >> _CLOSE & 1:
             return [_CLOSE]
+        live &= ~(1 << _CLOSE)
         record = int(row[STACK])
         plan = int(frames[record + WHAT])
         num_words = int(machine.plans[plan + NUM_WORDS])

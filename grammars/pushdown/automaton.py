@@ -129,6 +129,9 @@ class Context(ABC):
     kind: ClassVar[int] = 0
     """One of ``moves.PLAIN`` and the kinds after it."""
 
+    may_close: ClassVar[bool] = False
+    """Whether a closing bracket may come in place of an object's key or of a value."""
+
     captures: ClassVar[bool] = False
     """Whether ``after`` depends on the lexeme's text, not on its label alone."""
 
@@ -168,9 +171,6 @@ class Context(ABC):
     def likely(self) -> Iterable[int]:
         """Labels that are worth asking for before a text comes to them."""
         return ()
-
-    is_value: ClassVar[bool] = False
-    """Whether exactly one value comes next; for a ``LOCAL`` context, whatever is around it."""
 
     def shortest_end(self, machine: Machine, state: int) -> LexemeEnd | None:
         """A shortest way to end the lexeme from one of its states, if this context knows it."""

@@ -33,6 +33,8 @@ class ValueContext(Context):
 
     __slots__ = ("_is_known", "frame", "may_close", "plan", "prefixes")
 
+    may_close: bool  # type: ignore[misc]
+
     def __init__(
         self,
         plan: ValuePlan,
@@ -51,10 +53,6 @@ class ValueContext(Context):
     @property
     def kind(self) -> int:  # type: ignore[override]
         return LOCAL if isinstance(self.frame, LocalFrame) else PLAIN
-
-    @property
-    def is_value(self) -> bool:  # type: ignore[override]
-        return not self.may_close
 
     @property
     def captures(self) -> bool:  # type: ignore[override]

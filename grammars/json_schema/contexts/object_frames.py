@@ -57,13 +57,15 @@ class KeyContext(Context):
         return (*bits_of(live & ~classes), *bits_of(live & classes))
 
     def completing_labels(self) -> list[int]:
-        frame, plan = self.frame, self.frame.plan
+        frame = self.frame
         live = frame.live()
         if self.first and live >> CLOSE_OBJECT & 1:
             return [CLOSE_OBJECT]
         live &= ~(1 << CLOSE_OBJECT)
-        missing = plan.required & ~frame.seen & live if plan.is_simple else 0
-        return [next(bits_of(missing))] if missing else list(bits_of(live))
+        required, useful = frame.plan.missing(frame.residual, frame.seen)
+        if required & live:
+            return [next(bits_of(required & live))]
+        return list(bits_of(useful & live or live))
 
     def after(self, machine: Machine, label: int, text: bytes | None) -> After:
         if label == CLOSE_OBJECT:

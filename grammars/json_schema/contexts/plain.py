@@ -88,26 +88,27 @@ def _is_plain_object(values: Values, plan: ObjectPlan) -> bool:
 class NameContext(Context):
     """A property's name comes next (or, at an object's beginning, its closing brace)."""
 
-    __slots__ = ("first", "layout", "plan", "values")
+    __slots__ = ("layout", "may_close", "plan", "values")
     kind = KEY
+    may_close: bool  # type: ignore[misc]
 
     def __init__(self, values: Values, plan: ObjectPlan, layout: Layout, *, first: bool) -> None:
         self.values = values
         self.plan = plan
         self.layout = layout
-        self.first = first
+        self.may_close = first
 
     @property
     def key(self) -> Hashable:
-        return ("name", self.plan, self.layout, self.first)
+        return ("name", self.plan, self.layout, self.may_close)
 
     def lexeme(self, machine: Machine) -> Lexeme | None:
         layout = self.layout
         names = self.values.names(self.plan, layout)
-        return names.keyed(layout.before_item(), layout.empty_close() if self.first else None)
+        return names.keyed(layout.before_item(), layout.empty_close() if self.may_close else None)
 
     def likely(self) -> Iterable[int]:
-        if self.first:
+        if self.may_close:
             return ()  # Records ask the other context.
         possible = self.plan.possible
         return (label for label in range(1, self.plan.num_labels) if possible >> label & 1)

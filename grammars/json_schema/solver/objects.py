@@ -10,7 +10,7 @@ know: a property-by-property record of which alternatives are still alive.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 from ramet.grammars.errors import GrammarTooComplexError
 from ramet.grammars.json_schema.schema.atoms import Has, Properties, Size
@@ -354,6 +354,16 @@ class ObjectPlan:
             if next(cases, None) is not None:
                 return True
         return False
+
+    def missing(self, residual: tuple[Formula, ...], seen: int) -> tuple[int, int]:
+        """The labels of names that are required and not there, and of all whose presence may still
+        decide something, as bits."""
+        required = self._has_bits(part for part in conjuncts(residual[0]) if part.op == "atom")
+        return required & ~seen, self._has_bits(residual) & ~seen
+
+    def _has_bits(self, formulas: Iterable[Formula]) -> int:
+        names = {a.name for f in formulas for a in atoms(f) if isinstance(a, Has)}
+        return sum(1 << self.label_of[name] for name in names if name in self.label_of)
 
     def holds_now(self, formula: Formula, seen: int, count: int) -> bool:
         """A formula's value if the object ends here."""
