@@ -225,3 +225,23 @@ def test_generates_only_valid_values(
         if text is not None and not re.search(r"[0-9.]{15}|[eE]", text):
             value = json.loads(text, object_pairs_hook=without_duplicates)
             assert validator.is_valid(value), (schema, text)
+
+
+@SETTINGS
+@given(schema=schemas, seed=st.integers(0, 999))
+def test_every_position_can_be_completed(
+    vocab: Vocabulary, allowed_tokens, schema: Any, seed: int
+) -> None:  # type: ignore[no-untyped-def]
+    grammar = compiled(schema, vocab)
+    if grammar is None:
+        return
+    rng = random.Random(seed)
+    matcher = grammar.matcher()
+    for _ in range(12):
+        completion = matcher.shortest_completion()
+        assert grammar.match(matcher.text + completion), (schema, matcher.text, completion)
+        assert matcher.is_accepting == (completion == b"")
+        allowed = sorted(allowed_tokens(matcher, vocab) - {0})
+        if not allowed:
+            return
+        assert matcher.accept(rng.choice(allowed))
