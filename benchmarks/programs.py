@@ -46,8 +46,8 @@ from rich.table import Table
 from ramet.lang import Backend, Program, Run, State, connect, program, tool
 from ramet.lang.backends.engine import EngineBackend
 from ramet.runtime.engine import Engine, EngineConfig
+from ramet.runtime.server.config import ServerConfig
 from ramet.runtime.server.main import HttpServer
-from ramet.runtime.server.protocol.config import ServerConfig
 
 RULES = """\
 You are the assistant of a small library. You answer in one short sentence. You are polite, you \

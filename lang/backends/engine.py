@@ -34,6 +34,7 @@ from ramet.runtime.api.events import (
     TokenInfo,
     Usage,
 )
+from ramet.runtime.api.off_loop import INLINE_LEN, run_off_loop
 from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.api.request import HintUpdate, Request
 
@@ -46,9 +47,6 @@ Pieces = list[tuple[str, bool]]
 
 MAX_REMEMBERED = 4096
 """Runs whose tokens are kept, should their ends not be told."""
-
-_INLINE_CHARS = 20_000
-"""From here on, texts are encoded in another thread, so that the loop stays free."""
 
 MIN_WARM_LEN = 32
 """Tokens below which computing a beginning ahead isn't worth a request."""
@@ -258,7 +256,7 @@ class EngineBackend:
 
         prompt_len = sum(len(message.content) for message in call.prompt.messages)
         num_chars = prompt_len * (1 + len(tails)) + sum(map(len, tails))
-        return encode() if num_chars < _INLINE_CHARS else await asyncio.to_thread(encode)
+        return await run_off_loop(encode, is_long=num_chars > INLINE_LEN)
 
     def _spell(self, call: Call, pieces: Pieces) -> tuple[int, ...]:
         """The text's tokens, which begin with those of the call that the prompt goes on from."""

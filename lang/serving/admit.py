@@ -14,12 +14,13 @@ from ramet.lang.graph.nodes import Gen, Node, Select
 from ramet.lang.graph.to_json import from_json
 from ramet.lang.run.graph_run import check_runnable
 from ramet.runtime.api.errors import InvalidConstraintError, InvalidParameterError
+from ramet.runtime.api.off_loop import run_off_loop
 from ramet.runtime.api.paths import field_path
 from ramet.runtime.engine.api import EngineApi
-from ramet.runtime.server.protocol.config import ServerConfig
+from ramet.runtime.server.config import ServerConfig
 
 _INLINE_NODES = 64
-"""Above this, a graph is read in another thread."""
+"""Most nodes of a graph that is read on the event loop."""
 
 _MAX_NAME_LEN = 256
 
@@ -40,7 +41,7 @@ async def read_graph(data: dict[str, Any], config: ServerConfig) -> RequestGraph
     nodes = data.get("nodes")
     is_long = isinstance(nodes, list) and len(nodes) > _INLINE_NODES
     try:
-        graph = await asyncio.to_thread(read) if is_long else read()
+        graph = await run_off_loop(read, is_long=is_long)
     except GraphError as error:
         param = error.param or _place(data, error.node_id)
         raise _refused(error.message, f"graph.{param}" if param else "graph") from None

@@ -14,7 +14,7 @@ from ramet.runtime.api.events import Failed, Finished
 from ramet.runtime.api.request import Request
 from ramet.runtime.server.calls.context import ServerContext
 from ramet.runtime.server.calls.tenants import Tenant
-from ramet.runtime.server.observability.tracing import Trace
+from ramet.runtime.server.observability.trace import Trace
 
 ProgramRun = Run[dict[str, Any]]
 

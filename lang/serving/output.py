@@ -21,7 +21,7 @@ from ramet.runtime.api.errors import InvalidRequestError, RametError, RequestAbo
 from ramet.runtime.api.events import Usage
 from ramet.runtime.server.calls.logprobs import chat_logprobs
 from ramet.runtime.server.calls.usage import CallUsage
-from ramet.runtime.server.http.body import as_ramet_error
+from ramet.runtime.server.http.error_response import as_ramet_error
 
 Shaped = dict[str, Any]
 """An event as JSON; its ``type`` is its name."""

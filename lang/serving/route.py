@@ -29,7 +29,8 @@ from ramet.runtime.server.calls.context import (
     whole_answer,
 )
 from ramet.runtime.server.extension import Extension
-from ramet.runtime.server.http.body import OrjsonResponse, error_headers, new_id
+from ramet.runtime.server.http.error_response import error_headers
+from ramet.runtime.server.http.json_response import JsonResponse, new_id
 from ramet.runtime.server.http.openapi import json_body
 from ramet.runtime.server.http.sse import EventStreamResponse, named_event
 
@@ -128,9 +129,9 @@ class _Program:
                 answer["calls"] = output.calls
                 error = self.call.reason or ended.error
                 if error is None:
-                    return OrjsonResponse(answer)
+                    return JsonResponse(answer)
                 known = plain_error(error)
-                return OrjsonResponse(
+                return JsonResponse(
                     answer, status_code=known.status, headers=dict(error_headers(known))
                 )
         raise AssertionError("every run ends")

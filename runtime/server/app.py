@@ -15,25 +15,25 @@ from ramet.runtime.server.calls.lifecycle import Lifecycle
 from ramet.runtime.server.calls.prompts import PromptEncoder
 from ramet.runtime.server.calls.tenants import Tenants, read_keys_file
 from ramet.runtime.server.chat.planner import ChatPlanner
+from ramet.runtime.server.config import ServerConfig
 from ramet.runtime.server.extension import Extension
-from ramet.runtime.server.http.body import install_error_handlers
+from ramet.runtime.server.http.error_response import install_error_handlers
 from ramet.runtime.server.http.middleware import RequestLog
 from ramet.runtime.server.http.openapi import install_openapi
 from ramet.runtime.server.observability.telemetry import Telemetry
-from ramet.runtime.server.observability.tracing import NO_TRACING, Tracing
-from ramet.runtime.server.openai.chat_bodies import ChatCompletionRequest
-from ramet.runtime.server.openai.chat_routes import chat_router
-from ramet.runtime.server.openai.completion_bodies import CompletionRequest
-from ramet.runtime.server.openai.completion_routes import completions_router
-from ramet.runtime.server.openai.embedding_bodies import EmbeddingsRequest
-from ramet.runtime.server.openai.embedding_routes import embeddings_router
+from ramet.runtime.server.observability.trace import NO_TRACING, Tracing
+from ramet.runtime.server.openai.chat.bodies import ChatCompletionRequest
+from ramet.runtime.server.openai.chat.routes import chat_router
+from ramet.runtime.server.openai.completions.bodies import CompletionRequest
+from ramet.runtime.server.openai.completions.routes import completions_router
+from ramet.runtime.server.openai.embeddings.bodies import EmbeddingsRequest
+from ramet.runtime.server.openai.embeddings.routes import embeddings_router
 from ramet.runtime.server.openai.model_routes import AbortRequest, models_router
-from ramet.runtime.server.openai.responses_bodies import InputTokensRequest, ResponsesRequest
-from ramet.runtime.server.openai.responses_routes import responses_router
-from ramet.runtime.server.protocol.config import ServerConfig
+from ramet.runtime.server.openai.responses.bodies import InputTokensRequest, ResponsesRequest
+from ramet.runtime.server.openai.responses.routes import responses_router
 from ramet.runtime.server.ramet.grammar_routes import GrammarCheckRequest, grammar_router
+from ramet.runtime.server.ramet.hint_update_routes import ProgramNewsRequest, program_news_router
 from ramet.runtime.server.ramet.operations_routes import operations_router
-from ramet.runtime.server.ramet.program_news_routes import ProgramNewsRequest, program_news_router
 from ramet.runtime.server.ramet.tokenize_bodies import DetokenizeRequest, TokenizeRequest
 from ramet.runtime.server.ramet.tokenize_routes import tokenize_router
 

@@ -16,11 +16,11 @@ import uvicorn
 from ramet.runtime.engine.api import EngineApi
 from ramet.runtime.server.app import create_app
 from ramet.runtime.server.calls.lifecycle import Lifecycle
+from ramet.runtime.server.config import ServerConfig
 from ramet.runtime.server.extension import Extension
 from ramet.runtime.server.http.connection import HttpProtocol
 from ramet.runtime.server.http.listen import bind
 from ramet.runtime.server.observability.tracing import open_tracing
-from ramet.runtime.server.protocol.config import ServerConfig
 
 _SWITCH_S = 0.0005
 """How long a thread that checks a grammar or encodes a prompt may keep the event loop waiting."""

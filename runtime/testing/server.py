@@ -22,9 +22,9 @@ import httpx
 from ramet.runtime.engine import Engine
 from ramet.runtime.engine.config import EngineConfig
 from ramet.runtime.engine.process import EngineProcess
+from ramet.runtime.server.config import ServerConfig
 from ramet.runtime.server.extension import Extension
 from ramet.runtime.server.main import HttpServer
-from ramet.runtime.server.protocol.config import ServerConfig
 from ramet.runtime.testing.scripted_model import Script, ScriptedModel
 from ramet.runtime.testing.scripted_tokenizer import scripted_tokenizer
 from ramet.runtime.tokenizer import Tokenizer

@@ -17,7 +17,7 @@ from ramet.cli import app, serve
 from ramet.cli.config_file import ConfigurationError, read_config_file
 from ramet.cli.serve_settings import ADVANCED, ServeSettings, options
 from ramet.runtime.engine.config import EngineConfig
-from ramet.runtime.server.protocol.config import ServerConfig
+from ramet.runtime.server.config import ServerConfig
 
 NAMES = [name for name, _ in options() if name != "config"]
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from ramet.runtime.engine import Engine
+from ramet.runtime.server.config import ServerConfig
 from ramet.runtime.server.main import HttpServer
-from ramet.runtime.server.protocol.config import ServerConfig
 from ramet.runtime.testing.scripted_model import Script, ScriptedModel
 from ramet.runtime.testing.scripted_tokenizer import scripted_tokenizer
 

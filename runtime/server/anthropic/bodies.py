@@ -11,8 +11,8 @@ from pydantic import Discriminator, Field, Tag
 
 from ramet.runtime.api.errors import InvalidParameterError
 from ramet.runtime.server.protocol.base import THREAD_UNSUPPORTED, ApiModel, Int
-from ramet.runtime.server.protocol.common import OneAnswerRequest
-from ramet.runtime.server.protocol.variants import supported_types, type_of
+from ramet.runtime.server.protocol.shared_fields import OneAnswerRequest
+from ramet.runtime.server.protocol.tagged_unions import supported_types, type_of
 
 _CACHED = frozenset({"cache_control"})
 """Prompt caching is always on here."""

@@ -15,14 +15,10 @@ from ramet.runtime.server.anthropic.shapes import AnswerBlocks, Event, answer_en
 from ramet.runtime.server.calls.chat_call import ChatCall, prepare_chat_call
 from ramet.runtime.server.calls.context import ServerContext, whole_answer
 from ramet.runtime.server.calls.engine_requests import enforced_headers
-from ramet.runtime.server.chat.generation import Generation
-from ramet.runtime.server.http.body import (
-    OrjsonResponse,
-    as_ramet_error,
-    beside,
-    error_body,
-    new_id,
-)
+from ramet.runtime.server.calls.generation import Generation
+from ramet.runtime.server.http.body import run_for_body
+from ramet.runtime.server.http.error_response import as_ramet_error, error_body
+from ramet.runtime.server.http.json_response import JsonResponse, new_id
 from ramet.runtime.server.http.openapi import json_body
 from ramet.runtime.server.http.sse import EventStreamResponse, named_event
 
@@ -44,7 +40,7 @@ def anthropic_router(context: ServerContext) -> APIRouter:
             http_request,
             new_id("msg", "_"),
             body,
-            await beside(http_request, lambda: anthropic_conversation(body)),
+            await run_for_body(http_request, lambda: anthropic_conversation(body)),
             fit_context=True,
         )
         generation = await call.begin(context, http_request)
@@ -57,16 +53,16 @@ def anthropic_router(context: ServerContext) -> APIRouter:
                 headers=headers,
             )
         async with whole_answer(http_request, generation):
-            return OrjsonResponse(await _whole(call, generation), headers=headers)
+            return JsonResponse(await _whole(call, generation), headers=headers)
 
     @router.post(_PATH + "/count_tokens", openapi_extra=json_body(CountTokensRequest))
     async def count_tokens(http_request: HttpRequest) -> Response:
         """The number of tokens of a conversation's prompt."""
         body = await context.body(http_request, CountTokensRequest)
         context.check_model(body.model)
-        conversation = await beside(http_request, lambda: anthropic_conversation(body))
+        conversation = await run_for_body(http_request, lambda: anthropic_conversation(body))
         prompt = await context.planner.prompt(conversation)
-        return OrjsonResponse({"input_tokens": len(prompt)})
+        return JsonResponse({"input_tokens": len(prompt)})
 
     return router
 

@@ -12,12 +12,12 @@ from ramet.runtime.api.request import Request
 from ramet.runtime.engine.api import EngineApi, Submit
 from ramet.runtime.server.calls.context import ServerContext, tenant_of, trace_of
 from ramet.runtime.server.calls.engine_requests import build_requests, sampling_params
+from ramet.runtime.server.calls.generation import Generation
 from ramet.runtime.server.chat.choice import ChatChoice, ShownTokens
 from ramet.runtime.server.chat.conversation import Conversation
-from ramet.runtime.server.chat.generation import Generation
 from ramet.runtime.server.chat.planner import ChatPlan
 from ramet.runtime.server.chat.reasoning_budget import BudgetedStream
-from ramet.runtime.server.protocol.common import OneAnswerRequest
+from ramet.runtime.server.protocol.shared_fields import OneAnswerRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,16 +16,16 @@ from ramet.runtime.api.errors import InvalidConstraintError, InvalidParameterErr
 from ramet.runtime.api.events import Failed, Finished
 from ramet.runtime.api.request import Request
 from ramet.runtime.engine.api import EngineApi, Submit
+from ramet.runtime.server.calls.generation import Generation
 from ramet.runtime.server.calls.lifecycle import Lifecycle
 from ramet.runtime.server.calls.prompts import PromptEncoder
 from ramet.runtime.server.calls.tenants import Tenant, Tenants
-from ramet.runtime.server.chat.generation import Generation
 from ramet.runtime.server.chat.planner import ChatPlanner
+from ramet.runtime.server.config import ServerConfig
 from ramet.runtime.server.http.body import read_body
 from ramet.runtime.server.http.sse import watch_disconnect
 from ramet.runtime.server.observability.telemetry import Telemetry
-from ramet.runtime.server.observability.tracing import Trace
-from ramet.runtime.server.protocol.config import ServerConfig
+from ramet.runtime.server.observability.trace import Trace
 from ramet.runtime.server.protocol.param_paths import Origins
 
 Body = TypeVar("Body", bound=BaseModel)

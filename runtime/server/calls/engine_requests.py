@@ -9,8 +9,8 @@ from ramet.grammars.constraints import Constraint
 from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.api.request import ProgramHint, Request
 from ramet.runtime.server.calls.tenants import Tenant
-from ramet.runtime.server.protocol.common import EngineFields
 from ramet.runtime.server.protocol.sampling import CommonSampling
+from ramet.runtime.server.protocol.shared_fields import EngineFields
 
 _NUM_SEEDS = 2**64
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ramet.runtime.api.errors import EmptyPromptError, InvalidParameterError
-from ramet.runtime.server.http.off_loop import off_loop
+from ramet.runtime.api.off_loop import INLINE_LEN, run_off_loop
 from ramet.runtime.tokenizer import Tokenizer
-
-_INLINE_LEN = 20_000
-"""Characters or ids below which this takes less time than handing it over is worth."""
 
 
 class PromptEncoder:
@@ -36,7 +33,7 @@ class PromptEncoder:
                 for index, prompt in enumerate(prompts)
             ]
 
-        return await off_loop(encode, is_long=sum(map(len, prompts)) > _INLINE_LEN)
+        return await run_off_loop(encode, is_long=sum(map(len, prompts)) > INLINE_LEN)
 
     def _encode(
         self, prompt: str | list[int], *, add_special_tokens: bool, param: str
@@ -56,7 +53,7 @@ class PromptEncoder:
             ids = self.token_ids(token_ids, param=param) if token_ids else ()
             return self.tokenizer.decode(ids, skip_special=False)
 
-        return await off_loop(decode, is_long=len(token_ids) > _INLINE_LEN)
+        return await run_off_loop(decode, is_long=len(token_ids) > INLINE_LEN)
 
     def token_ids(self, ids: Sequence[int], *, param: str) -> tuple[int, ...]:
         """Ids that a client sent; ``InvalidParameterError`` if one is not in the vocabulary."""

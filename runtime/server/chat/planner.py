@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from ramet.grammars.constraints import Constraint, Part
 from ramet.runtime.api.errors import EmptyPromptError, InvalidParameterError
+from ramet.runtime.api.off_loop import INLINE_LEN, run_off_loop
 from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.parsers import (
     REASONING_FORMATS,
@@ -26,8 +27,7 @@ from ramet.runtime.server.chat.output_grammar import channels_constraint, chat_c
 from ramet.runtime.server.chat.reasoning_budget import ReasoningBudget
 from ramet.runtime.server.chat.tool_grammar import ToolGrammar
 from ramet.runtime.server.chat.tool_schemas import ToolSchema, tool_schemas
-from ramet.runtime.server.http.off_loop import off_loop
-from ramet.runtime.server.protocol.config import ServerConfig
+from ramet.runtime.server.config import ServerConfig
 from ramet.runtime.server.protocol.param_paths import Origins
 from ramet.runtime.tokenizer import ChatTemplate, Tokenizer, fold_tools
 
@@ -132,7 +132,7 @@ class ChatPlanner:
                 )
             )
 
-        ids = await off_loop(encode, is_long=_is_long(conversation))
+        ids = await run_off_loop(encode, is_long=_is_long(conversation))
         if not ids:
             raise EmptyPromptError("the chat template prints nothing", param="messages")
         return ids
@@ -325,10 +325,10 @@ def _cannot_think(why: str) -> InvalidParameterError:
 
 
 def _is_long(conversation: Conversation) -> bool:
-    """Whether it takes longer to print than handing it to another thread is worth."""
+    """Whether rendering and encoding are worth a thread."""
     if len(conversation.tools) > 8 or len(conversation.messages) > 200:
         return True
-    return sum(map(_size, conversation.messages)) > 20_000
+    return sum(map(_size, conversation.messages)) > INLINE_LEN
 
 
 def _size(message: Mapping[str, Any]) -> int:

@@ -11,8 +11,8 @@ from httptools import HttpParserInvalidMethodError, HttpParserUpgrade, HttpReque
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from ramet.runtime.api.errors import RequestTimeoutError
-from ramet.runtime.server.http.body import error_body
-from ramet.runtime.server.http.json_bytes import json_bytes
+from ramet.runtime.server.http.error_response import error_body
+from ramet.runtime.server.http.json_response import json_bytes
 
 _MAX_HEAD_BYTES = 64 * 1024
 """Bytes that may come without being anybody's body: a head, a chunk's extensions, trailers."""

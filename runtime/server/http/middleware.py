@@ -9,9 +9,9 @@ import time
 import orjson
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ramet.runtime.server.http.body import new_id
+from ramet.runtime.server.http.json_response import new_id
 from ramet.runtime.server.observability.telemetry import Telemetry
-from ramet.runtime.server.observability.tracing import Tracing
+from ramet.runtime.server.observability.trace import Tracing
 
 logger = logging.getLogger("ramet.access")
 

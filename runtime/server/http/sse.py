@@ -12,7 +12,7 @@ from typing import Any
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from ramet.runtime.server.http.json_bytes import json_bytes
+from ramet.runtime.server.http.json_response import json_bytes
 
 DONE = b"data: [DONE]\n\n"
 

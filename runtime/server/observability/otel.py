@@ -29,7 +29,7 @@ from ramet.grammars.constraints import JsonObject, JsonSchema
 from ramet.runtime.api.events import Failed, Finished, Timings, Usage
 from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.api.request import Request
-from ramet.runtime.server.observability.tracing import Choice, Scope, Trace, Tracing
+from ramet.runtime.server.observability.trace import Choice, Scope, Trace, Tracing
 
 _PROVIDER = "ramet"
 _LAST_WORDS_S = 3.0

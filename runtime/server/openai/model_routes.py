@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from ramet.runtime.api.errors import NotFoundError
 from ramet.runtime.server.calls.context import ServerContext, tenant_of
-from ramet.runtime.server.http.body import OrjsonResponse
+from ramet.runtime.server.http.json_response import JsonResponse
 from ramet.runtime.server.http.openapi import json_body
 from ramet.runtime.server.protocol.base import ApiModel
 
@@ -32,12 +32,12 @@ def models_router(context: ServerContext) -> APIRouter:
     async def models() -> Response:
         """The served model, under each of its names."""
         cards = [_model_card(context, name, started) for name in context.model_names]
-        return OrjsonResponse({"object": "list", "data": cards})
+        return JsonResponse({"object": "list", "data": cards})
 
     @router.get("/v1/models/{name:path}")
     async def model(name: str) -> Response:
         """One served model."""
-        return OrjsonResponse(_model_card(context, context.check_model(name), started))
+        return JsonResponse(_model_card(context, context.check_model(name), started))
 
     @router.post("/v1/abort", openapi_extra=json_body(AbortRequest))
     async def abort(http_request: HttpRequest) -> Response:
@@ -45,7 +45,7 @@ def models_router(context: ServerContext) -> APIRouter:
         body = await context.body(http_request, AbortRequest)
         if not context.lifecycle.abort(tenant_of(http_request).scoped(body.request_id)):
             raise NotFoundError(f"no request {body.request_id!r} is running", param="request_id")
-        return OrjsonResponse({"request_id": body.request_id, "aborted": True})
+        return JsonResponse({"request_id": body.request_id, "aborted": True})
 
     return router
 

@@ -18,7 +18,7 @@ from ramet.grammars.errors import ConstraintError, EmptyConstraintError, Grammar
 from ramet.runtime.api.errors import InvalidParameterError
 from ramet.runtime.engine.api import EngineApi
 from ramet.runtime.server.calls.context import ServerContext
-from ramet.runtime.server.http.body import OrjsonResponse
+from ramet.runtime.server.http.json_response import JsonResponse
 from ramet.runtime.server.http.openapi import json_body
 from ramet.runtime.server.protocol.constraints import ConstraintFields
 from ramet.runtime.server.ramet.grammar_sample import shortest_looking_match
@@ -63,7 +63,7 @@ def grammar_router(context: ServerContext) -> APIRouter:
         constraint = asked.constraint
         async with one_at_a_time:
             answer = await asyncio.to_thread(load_and_check, constraint, body.text)
-        return OrjsonResponse(answer)
+        return JsonResponse(answer)
 
     return router
 

@@ -13,7 +13,7 @@ from ramet.runtime.api.errors import EngineDeadError
 from ramet.runtime.engine.stats import EngineStats
 from ramet.runtime.server.calls.context import ServerContext
 from ramet.runtime.server.calls.lifecycle import ShuttingDownError
-from ramet.runtime.server.http.body import OrjsonResponse
+from ramet.runtime.server.http.json_response import JsonResponse
 from ramet.runtime.server.observability.metrics import CONTENT_TYPE
 
 
@@ -25,7 +25,7 @@ def operations_router(context: ServerContext) -> APIRouter:
     async def health() -> Response:
         """200 while the engine lives; 503 with its error once it has died."""
         _check_alive(context)
-        return OrjsonResponse({"status": "ok"})
+        return JsonResponse({"status": "ok"})
 
     @router.get("/ready")
     async def ready() -> Response:
@@ -33,12 +33,12 @@ def operations_router(context: ServerContext) -> APIRouter:
         _check_alive(context)
         if context.lifecycle.draining:
             raise ShuttingDownError("the server is shutting down")
-        return OrjsonResponse({"status": "ready"})
+        return JsonResponse({"status": "ready"})
 
     @router.get("/version")
     async def version() -> Response:
         """The version of Ramet."""
-        return OrjsonResponse({"version": importlib.metadata.version("ramet")})
+        return JsonResponse({"version": importlib.metadata.version("ramet")})
 
     @router.get("/metrics", dependencies=[Depends(context.authenticate_admin)])
     async def metrics() -> Response:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ramet.runtime.server.openai.chat_bodies import Message, Tool
+from ramet.runtime.server.openai.chat.bodies import Message, Tool
 from ramet.runtime.server.protocol.base import ApiModel, Int
 
 

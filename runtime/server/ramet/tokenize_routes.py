@@ -10,7 +10,8 @@ from ramet.runtime.api.errors import InvalidParameterError
 from ramet.runtime.server.calls.context import ServerContext
 from ramet.runtime.server.calls.logprobs import token_text
 from ramet.runtime.server.chat.conversation import Conversation
-from ramet.runtime.server.http.body import OrjsonResponse, beside
+from ramet.runtime.server.http.body import run_for_body
+from ramet.runtime.server.http.json_response import JsonResponse
 from ramet.runtime.server.http.openapi import json_body
 from ramet.runtime.server.ramet.tokenize_bodies import DetokenizeRequest, TokenizeRequest
 
@@ -32,17 +33,17 @@ def tokenize_router(context: ServerContext) -> APIRouter:
         }
         if body.return_token_strs:
             token_bytes = context.prompts.tokenizer.token_bytes
-            answer["token_strs"] = await beside(
+            answer["token_strs"] = await run_for_body(
                 http_request, lambda: [token_text(token_bytes(token_id)) for token_id in ids]
             )
-        return OrjsonResponse(answer)
+        return JsonResponse(answer)
 
     @router.post("/detokenize", openapi_extra=json_body(DetokenizeRequest))
     async def detokenize(http_request: HttpRequest) -> Response:
         """The text of token ids."""
         body = await context.body(http_request, DetokenizeRequest)
         context.check_model(body.model)
-        return OrjsonResponse({"prompt": await context.prompts.text(body.tokens, param="tokens")})
+        return JsonResponse({"prompt": await context.prompts.text(body.tokens, param="tokens")})
 
     return router
 
@@ -60,7 +61,9 @@ async def _encode(
             [body.prompt], add_special_tokens=body.add_special_tokens
         )
         return ids
-    return await context.planner.prompt(await beside(http_request, lambda: _conversation(body)))
+    return await context.planner.prompt(
+        await run_for_body(http_request, lambda: _conversation(body))
+    )
 
 
 def _conversation(body: TokenizeRequest) -> Conversation:

@@ -39,8 +39,8 @@ def run(settings: ServeSettings) -> None:
     from ramet.runtime.engine.config import EngineConfig
     from ramet.runtime.engine.process import EngineProcess
     from ramet.runtime.server.calls.tenants import read_keys_file
+    from ramet.runtime.server.config import ServerConfig
     from ramet.runtime.server.http.listen import bind
-    from ramet.runtime.server.protocol.config import ServerConfig
 
     weights = {tenant.name: tenant.weight for tenant in read_keys_file(settings.api_keys)}
     engine_config = EngineConfig(**settings.engine_options(), tenant_weights=weights)

@@ -282,7 +282,7 @@ def test_addresses_and_dialects_are_checked() -> None:
 
 def test_every_field_of_a_hint_is_one_that_the_server_knows() -> None:
     from ramet.runtime.api.request import ProgramHint
-    from ramet.runtime.server.protocol.common import HintFields
+    from ramet.runtime.server.protocol.shared_fields import HintFields
 
     assert {field.name for field in dataclasses.fields(ProgramHint)} == set(HintFields.model_fields)
 

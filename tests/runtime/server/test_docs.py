@@ -9,21 +9,11 @@ import pytest
 
 from ramet.lang.serving.body import ProgramRequest
 from ramet.runtime.server.anthropic import bodies as anthropic
-from ramet.runtime.server.openai import (
-    chat_bodies as chat,
-)
-from ramet.runtime.server.openai import (
-    completion_bodies as completions,
-)
-from ramet.runtime.server.openai import (
-    embedding_bodies as embeddings,
-)
-from ramet.runtime.server.openai import (
-    responses_bodies as responses,
-)
-from ramet.runtime.server.openai import (
-    responses_items,
-)
+from ramet.runtime.server.openai.chat import bodies as chat
+from ramet.runtime.server.openai.completions import bodies as completions
+from ramet.runtime.server.openai.embeddings import bodies as embeddings
+from ramet.runtime.server.openai.responses import bodies as responses
+from ramet.runtime.server.openai.responses import items as responses_items
 from ramet.runtime.server.protocol.base import ApiModel
 from ramet.runtime.testing import server as testing
 

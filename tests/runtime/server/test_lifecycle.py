@@ -154,7 +154,7 @@ from ramet.runtime.engine import Engine
 from ramet.runtime.engine.config import EngineConfig
 from ramet.runtime.api.errors import EngineDeadError
 from ramet.runtime.testing.scripted_model import Script, ScriptedModel
-from ramet.runtime.server.protocol.config import ServerConfig
+from ramet.runtime.server.config import ServerConfig
 from ramet.runtime.server.main import serve
 from ramet.runtime.testing.scripted_tokenizer import scripted_tokenizer
 

@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 import pytest
 
+from ramet.runtime.api.off_loop import run_off_loop
 from ramet.runtime.server.anthropic import conversation as anthropic_conversation
 from ramet.runtime.server.http import body as http
-from ramet.runtime.server.http import off_loop
-from ramet.runtime.server.openai import responses_conversation
-from ramet.runtime.server.openai.chat_bodies import Message
+from ramet.runtime.server.openai.chat.bodies import Message
+from ramet.runtime.server.openai.responses import conversation as responses_conversation
 from ramet.runtime.testing.server import RunningServer
 from ramet.runtime.tokenizer import Tokenizer
 from ramet.runtime.tokenizer.chat_template import ChatTemplate
@@ -98,6 +98,6 @@ def test_what_long_work_raises_is_raised_here() -> None:
 
     for is_long in (False, True):
         with pytest.raises(KeyError) as caught:
-            asyncio.run(off_loop.off_loop(fail, is_long=is_long))
+            asyncio.run(run_off_loop(fail, is_long=is_long))
         here = threading.current_thread().name
         assert (caught.value.args[0] == here) != is_long

@@ -11,8 +11,8 @@ import pytest
 
 from ramet.lang.serving import PROGRAMS
 from ramet.runtime.api.errors import InvalidParameterError
-from ramet.runtime.server.observability import tracing
-from ramet.runtime.server.protocol.config import ServerConfig
+from ramet.runtime.server.config import ServerConfig
+from ramet.runtime.server.observability import otlp_endpoint, tracing
 from ramet.runtime.testing import server as testing
 from ramet.runtime.testing.scripted_model import Script
 
@@ -294,7 +294,7 @@ def test_off_unless_asked_for():
 def test_what_can_not_be_is_told_before_a_model_is_loaded(monkeypatch):
     with pytest.raises(InvalidParameterError, match="URL"):
         ServerConfig(otlp_endpoint="collector:4317")
-    monkeypatch.setattr(tracing, "_is_installed", lambda: False)
+    monkeypatch.setattr(otlp_endpoint, "_is_installed", lambda: False)
     with pytest.raises(InvalidParameterError, match=r"ramet\[otel\]"):
         ServerConfig(otlp_endpoint="http://127.0.0.1:4318")
 

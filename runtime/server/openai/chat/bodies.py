@@ -10,8 +10,8 @@ from ramet.runtime.api.errors import InvalidParameterError
 from ramet.runtime.server.chat.conversation import Conversation
 from ramet.runtime.server.chat.conversation import ToolChoice as ChosenTools
 from ramet.runtime.server.protocol.base import ApiModel, Int
-from ramet.runtime.server.protocol.common import NO_EFFECT, GenerationRequest
-from ramet.runtime.server.protocol.variants import supported_types, type_of
+from ramet.runtime.server.protocol.shared_fields import NO_EFFECT, GenerationRequest
+from ramet.runtime.server.protocol.tagged_unions import supported_types, type_of
 
 
 class TextPart(ApiModel):

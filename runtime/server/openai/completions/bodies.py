@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from ramet.runtime.api.errors import InvalidParameterError
 from ramet.runtime.server.protocol.base import Int
-from ramet.runtime.server.protocol.common import NO_EFFECT, AnyPrompt, GenerationRequest
+from ramet.runtime.server.protocol.shared_fields import NO_EFFECT, AnyPrompt, GenerationRequest
 
 
 class CompletionRequest(GenerationRequest):

@@ -17,8 +17,8 @@ from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.engine.config import EngineConfig
 from ramet.runtime.parsers import REASONING_FORMATS, TOOL_FORMATS, ChatParser
 from ramet.runtime.server.chat.choice import ChatChoice, ShownTokens
-from ramet.runtime.server.openai.responses_output import OutputItems
-from ramet.runtime.server.openai.responses_store import ResponseStore, StoredResponse
+from ramet.runtime.server.openai.responses.output import OutputItems
+from ramet.runtime.server.openai.responses.store import ResponseStore, StoredResponse
 from ramet.runtime.testing import scripted_tokenizer as scripted
 from ramet.runtime.testing.scripted_model import Script
 

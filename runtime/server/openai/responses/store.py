@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ramet.runtime.api.errors import NotFoundError
-from ramet.runtime.server.http.json_bytes import json_bytes
+from ramet.runtime.server.http.json_response import json_bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Discriminator, Tag
 
 from ramet.runtime.server.protocol.base import ApiModel
-from ramet.runtime.server.protocol.variants import supported_types, type_of
+from ramet.runtime.server.protocol.tagged_unions import supported_types, type_of
 
 _ECHOED = frozenset({"id", "status"})
 """What output items carry and clients send back."""

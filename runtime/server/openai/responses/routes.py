@@ -15,25 +15,27 @@ from ramet.runtime.api.errors import InvalidParameterError
 from ramet.runtime.server.calls.chat_call import ChatCall, prepare_chat_call
 from ramet.runtime.server.calls.context import ServerContext, tenant_of, whole_answer
 from ramet.runtime.server.calls.engine_requests import enforced_headers
+from ramet.runtime.server.calls.generation import Generation
 from ramet.runtime.server.chat.conversation import Conversation
-from ramet.runtime.server.chat.generation import Generation
-from ramet.runtime.server.http.body import OrjsonResponse, as_ramet_error, beside, new_id
+from ramet.runtime.server.http.body import run_for_body
+from ramet.runtime.server.http.error_response import as_ramet_error
+from ramet.runtime.server.http.json_response import JsonResponse, new_id
 from ramet.runtime.server.http.openapi import json_body
 from ramet.runtime.server.http.sse import EventStreamResponse, named_event
-from ramet.runtime.server.openai.responses_bodies import InputTokensRequest, ResponsesRequest
-from ramet.runtime.server.openai.responses_conversation import (
+from ramet.runtime.server.openai.responses.bodies import InputTokensRequest, ResponsesRequest
+from ramet.runtime.server.openai.responses.conversation import (
     ChatMessage,
     add_input,
     answer_message,
     responses_conversation,
 )
-from ramet.runtime.server.openai.responses_output import Event, OutputItems
-from ramet.runtime.server.openai.responses_shapes import (
+from ramet.runtime.server.openai.responses.output import Event, OutputItems
+from ramet.runtime.server.openai.responses.shapes import (
     failed_fields,
     finished_fields,
     new_response,
 )
-from ramet.runtime.server.openai.responses_store import (
+from ramet.runtime.server.openai.responses.store import (
     ResponseStore,
     ResponseStores,
     StoredResponse,
@@ -66,7 +68,7 @@ def responses_router(context: ServerContext) -> APIRouter:
                 headers=headers,
             )
         async with whole_answer(http_request, generation):
-            return OrjsonResponse(await _whole(answer, generation), headers=headers)
+            return JsonResponse(await _whole(answer, generation), headers=headers)
 
     @router.post("/v1/responses/input_tokens", openapi_extra=json_body(InputTokensRequest))
     async def input_tokens(http_request: HttpRequest) -> Response:
@@ -75,7 +77,7 @@ def responses_router(context: ServerContext) -> APIRouter:
         context.check_model(body.model)
         _, conversation = await _conversation(body, http_request, store_of(http_request))
         prompt = await context.planner.prompt(conversation)
-        return OrjsonResponse({"object": "response.input_tokens", "input_tokens": len(prompt)})
+        return JsonResponse({"object": "response.input_tokens", "input_tokens": len(prompt)})
 
     @router.get(_ONE)
     async def retrieve(response_id: str, http_request: HttpRequest) -> Response:
@@ -87,13 +89,13 @@ def responses_router(context: ServerContext) -> APIRouter:
                     param=name,
                     code="unsupported_parameter",
                 )
-        return OrjsonResponse(store_of(http_request).get(response_id).response)
+        return JsonResponse(store_of(http_request).get(response_id).response)
 
     @router.delete(_ONE)
     async def delete(response_id: str, http_request: HttpRequest) -> Response:
         """Forgets a response that was stored."""
         store_of(http_request).delete(response_id)
-        return OrjsonResponse({"id": response_id, "object": "response", "deleted": True})
+        return JsonResponse({"id": response_id, "object": "response", "deleted": True})
 
     return router
 
@@ -141,7 +143,7 @@ async def _conversation(
         messages = add_input(earlier, body.input)
         return messages, responses_conversation(body, messages)
 
-    return await beside(http_request, convert)
+    return await run_for_body(http_request, convert)
 
 
 async def _prepare(

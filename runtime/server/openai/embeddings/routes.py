@@ -18,12 +18,12 @@ from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.api.request import Request
 from ramet.runtime.server.calls.context import ServerContext, tenant_of, trace_of, whole_answer
 from ramet.runtime.server.calls.engine_requests import build_requests
+from ramet.runtime.server.calls.generation import Generation
 from ramet.runtime.server.calls.in_flight import Window
-from ramet.runtime.server.chat.generation import Generation
-from ramet.runtime.server.http.body import OrjsonResponse, new_id
+from ramet.runtime.server.http.json_response import JsonResponse, new_id
 from ramet.runtime.server.http.openapi import json_body
-from ramet.runtime.server.openai.embedding_bodies import EmbeddingsRequest
-from ramet.runtime.server.protocol.common import split_prompts
+from ramet.runtime.server.openai.embeddings.bodies import EmbeddingsRequest
+from ramet.runtime.server.protocol.shared_fields import split_prompts
 
 
 def embeddings_router(context: ServerContext) -> APIRouter:
@@ -50,7 +50,7 @@ def embeddings_router(context: ServerContext) -> APIRouter:
             vectors = await _vectors(generation, len(requests))
         encode = _as_base64 if body.encoding_format == "base64" else _as_numbers
         num_tokens = sum(map(len, prompts))
-        return OrjsonResponse(
+        return JsonResponse(
             {
                 "object": "list",
                 "data": [

@@ -20,16 +20,17 @@ from ramet.runtime.server.calls.engine_requests import (
     enforced_headers,
     sampling_params,
 )
+from ramet.runtime.server.calls.generation import Generation
 from ramet.runtime.server.calls.logprobs import CompletionLogprobs, prompt_logprobs
 from ramet.runtime.server.calls.usage import CallUsage
 from ramet.runtime.server.chat.choice import ShownTokens
-from ramet.runtime.server.chat.generation import Generation
-from ramet.runtime.server.http.body import OrjsonResponse, as_ramet_error, new_id
+from ramet.runtime.server.http.error_response import as_ramet_error
+from ramet.runtime.server.http.json_response import JsonResponse, new_id
 from ramet.runtime.server.http.openapi import json_body
 from ramet.runtime.server.http.sse import DONE, EventStreamResponse, data_event
-from ramet.runtime.server.openai.completion_bodies import CompletionRequest
-from ramet.runtime.server.protocol.common import split_prompts
+from ramet.runtime.server.openai.completions.bodies import CompletionRequest
 from ramet.runtime.server.protocol.param_paths import Origins
+from ramet.runtime.server.protocol.shared_fields import split_prompts
 
 
 def completions_router(context: ServerContext) -> APIRouter:
@@ -52,7 +53,7 @@ def completions_router(context: ServerContext) -> APIRouter:
                 headers=headers,
             )
         async with whole_answer(http_request, generation):
-            return OrjsonResponse(await _whole(call, generation), headers=headers)
+            return JsonResponse(await _whole(call, generation), headers=headers)
 
     return router
 

@@ -7,7 +7,7 @@ from typing import Any
 from ramet.runtime.api.errors import RametError
 from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.server.chat.choice import ChatChoice
-from ramet.runtime.server.openai.responses_bodies import ResponsesRequest
+from ramet.runtime.server.openai.responses.bodies import ResponsesRequest
 
 
 def new_response(

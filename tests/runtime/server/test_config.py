@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ramet.runtime.api.errors import InvalidParameterError
-from ramet.runtime.server.protocol.config import ServerConfig
+from ramet.runtime.server.config import ServerConfig
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,13 @@ from typing import Any
 from ramet.runtime.api.errors import InvalidParameterError
 from ramet.runtime.server.chat.choice import CollectedMessage
 from ramet.runtime.server.chat.conversation import Conversation, ToolChoice
-from ramet.runtime.server.openai.responses_bodies import (
+from ramet.runtime.server.openai.chat.shapes import whole_message
+from ramet.runtime.server.openai.responses.bodies import (
     AllowedTools,
     InputTokensRequest,
     NamedTool,
 )
-from ramet.runtime.server.openai.responses_items import (
+from ramet.runtime.server.openai.responses.items import (
     FunctionCallItem,
     FunctionCallOutputItem,
     Input,
@@ -21,7 +22,6 @@ from ramet.runtime.server.openai.responses_items import (
     ReasoningItem,
     plain_text,
 )
-from ramet.runtime.server.openai.shapes import whole_message
 
 ChatMessage = dict[str, Any]
 """A message in the shape of chat completions."""

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from ramet.runtime.api.request import HintUpdate
 from ramet.runtime.server.calls.context import ServerContext, tenant_of
-from ramet.runtime.server.http.body import OrjsonResponse
+from ramet.runtime.server.http.json_response import JsonResponse
 from ramet.runtime.server.http.openapi import json_body
 from ramet.runtime.server.protocol.base import ApiModel
 
@@ -40,6 +40,6 @@ def program_news_router(context: ServerContext) -> APIRouter:
                 has_ended=body.has_ended,
             )
         )
-        return OrjsonResponse({})
+        return JsonResponse({})
 
     return router

@@ -19,7 +19,7 @@ from ramet.runtime.parsers import (
 )
 from ramet.runtime.server.calls.logprobs import chat_logprobs
 from ramet.runtime.server.chat.choice import CollectedMessage
-from ramet.runtime.server.http.body import new_id
+from ramet.runtime.server.http.json_response import new_id
 
 Event = dict[str, Any]
 """An event's data without its sequence number; its ``type`` is also the event's name."""

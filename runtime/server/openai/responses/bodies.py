@@ -11,12 +11,12 @@ from pydantic import Discriminator, Field, Tag
 
 from ramet.grammars.constraints import JsonObject
 from ramet.runtime.api.errors import InvalidParameterError
-from ramet.runtime.server.openai.responses_items import Input
+from ramet.runtime.server.openai.responses.items import Input
 from ramet.runtime.server.protocol.base import ApiModel, Int
-from ramet.runtime.server.protocol.common import NO_EFFECT, OneAnswerRequest
 from ramet.runtime.server.protocol.constraints import answer_schema
 from ramet.runtime.server.protocol.param_paths import Asked
-from ramet.runtime.server.protocol.variants import supported_types, type_of
+from ramet.runtime.server.protocol.shared_fields import NO_EFFECT, OneAnswerRequest
+from ramet.runtime.server.protocol.tagged_unions import supported_types, type_of
 
 LOGPROBS = "message.output_text.logprobs"
 

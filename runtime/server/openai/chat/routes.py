@@ -21,16 +21,18 @@ from ramet.runtime.server.calls.engine_requests import (
     enforced_headers,
     sampling_params,
 )
+from ramet.runtime.server.calls.generation import Generation
 from ramet.runtime.server.calls.logprobs import chat_logprobs, prompt_logprobs
 from ramet.runtime.server.calls.usage import CallUsage
 from ramet.runtime.server.chat.choice import ChatChoice, ShownTokens
-from ramet.runtime.server.chat.generation import Generation
 from ramet.runtime.server.chat.planner import ChatPlan
-from ramet.runtime.server.http.body import OrjsonResponse, as_ramet_error, beside, new_id
+from ramet.runtime.server.http.body import run_for_body
+from ramet.runtime.server.http.error_response import as_ramet_error
+from ramet.runtime.server.http.json_response import JsonResponse, new_id
 from ramet.runtime.server.http.openapi import json_body
 from ramet.runtime.server.http.sse import DONE, EventStreamResponse, data_event
-from ramet.runtime.server.openai.chat_bodies import ChatCompletionRequest
-from ramet.runtime.server.openai.shapes import chunk_deltas, whole_message
+from ramet.runtime.server.openai.chat.bodies import ChatCompletionRequest
+from ramet.runtime.server.openai.chat.shapes import chunk_deltas, whole_message
 
 
 def chat_router(context: ServerContext) -> APIRouter:
@@ -53,7 +55,7 @@ def chat_router(context: ServerContext) -> APIRouter:
                 headers=headers,
             )
         async with whole_answer(http_request, generation):
-            return OrjsonResponse(await _whole(call, generation), headers=headers)
+            return JsonResponse(await _whole(call, generation), headers=headers)
 
     return router
 
@@ -86,7 +88,7 @@ async def _prepare(
             param="prompt_logprobs",
         )
     params = sampling_params(body)
-    plan = await context.planner.plan(await beside(http_request, body.conversation))
+    plan = await context.planner.plan(await run_for_body(http_request, body.conversation))
     call_id = body.request_id or new_id("chatcmpl")
     requests = build_requests(
         call_id,

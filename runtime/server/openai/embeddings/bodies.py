@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from ramet.runtime.api.request import Pooling
-from ramet.runtime.server.protocol.common import AnyPrompt, EngineFields
+from ramet.runtime.server.protocol.shared_fields import AnyPrompt, EngineFields
 
 
 class EmbeddingsRequest(EngineFields):

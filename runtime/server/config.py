@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ramet.runtime.api.errors import InvalidParameterError
 from ramet.runtime.api.validate import number, whole
-from ramet.runtime.server.observability.tracing import check_endpoint
+from ramet.runtime.server.observability.otlp_endpoint import check_endpoint
 
 _LEAST = {
     "port": 0,
