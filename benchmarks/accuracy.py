@@ -136,7 +136,7 @@ def main() -> None:
     for window in windows:
         expected = log_softmax(reference.logits(window))
         for kind, runner in runners.items():
-            logits = log_softmax(runner.run(whole_prompt(window, runner.page_size)))
+            logits = log_softmax(runner.logits(whole_prompt(window, runner.page_size)))
             results[kind].add(expected, logits, window)
     tokens = results["int8"].tokens
     print(f"{reference.config.name}, {tokens} tokens of the Python documentation topics\n")

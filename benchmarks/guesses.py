@@ -22,7 +22,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ramet.runtime.api.batch import Batch, Float32Array, Meanwhile
+from ramet.runtime.api.batch import Batch, Overlap, StepResult
 from ramet.runtime.api.events import Event, Failed, Finished, TextDelta
 from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.api.request import Request
@@ -68,14 +68,20 @@ class TimedRunner:
         self.max_context_len = runner.max_context_len
         self.page_size = runner.page_size
         self.num_pages = runner.num_pages
+        self.exact_in_any_batch = runner.exact_in_any_batch
+        self.has_hidden_states = runner.has_hidden_states
+        self.page_storage = None
         self.seconds = 0.0
         self.may_begin = threading.Event()  # all that come at once have come
 
-    def run(self, batch: Batch, meanwhile: Meanwhile | None = None) -> Float32Array:
+    def run(self, batch: Batch, overlap: Overlap | None = None) -> StepResult:
         self.may_begin.wait()
-        logits = self._runner.run(batch, meanwhile)
+        result = self._runner.run(batch, overlap)
         self.seconds += step_ms(batch) / 1e3
-        return logits
+        return result
+
+    def prepare_ahead(self) -> bool:
+        return False
 
     def close(self) -> None:
         """It is used by one engine after the other."""

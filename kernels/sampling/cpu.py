@@ -9,7 +9,6 @@ own, so a draw never depends on the batch.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numba import njit
@@ -26,13 +25,7 @@ from ramet.kernels.sampling.cpu_row import (
     top_tokens,
     uniform_of,
 )
-from ramet.kernels.sampling.reference import (
-    Float32Array,
-    Int32Array,
-    Int64Array,
-    SampleResult,
-    UInt64Array,
-)
+from ramet.kernels.sampling.rows import Float32Array, SampledTokens, SampleResult, SamplingRows
 
 
 @njit
@@ -157,54 +150,47 @@ class SampleTask:
     """``sampling.sample_reference`` in float32, on float32 ``logits`` [S, V] whose rows are
     contiguous. Any number of threads may ``run`` it together, each with its own scratch."""
 
-    def __init__(
-        self,
-        logits: Float32Array,
-        *,
-        temperature: Float32Array,
-        top_p: Float32Array,
-        top_k: Int32Array,
-        min_p: Float32Array,
-        presence_penalty: Float32Array,
-        frequency_penalty: Float32Array,
-        repetition_penalty: Float32Array,
-        seeds: UInt64Array,
-        positions: Int64Array,
-        mask_rows: Int32Array,
-        masks: Int32Array,
-        num_logprobs: Int32Array,
-        bias_starts: Int32Array,
-        bias_token_ids: Int32Array,
-        bias_values: Float32Array,
-        seen_starts: Int32Array,
-        seen_token_ids: Int32Array,
-        seen_output_counts: Int32Array,
-        targets: Int32Array | None = None,
-    ) -> None:
+    def __init__(self, logits: Float32Array, rows: SamplingRows) -> None:
         num_rows = len(logits)
-        num_top = max(0, int(num_logprobs.max(initial=0)))
-        if targets is None:
-            targets = np.full(num_rows, -1, np.int32)
-        self.result = SampleResult(
+        num_top = max(0, int(rows.num_logprobs.max(initial=0)))
+        self.result: SampledTokens = SampleResult(
             np.empty(num_rows, np.int32),
             np.empty(num_rows, np.float32),
             np.empty((num_rows, num_top), np.int32),
             np.empty((num_rows, num_top), np.float32),
         )
-        self._arguments = (logits, temperature, top_p, top_k, min_p, presence_penalty,
-                           frequency_penalty, repetition_penalty, seeds, positions, mask_rows,
-                           masks, num_logprobs, targets, bias_starts, bias_token_ids, bias_values,
-                           seen_starts, seen_token_ids, seen_output_counts,
-                           np.zeros(1, np.int64))  # fmt: skip
+        self._arguments = (
+            logits,
+            rows.temperature,
+            rows.top_p,
+            rows.top_k,
+            rows.min_p,
+            rows.presence_penalty,
+            rows.frequency_penalty,
+            rows.repetition_penalty,
+            rows.seeds,
+            rows.positions,
+            rows.mask_rows,
+            rows.masks,
+            rows.num_logprobs,
+            rows.targets,
+            rows.bias_starts,
+            rows.bias_token_ids,
+            rows.bias_values,
+            rows.seen_starts,
+            rows.seen_token_ids,
+            rows.seen_output_counts,
+            np.zeros(1, np.int64),
+        )
 
     def run(self, work: Float32Array) -> None:
         """Works on rows until none are left; ``work`` is from ``work_space``."""
         _sample(*self._arguments, work, *self.result)
 
 
-def sample(logits: Float32Array, **rows: Any) -> SampleResult:
-    """Chooses a token for each row of ``logits`` on this thread; ``rows`` as ``SampleTask``'s."""
-    task = SampleTask(logits, **rows)
+def sample(logits: Float32Array, rows: SamplingRows) -> SampledTokens:
+    """Chooses a token for each row of ``logits`` on this thread."""
+    task = SampleTask(logits, rows)
     task.run(work_space(logits.shape[1]))
     return task.result
 

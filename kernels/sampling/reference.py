@@ -28,33 +28,23 @@ log-probability -inf.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import numpy.typing as npt
 
-Int32Array = npt.NDArray[np.int32]
-Int64Array = npt.NDArray[np.int64]
+from ramet.kernels.sampling.rows import (
+    Int64Array,
+    SampledTokens,
+    SampleResult,
+    SamplingRows,
+    UInt64Array,
+)
+
 UInt32Array = npt.NDArray[np.uint32]
-UInt64Array = npt.NDArray[np.uint64]
-Float32Array = npt.NDArray[np.float32]
 Float64Array = npt.NDArray[np.float64]
 
 _PHILOX_MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 _PHILOX_WEYL = (0x9E3779B9, 0xBB67AE85)
 _LOW_32 = np.uint64(0xFFFFFFFF)
-
-
-class SampleResult(NamedTuple):
-    """What was chosen for S rows; K is the largest ``num_logprobs`` (at least 0).
-
-    ``logprobs`` is NaN in rows with ``num_logprobs == -1``: it was not asked for.
-    """
-
-    token_ids: Int32Array  # [S]; -1: no token has a finite logit
-    logprobs: Float32Array  # [S]
-    top_token_ids: Int32Array  # [S, K]; -1 after a row's own number
-    top_logprobs: Float32Array  # [S, K]; -inf after a row's own number
 
 
 def philox_words(seeds: UInt64Array, positions: Int64Array) -> UInt32Array:
@@ -87,87 +77,64 @@ def uniforms(seeds: UInt64Array, positions: Int64Array) -> Float64Array:
     return (bits.astype(np.float64) + 0.5) * 2.0**-52
 
 
-def sample_reference(
-    logits: npt.NDArray[np.floating],
-    *,
-    temperature: Float32Array,
-    top_p: Float32Array,
-    top_k: Int32Array,
-    min_p: Float32Array,
-    presence_penalty: Float32Array,
-    frequency_penalty: Float32Array,
-    repetition_penalty: Float32Array,
-    seeds: UInt64Array,
-    positions: Int64Array,
-    mask_rows: Int32Array,
-    masks: Int32Array,
-    num_logprobs: Int32Array,
-    bias_starts: Int32Array,
-    bias_token_ids: Int32Array,
-    bias_values: Float32Array,
-    seen_starts: Int32Array,
-    seen_token_ids: Int32Array,
-    seen_output_counts: Int32Array,
-    targets: Int32Array | None = None,
-) -> SampleResult:
-    """Chooses a token for each of S rows of ``logits`` [S, V], in float64.
-
-    The arguments are the arrays of one step's sampling rows: S rows, masks int32[M, ceil(V / 32)]
-    picked by ``mask_rows`` (-1: none), biases and seen tokens in compressed rows, and targets (-1
-    or None: draw).
-    """
+def sample_reference(logits: npt.NDArray[np.floating], rows: SamplingRows) -> SampledTokens:
+    """Chooses a token for each of S rows of ``logits`` [S, V], in float64."""
     num_rows, vocab_size = logits.shape
-    num_top = max(0, int(num_logprobs.max(initial=0)))
+    num_top = max(0, int(rows.num_logprobs.max(initial=0)))
     result = SampleResult(
         np.full(num_rows, -1, np.int32),
         np.full(num_rows, np.nan, np.float32),
         np.full((num_rows, num_top), -1, np.int32),
         np.full((num_rows, num_top), -np.inf, np.float32),
     )
-    draws = uniforms(seeds, positions)
+    draws = uniforms(rows.seeds, rows.positions)
     for row in range(num_rows):
         x = logits[row].astype(np.float64)
         x[np.isnan(x)] = -np.inf
-        if mask_rows[row] >= 0:
-            bits = np.unpackbits(masks[mask_rows[row]].view(np.uint8), bitorder="little")
+        if rows.mask_rows[row] >= 0:
+            bits = np.unpackbits(rows.masks[rows.mask_rows[row]].view(np.uint8), bitorder="little")
             x[bits[:vocab_size] == 0] = -np.inf
 
-        entries = slice(bias_starts[row], bias_starts[row + 1])
-        np.add.at(x, bias_token_ids[entries], bias_values[entries].astype(np.float64))
+        entries = slice(rows.bias_starts[row], rows.bias_starts[row + 1])
+        np.add.at(x, rows.bias_token_ids[entries], rows.bias_values[entries].astype(np.float64))
 
-        entries = slice(seen_starts[row], seen_starts[row + 1])
-        tokens, counts = seen_token_ids[entries], seen_output_counts[entries].astype(np.float64)
+        entries = slice(rows.seen_starts[row], rows.seen_starts[row + 1])
+        tokens = rows.seen_token_ids[entries]
+        counts = rows.seen_output_counts[entries].astype(np.float64)
         seen = x[tokens]
-        factor = float(repetition_penalty[row])
+        factor = float(rows.repetition_penalty[row])
         seen = np.where(seen > 0, seen / factor, seen * factor)
-        seen -= float(frequency_penalty[row]) * counts
-        seen -= float(presence_penalty[row]) * (counts > 0)
+        seen -= float(rows.frequency_penalty[row]) * counts
+        seen -= float(rows.presence_penalty[row]) * (counts > 0)
         x[tokens] = seen
 
         likeliest = int(np.argmax(x))
-        if targets is not None and targets[row] >= 0:
-            token = int(targets[row])
+        if rows.targets[row] >= 0:
+            token = int(rows.targets[row])
         elif x[likeliest] == -np.inf:
-            result.logprobs[row] = -np.inf if num_logprobs[row] >= 0 else np.nan
+            result.logprobs[row] = -np.inf if rows.num_logprobs[row] >= 0 else np.nan
             continue
-        elif temperature[row] == 0:
+        elif rows.temperature[row] == 0:
             token = likeliest
         else:
             weights = _kept_weights(
-                x / float(temperature[row]), int(top_k[row]), float(top_p[row]), float(min_p[row])
+                x / float(rows.temperature[row]),
+                int(rows.top_k[row]),
+                float(rows.top_p[row]),
+                float(rows.min_p[row]),
             )
             sums = np.cumsum(weights)
             token = int(np.searchsorted(sums, draws[row] * sums[-1], side="right"))
         result.token_ids[row] = token
 
-        if num_logprobs[row] >= 0:
+        if rows.num_logprobs[row] >= 0:
             if x[likeliest] == -np.inf:  # a target in a row without a choice
                 result.logprobs[row] = -np.inf
                 continue
             logprobs = x - x[likeliest]
             logprobs -= np.log(np.exp(logprobs).sum())
             result.logprobs[row] = logprobs[token]
-            order = np.argsort(-logprobs, kind="stable")[: num_logprobs[row]]
+            order = np.argsort(-logprobs, kind="stable")[: rows.num_logprobs[row]]
             order = order[logprobs[order] > -np.inf]
             result.top_token_ids[row, : len(order)] = order
             result.top_logprobs[row, : len(order)] = logprobs[order]

@@ -9,21 +9,13 @@ order equals the order of floats. A row that asks for nothing pays for nothing.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
 
 import torch
 
+from ramet.kernels.sampling.rows import SampleResult
 from ramet.kernels.triton_support.dispatch import architecture, kernel_config
 from ramet.kernels.triton_support.triton_language import tl, triton
-
-
-class DeviceSample(NamedTuple):
-    """``sampling.SampleResult`` as tensors."""
-
-    token_ids: torch.Tensor  # int32[S]
-    logprobs: torch.Tensor  # float32[S]
-    top_token_ids: torch.Tensor  # int32[S, K]
-    top_logprobs: torch.Tensor  # float32[S, K]
 
 
 @triton.jit
@@ -298,41 +290,21 @@ def _choose(  # type: ignore[no-untyped-def]
 
 
 def sample_gpu(
-    logits: torch.Tensor,
-    *,
-    num_top: int,
-    temperature: torch.Tensor,
-    top_p: torch.Tensor,
-    top_k: torch.Tensor,
-    min_p: torch.Tensor,
-    presence_penalty: torch.Tensor,
-    frequency_penalty: torch.Tensor,
-    repetition_penalty: torch.Tensor,
-    seeds: torch.Tensor,
-    positions: torch.Tensor,
-    mask_rows: torch.Tensor,
-    masks: torch.Tensor,
-    num_logprobs: torch.Tensor,
-    targets: torch.Tensor,
-    bias_starts: torch.Tensor,
-    bias_token_ids: torch.Tensor,
-    bias_values: torch.Tensor,
-    seen_starts: torch.Tensor,
-    seen_token_ids: torch.Tensor,
-    seen_output_counts: torch.Tensor,
-) -> DeviceSample:
-    """``sampling.sample_reference`` on a GPU: the same arguments as tensors of one device.
+    logits: torch.Tensor, rows: Mapping[str, torch.Tensor], *, num_top: int
+) -> SampleResult[torch.Tensor, torch.Tensor]:
+    """``sampling.sample_reference`` on a GPU.
 
     Args:
         logits: float32 [S, V]; biases and penalties are left in it.
+        rows: the fields of ``SamplingRows`` as tensors of one device; ``seeds`` are int64, the
+            bits of the unsigned seeds.
         num_top: the largest of ``num_logprobs``, at least 0: the K of the result.
-        seeds: int64, the bits of the unsigned seeds.
     """
     num_rows, vocab_size = logits.shape
     if logits.dtype != torch.float32 or logits.stride(1) != 1:
         raise ValueError("logits must be float32 and contiguous in their last dimension")
     device = logits.device
-    result = DeviceSample(
+    result = SampleResult(
         torch.empty(num_rows, dtype=torch.int32, device=device),
         torch.empty(num_rows, dtype=torch.float32, device=device),
         torch.full((num_rows, num_top), -1, dtype=torch.int32, device=device),
@@ -341,38 +313,38 @@ def sample_gpu(
     if num_rows == 0:
         return result
     arch = architecture(device)
-    if len(bias_token_ids) or len(seen_token_ids):
+    if len(rows["bias_token_ids"]) or len(rows["seen_token_ids"]):
         _adjust[(num_rows,)](
             logits,
-            bias_starts,
-            bias_token_ids,
-            bias_values,
-            seen_starts,
-            seen_token_ids,
-            seen_output_counts,
-            presence_penalty,
-            frequency_penalty,
-            repetition_penalty,
+            rows["bias_starts"],
+            rows["bias_token_ids"],
+            rows["bias_values"],
+            rows["seen_starts"],
+            rows["seen_token_ids"],
+            rows["seen_output_counts"],
+            rows["presence_penalty"],
+            rows["frequency_penalty"],
+            rows["repetition_penalty"],
             logits.stride(0),
             **kernel_config("sampling", "adjust", arch),
         )
     _choose[(num_rows,)](
         *result,
         logits,
-        temperature,
-        top_p,
-        top_k,
-        min_p,
-        seeds,
-        positions,
-        mask_rows,
-        masks,
-        num_logprobs,
-        targets,
+        rows["temperature"],
+        rows["top_p"],
+        rows["top_k"],
+        rows["min_p"],
+        rows["seeds"],
+        rows["positions"],
+        rows["mask_rows"],
+        rows["masks"],
+        rows["num_logprobs"],
+        rows["targets"],
         vocab_size,
         num_top,
         logits.stride(0),
-        masks.stride(0),
+        rows["masks"].stride(0),
         **kernel_config("sampling", "choose", arch),
     )
     return result

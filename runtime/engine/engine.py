@@ -1,14 +1,7 @@
-"""The engine: a thread that steps while there is work, and the way in for everybody else.
+"""The engine: a thread that steps while there is work, and the methods that callers use.
 
-Callers talk to the step thread through an inbox of small functions, so scheduler and cache belong
-to that one thread. A step, as everywhere in this package::
-
-    step = scheduler.schedule()
-    logits = runner.run(step.batch)
-    result = sampler.sample(logits, step.batch.sampling)
-    scheduler.commit(step, result)
-
-``Stepper`` has that, and what becomes of faults.
+Callers post small functions to the step thread, so scheduler and cache belong to that one thread.
+``EngineCore.step`` is a step: schedule, run, commit.
 """
 
 from __future__ import annotations
@@ -25,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from ramet.grammars import Constraint, Vocabulary
-from ramet.runtime.api.batch import ModelRunner, PreparingRunner, SamplingRunner
+from ramet.runtime.api.batch import ModelRunner
 from ramet.runtime.api.errors import (
     EngineDeadError,
     ModelLoadError,
@@ -42,6 +35,7 @@ from ramet.runtime.cache import PagePool, RadixCache
 from ramet.runtime.engine.cache_trace import TraceWriter
 from ramet.runtime.engine.config import EngineConfig
 from ramet.runtime.engine.constraint_compiler import ConstraintCompiler
+from ramet.runtime.engine.core import EngineCore
 from ramet.runtime.engine.grammar_manager import GrammarPool
 from ramet.runtime.engine.grammar_vocabulary import grammar_vocabulary
 from ramet.runtime.engine.input_processor import SequenceMaker
@@ -50,7 +44,6 @@ from ramet.runtime.engine.request_registry import LiveRequests
 from ramet.runtime.engine.request_stream import Completion, RequestStream, Wakeups
 from ramet.runtime.engine.stats import EngineStats
 from ramet.runtime.engine.step_thread import StepThread
-from ramet.runtime.engine.stepper import Stepper, TokenSampler
 from ramet.runtime.model.load import open_model
 from ramet.runtime.model.runners import load_runner
 from ramet.runtime.scheduler import Scheduler, SequenceState
@@ -58,7 +51,6 @@ from ramet.runtime.scheduler.sequence.sequence import Sequence
 from ramet.runtime.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from ramet.runtime.model.sampler import Sampler
     from ramet.runtime.tokenizer import ChatTemplate
 
 __all__ = ["Engine", "EngineConfig", "EngineStats"]
@@ -82,7 +74,6 @@ class Engine:
         tokenizer: its tokenizer.
         model_name: what the model is called.
         chat_template: how its chats are printed; None: the tokenizer's own, if it has one.
-        sampler: picks tokens from logits; None: the runner's own, or the compiled one.
         fingerprint: tells the model from others; ``config.prefix_store`` needs it.
         clock: seconds; deadlines and timings are by it.
         timer: see ``Scheduler``.
@@ -96,7 +87,6 @@ class Engine:
         *,
         model_name: str = "model",
         chat_template: ChatTemplate | None = None,
-        sampler: TokenSampler | None = None,
         fingerprint: str = "",
         clock: Callable[[], float] = time.monotonic,
         timer: Callable[[], float] | None = None,
@@ -115,7 +105,6 @@ class Engine:
         self.error: RametError | None = None
         self._home = HomeProcess()
         self._runner = runner
-        self._preparing = runner if isinstance(runner, PreparingRunner) else None
         self._cache = RadixCache(PagePool(runner.num_pages, runner.page_size))
         self._scheduler = Scheduler(
             self._cache,
@@ -128,10 +117,7 @@ class Engine:
             on_end=self._note_end,
         )
         self._requests = LiveRequests(self._scheduler, config.max_waiting, clock)
-        self._own_sampler: Sampler | None = None
-        if sampler is None and not isinstance(runner, SamplingRunner):
-            sampler = self._own_sampler = _default_sampler()
-        self._stepper = Stepper(self._scheduler, runner, sampler)
+        self._core = EngineCore(self._scheduler, runner, self._deliver)
         self._closing = False
         self._compiler = ConstraintCompiler(
             lambda: self.vocabulary, config, lambda: not self._closing
@@ -171,7 +157,7 @@ class Engine:
             kv_bytes=config.cache_bytes,
             num_threads=config.num_threads,
         )
-        if config.max_draft_len is None and getattr(runner, "exact_in_any_batch", False):
+        if config.max_draft_len is None and runner.exact_in_any_batch:
             config = dataclasses.replace(config, max_draft_len=_DRAFT_LEN)
         try:
             engine = cls(
@@ -367,8 +353,6 @@ class Engine:
         self._thread.stop()
         self._grammars.close()
         self._runner.close()
-        if self._own_sampler is not None:
-            self._own_sampler.close()
 
     def __enter__(self) -> Engine:
         return self
@@ -384,22 +368,17 @@ class Engine:
     # -- on the step thread --------------------------------------------------------------------
 
     def _step(self) -> bool:
-        """A step. What it has for the callers they get while the next one is computed, or at once
-        if there is none."""
-        worked = self._stepper.step(self._tell)
         self._requests.expire()
+        worked = self._core.step()
         self._requests.forget_ended()
-        if not worked or self._scheduler.idle:
-            self._tell()
         return worked
 
-    def _tell(self) -> None:
+    def _deliver(self) -> None:
         for listener in self._step_listeners:
             listener()
 
     def _rest(self) -> bool:
-        preparing = self._preparing
-        return preparing is not None and self._scheduler.idle and preparing.prepare_ahead()
+        return self._scheduler.idle and self._runner.prepare_ahead()
 
     def _pause_s(self) -> float | None:
         if not self._scheduler.idle:
@@ -429,10 +408,4 @@ class Engine:
         self._requests.end_all(reason)
         if self._trace is not None:
             self._trace.close()
-        self._tell()
-
-
-def _default_sampler() -> Sampler:
-    from ramet.runtime.model.sampler import Sampler
-
-    return Sampler()
+        self._deliver()

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from functools import cached_property
 
-from ramet.runtime.api.batch import EmbeddingRunner, ModelRunner
+from ramet.runtime.api.batch import ModelRunner
 from ramet.runtime.api.errors import InvalidParameterError
 from ramet.runtime.api.events import Event
 from ramet.runtime.api.request import Request
@@ -54,7 +54,7 @@ class SequenceMaker:
         """
         runner, tokenizer, params = self._runner, self._tokenizer, request.params
         max_len = check_request(request, vocab_size=runner.vocab_size, max_len=self._max_len)
-        if request.pooling and not isinstance(runner, EmbeddingRunner):
+        if request.pooling and not runner.has_hidden_states:
             raise InvalidParameterError(
                 f"{type(runner).__name__} has no hidden states to make embeddings of",
                 param="pooling",

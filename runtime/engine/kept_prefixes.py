@@ -28,15 +28,15 @@ class KeptPrefixes:
         self._storage: PageStorage | None = None
         if config.prefix_store is None:
             return
-        if not isinstance(runner, PageStorage) or not fingerprint:
+        if runner.page_storage is None or not fingerprint:
             raise InvalidParameterError(
                 f"{type(runner).__name__} can't keep prefixes in a store", param="prefix_store"
             )
-        self._storage = runner
-        key = f"{fingerprint} {runner.page_format}"
+        self._storage = runner.page_storage
+        key = f"{fingerprint} {self._storage.page_format}"
         self._store = PrefixStore(config.prefix_store, key, config.prefix_store_bytes)
         self._store.prepare()
-        self._store.load(cache, runner, max_pages=runner.num_pages // 2)
+        self._store.load(cache, self._storage, max_pages=runner.num_pages // 2)
 
     def save(self) -> int:
         """Stores them; returns the number of pages."""

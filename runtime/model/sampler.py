@@ -1,15 +1,13 @@
-"""Turns a step's logits into tokens."""
+"""Samples a step's tokens from its logits, on the CPU."""
 
 from __future__ import annotations
 
-import dataclasses
 from concurrent.futures import ThreadPoolExecutor
 
 from ramet.kernels.cpu.machine.features import usable_cores
 from ramet.kernels.sampling.cpu import SampleTask, work_space
-from ramet.runtime.api.batch import Float32Array, SamplingRows, StepResult
+from ramet.kernels.sampling.rows import Float32Array, SampledTokens, SamplingRows
 
-_FIELDS = tuple(field.name for field in dataclasses.fields(SamplingRows))
 _MIN_SHARED_ROWS = 8
 _GREEDY_COST = 1 / 8  # of a row that is drawn from
 
@@ -31,11 +29,11 @@ class Sampler:
         self._helpers: ThreadPoolExecutor | None = None
         self._work: list[Float32Array] = []
 
-    def sample(self, logits: Float32Array, rows: SamplingRows) -> StepResult:
+    def sample(self, logits: Float32Array, rows: SamplingRows) -> SampledTokens:
         """Picks from ``logits`` [L, vocab_size], which stay as they are; ``rows`` has L rows."""
         if rows.num_rows != len(logits):
             raise ValueError(f"{len(logits)} rows of logits and {rows.num_rows} of parameters")
-        task = SampleTask(logits, **{name: getattr(rows, name) for name in _FIELDS})
+        task = SampleTask(logits, rows)
         num_helpers = self._num_helpers if self._is_costly(rows) else 0
         work = self._work_spaces(1 + num_helpers, logits.shape[1])
         if num_helpers and self._helpers is None:
@@ -47,7 +45,7 @@ class Sampler:
         for call in calls:
             if not call.cancel():  # it has begun, and may still be at a row
                 call.result()
-        return StepResult(*task.result)
+        return task.result
 
     def close(self) -> None:
         """Ends the helping threads."""

@@ -14,13 +14,29 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from ramet.runtime.api.batch import Batch, Float32Array, Int32Array, Meanwhile
+from ramet.runtime.api.batch import (
+    Batch,
+    Float32Array,
+    Int32Array,
+    Overlap,
+    PageStorage,
+    SampledTokens,
+    SamplingRows,
+    StepResult,
+)
 from ramet.runtime.api.errors import InvariantError
 from ramet.runtime.tokenizer.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from ramet.runtime.model.sampler import Sampler
+
+Sample = Callable[[Float32Array, SamplingRows], SampledTokens]
+"""Chooses tokens from logits."""
 
 _FORCED_LOGIT = 60.0
 _NOISE_SPAN = 8.0
@@ -82,6 +98,7 @@ class ScriptedModel:
         max_context_len: in tokens.
         before_step: called with each batch before it runs; it may raise, to play a fault.
         step_delay_s: seconds that each step takes at least.
+        sample: chooses tokens from the logits; None: the compiled sampler.
 
     Attributes:
         num_steps, num_tokens: steps and tokens that have been run.
@@ -97,6 +114,7 @@ class ScriptedModel:
         max_context_len: int = 8192,
         before_step: Callable[[Batch], None] | None = None,
         step_delay_s: float = 0.0,
+        sample: Sample | None = None,
     ) -> None:
         self._tokenizer = tokenizer
         answers = _resolve(scripts, tokenizer)
@@ -112,7 +130,8 @@ class ScriptedModel:
         self._places: OrderedDict[bytes, _Place] = OrderedDict()
         self._before_step = before_step
         self._step_delay_s = step_delay_s
-        self._batch: Batch | None = None
+        self._sampler: Sampler | None = None
+        self._sample = sample
         self.num_steps = 0
         self.num_tokens = 0
 
@@ -132,8 +151,38 @@ class ScriptedModel:
     def num_pages(self) -> int:
         return int(self._tokens.shape[0])
 
-    def run(self, batch: Batch, meanwhile: Meanwhile | None = None) -> Float32Array:
-        """Logits [L, vocab_size]; ``InvariantError`` if the batch's page tables are wrong."""
+    @property
+    def exact_in_any_batch(self) -> bool:
+        return True
+
+    @property
+    def has_hidden_states(self) -> bool:
+        return True
+
+    @property
+    def page_storage(self) -> PageStorage | None:
+        return self
+
+    def run(self, batch: Batch, overlap: Overlap | None = None) -> StepResult:
+        """See ``ModelRunner.run``; ``InvariantError`` if the batch's page tables are wrong."""
+        logits = self.logits(batch)
+        if overlap is not None:
+            overlap()
+        if self._sample is None:
+            from ramet.runtime.model.sampler import Sampler  # compiled: slow to import
+
+            self._sampler = Sampler()
+            self._sample = self._sampler.sample
+        sampled = self._sample(logits, batch.sampling)
+        wanted = batch.hidden_tokens
+        if not len(wanted):
+            return StepResult(sampled)
+        return StepResult(
+            sampled, scripted_states(batch.token_ids[wanted], batch.positions[wanted])
+        )
+
+    def logits(self, batch: Batch) -> Float32Array:
+        """A step without sampling: logits [L, vocab_size]."""
         if self._before_step is not None:
             self._before_step(batch)
         if self._step_delay_s:
@@ -144,7 +193,6 @@ class ScriptedModel:
             self._tokens[target, :num_tokens] = self._tokens[source, :num_tokens]
             self._positions[target, :num_tokens] = self._positions[source, :num_tokens]
         self._write(batch)
-        self._batch = batch
         logits = np.empty((len(batch.logit_tokens), self.vocab_size), np.float32)
         rows = np.searchsorted(batch.row_starts, batch.logit_tokens, side="right") - 1
         for row in range(batch.num_rows):
@@ -158,15 +206,7 @@ class ScriptedModel:
                 scored = bool(batch.sampling.targets[index] >= 0)
                 place = self._find_place(context[:length], steered=steered, scored=scored)
                 self._fill_logits(logits[index], context[:length], place)
-        if meanwhile is not None:
-            meanwhile()
         return logits
-
-    def hidden_states(self) -> Float32Array:
-        """``scripted_states`` of the last step's ``hidden_tokens``."""
-        assert self._batch is not None
-        wanted = self._batch.hidden_tokens
-        return scripted_states(self._batch.token_ids[wanted], self._batch.positions[wanted])
 
     @property
     def page_format(self) -> str:
@@ -185,8 +225,13 @@ class ScriptedModel:
             raise ValueError(f"a page has {8 * self.page_size} bytes, not {len(data)}")
         self._tokens[page], self._positions[page] = stored.reshape(2, -1)
 
+    def prepare_ahead(self) -> bool:
+        return False
+
     def close(self) -> None:
-        """Nothing to end."""
+        """Ends the sampler's threads, if there are any."""
+        if self._sampler is not None:
+            self._sampler.close()
 
     def continuation(self, prompt_token_ids: Sequence[int], num_tokens: int) -> list[int]:
         """The greedy output behind a prompt that no script answers: what ``run`` must lead to,

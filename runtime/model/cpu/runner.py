@@ -17,7 +17,8 @@ from ramet.kernels.cpu.machine.features import (
 from ramet.kernels.cpu.ops import attention, linear_fused
 from ramet.kernels.cpu.program import Program, Team
 from ramet.kernels.sampling.cpu import keep_to_masks
-from ramet.runtime.api.batch import Batch, Float32Array, Meanwhile, StepResult
+from ramet.kernels.sampling.rows import without_logprobs
+from ramet.runtime.api.batch import Batch, Float32Array, Overlap, StepResult
 from ramet.runtime.api.errors import InvalidParameterError
 from ramet.runtime.api.warm_up import load_steps
 from ramet.runtime.model.config import ModelConfig
@@ -136,26 +137,41 @@ class CpuRunner:
     def num_pages(self) -> int:
         return self._pages.num_pages
 
-    def run(self, batch: Batch, meanwhile: Meanwhile | None = None) -> Float32Array:
-        """See ``ModelRunner.run``. The result is valid until the next call."""
-        return self._run(batch, meanwhile, num_greedy=0)
+    @property
+    def has_hidden_states(self) -> bool:
+        return True
 
-    def run_and_sample(self, batch: Batch, meanwhile: Meanwhile | None = None) -> StepResult:
-        """See ``SamplingRunner``. Where each row takes its likeliest token, the threads that make
-        the logits look for it at once; only where its mask refuses that one is there more to do."""
+    @property
+    def page_storage(self) -> CpuRunner:
+        return self
+
+    def run(self, batch: Batch, overlap: Overlap | None = None) -> StepResult:
+        """See ``ModelRunner.run``.
+
+        Where each row takes its likeliest token, the threads that compute the logits also find it;
+        the logits are read again only where its mask forbids that one.
+        """
         rows = batch.sampling
-        if not rows.all_greedy:
-            return self._sampler.sample(self.run(batch, meanwhile), rows)
-        num_rows = len(batch.logit_tokens)
-        self._run(batch, meanwhile, num_greedy=num_rows)
-        buffers = self._buffers
-        assert buffers is not None
-        token_ids = buffers.likeliest[:num_rows].copy()
-        if len(rows.masks):
-            keep_to_masks(buffers.logits, self.vocab_size, rows.mask_rows, rows.masks, token_ids)
-        return StepResult.of_tokens(token_ids)
+        if rows.all_greedy:
+            num_rows = len(batch.logit_tokens)
+            self._run(batch, overlap, num_greedy=num_rows)
+            buffers = self._buffers
+            assert buffers is not None
+            token_ids = buffers.likeliest[:num_rows].copy()
+            if len(rows.masks):
+                keep_to_masks(
+                    buffers.logits, self.vocab_size, rows.mask_rows, rows.masks, token_ids
+                )
+            sampled = without_logprobs(token_ids)
+        else:
+            sampled = self._sampler.sample(self._run(batch, overlap, num_greedy=0), rows)
+        return StepResult(sampled, self._hidden_states() if len(batch.hidden_tokens) else None)
 
-    def _run(self, batch: Batch, meanwhile: Meanwhile | None, *, num_greedy: int) -> Float32Array:
+    def logits(self, batch: Batch) -> Float32Array:
+        """A step without sampling; the logits are valid until the next. For tests of accuracy."""
+        return self._run(batch, None, num_greedy=0)
+
+    def _run(self, batch: Batch, overlap: Overlap | None, *, num_greedy: int) -> Float32Array:
         """The logits; ``likeliest`` of the buffers has the first ``num_greedy`` rows' tokens."""
         if self._closed:
             raise RuntimeError("the runner is closed")
@@ -167,13 +183,12 @@ class CpuRunner:
         num_read = num_logits + num_hidden
         self._hidden_rows = slice(num_logits, num_read)
         buffers, program = self._prepare(max(batch.num_tokens, num_read), num_logits)
-        self._team.run(program, step, meanwhile)
+        self._team.run(program, step, overlap)
         logits: Float32Array = buffers.logits[:num_logits, : self.vocab_size]  # type: ignore[assignment]
         return logits
 
-    def hidden_states(self) -> Float32Array:
-        """See ``EmbeddingRunner``: the final norm, row by row in float64, of what is left of the
-        last step in the buffers."""
+    def _hidden_states(self) -> Float32Array:
+        """The final norm, row by row in float64, of the last step's rows in the buffers."""
         assert self._buffers is not None
         rows = self._buffers.read_hidden[self._hidden_rows].astype(np.float64)
         squares = np.square(rows).mean(axis=1, keepdims=True)
@@ -182,7 +197,7 @@ class CpuRunner:
         return states
 
     def prepare_ahead(self) -> bool:
-        """See ``PreparingRunner``: takes memory for pages before a step writes them."""
+        """See ``ModelRunner``: takes memory for pages before a step writes them."""
         return self._memory_ahead.take()
 
     @property

@@ -12,13 +12,15 @@ import torch
 
 from ramet.kernels.attention.paged import attention_shape
 from ramet.kernels.attention.plan import AttentionPlan, AttentionShape, Grouping, build_plan
+from ramet.kernels.sampling.rows import SampleResult
 from ramet.kernels.sampling.triton import sample_gpu
 from ramet.kernels.triton_support.dispatch import architecture, attention_costs, uses_triton
 from ramet.runtime.api.batch import (
     Batch,
     Float32Array,
     Int32Array,
-    Meanwhile,
+    Overlap,
+    SampledTokens,
     SamplingRows,
     StepResult,
 )
@@ -153,28 +155,45 @@ class TorchRunner:
     def num_pages(self) -> int:
         return self._num_pages
 
-    def run(self, batch: Batch, meanwhile: Meanwhile | None = None) -> Float32Array:
-        """See ``ModelRunner.run``."""
-        on_device = self.run_on_device(batch)
-        if meanwhile is not None:
-            meanwhile()
-        logits: Float32Array = on_device.cpu().numpy()
+    @property
+    def exact_in_any_batch(self) -> bool:
+        return False
+
+    @property
+    def has_hidden_states(self) -> bool:
+        return True
+
+    @property
+    def page_storage(self) -> None:
+        return None
+
+    def run(self, batch: Batch, overlap: Overlap | None = None) -> StepResult:
+        """See ``ModelRunner.run``; tokens are sampled where the logits are."""
+        logits = self.run_on_device(batch)
+        if overlap is not None:
+            overlap()
+        if logits.is_cuda:
+            with self._current_device():
+                sampled = sample_on_device(logits, batch.sampling)
+        else:
+            sampled = self._sampler.sample(logits.numpy(), batch.sampling)
+        if not len(batch.hidden_tokens):
+            return StepResult(sampled)
+        return StepResult(sampled, self._hidden.float().cpu().numpy())
+
+    def logits(self, batch: Batch) -> Float32Array:
+        """A step without sampling. For tests of accuracy."""
+        logits: Float32Array = self.run_on_device(batch).cpu().numpy()
         return logits
 
-    def run_and_sample(self, batch: Batch, meanwhile: Meanwhile | None = None) -> StepResult:
-        """Runs a step and chooses its tokens where the logits are: they never leave the device."""
-        logits = self.run_on_device(batch)
-        if meanwhile is not None:
-            meanwhile()
-        if not logits.is_cuda:
-            return self._sampler.sample(logits.numpy(), batch.sampling)
-        with self._current_device():
-            return sample_on_device(logits, batch.sampling)
+    def prepare_ahead(self) -> bool:
+        return False
 
     @torch.inference_mode()
     def run_on_device(self, batch: Batch) -> torch.Tensor:
-        """``run``, with the logits on the device: float32 [L, vocab_size], valid until the next
-        step; on a GPU the call returns before they are computed."""
+        """The logits on the device: float32 [L, vocab_size], valid until the next step.
+
+        On a GPU the call returns before they are computed."""
         self._copy_pages(batch.page_copies)
         if batch.num_tokens == 0:
             return torch.empty(0, self.vocab_size, device=self._device)
@@ -192,11 +211,6 @@ class TorchRunner:
             wanted = torch.from_numpy(batch.hidden_tokens).to(self._device)
             self._hidden = self._decoder.final_norm(x, residual, wanted)
             return self._decoder.head(self._decoder.final_norm(x, residual, inputs.logit_tokens))
-
-    def hidden_states(self) -> Float32Array:
-        """See ``EmbeddingRunner``; of the last step that wanted any."""
-        states: Float32Array = self._hidden.float().cpu().numpy()
-        return states
 
     def plan(self, batch: Batch) -> AttentionPlan:
         """The step's attention plan."""
@@ -251,17 +265,17 @@ class TorchRunner:
 
 
 @torch.inference_mode()
-def sample_on_device(logits: torch.Tensor, rows: SamplingRows) -> StepResult:
+def sample_on_device(logits: torch.Tensor, rows: SamplingRows) -> SampledTokens:
     """Chooses tokens from logits on a GPU, float32 [L, vocab_size]; spends the logits."""
     arrays = {field.name: getattr(rows, field.name) for field in dataclasses.fields(rows)}
     num_top = max(0, int(rows.num_logprobs.max(initial=0)))
-    chosen = sample_gpu(logits, num_top=num_top, **upload(arrays, logits.device))
+    chosen = sample_gpu(logits, upload(arrays, logits.device), num_top=num_top)
     # Token ids and log-probabilities share one copy back, as 32-bit words.
     words = torch.cat([tensor.view(torch.int32).reshape(-1) for tensor in chosen]).cpu().numpy()
     ends = np.cumsum([tensor.numel() for tensor in chosen])
     token_ids, logprobs, top_token_ids, top_logprobs = np.split(words, ends[:-1])
     shape = (rows.num_rows, num_top)
-    return StepResult(
+    return SampleResult(
         token_ids,
         logprobs.view(np.float32),
         top_token_ids.reshape(shape),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from ramet.runtime.api.batch import StepResult
+from ramet.runtime.api.batch import SampledTokens, StepResult
 from ramet.runtime.api.errors import RametError
 from ramet.runtime.api.events import Embedding, TokenInfo
 from ramet.runtime.scheduler.batching.batch_builder import Row
@@ -38,7 +38,7 @@ class Committer:
 
         All rows' pages are shared before any sequence is released.
         """
-        drawn = _Drawn(result, step.batch.sampling.num_logprobs.tolist(), self._output)
+        drawn = _Drawn(result.sampled, step.batch.sampling.num_logprobs.tolist(), self._output)
         for row in step.rows:
             row.sequence.num_computed += row.num_new - len(row.draft)
             self._pages.publish(row.sequence)
@@ -126,7 +126,9 @@ class Committer:
 class _Drawn:
     """A step's tokens, with the log-probabilities that their requests want."""
 
-    def __init__(self, result: StepResult, num_logprobs: list[int], output: OutputWriter) -> None:
+    def __init__(
+        self, result: SampledTokens, num_logprobs: list[int], output: OutputWriter
+    ) -> None:
         self._result = result
         self._token_ids: list[int] = result.token_ids.tolist()
         self._num_logprobs = num_logprobs

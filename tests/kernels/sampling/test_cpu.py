@@ -14,6 +14,7 @@ from ramet.kernels.sampling.reference import (
     sample_reference,
     uniforms,
 )
+from ramet.kernels.sampling.rows import SamplingRows
 
 VOCAB_SIZES = [1, 31, 64, 1000, 4099]
 
@@ -126,8 +127,8 @@ def test_every_mix_of_features_equals_the_reference(num_rows, vocab_size, coarse
         logits[rng.random(logits.shape) < 0.1] = -np.inf
     before = logits.copy()
     rows = random_rows(rng, num_rows, vocab_size)
-    result = sample(logits, **rows)
-    assert_same_choice(result, sample_reference(logits, **rows))
+    result = sample(logits, SamplingRows(**rows))
+    assert_same_choice(result, sample_reference(logits, SamplingRows(**rows)))
     np.testing.assert_array_equal(logits, before)
 
 
@@ -137,7 +138,7 @@ def test_a_row_does_not_depend_on_its_batch(seed):
     rng = np.random.default_rng(seed)
     logits = rng.normal(size=(5, 300)).astype(np.float32) * 3
     rows = random_rows(rng, 5, 300)
-    together = sample(logits, **rows)
+    together = sample(logits, SamplingRows(**rows))
     for row in range(5):
         alone = {name: array[row : row + 1] for name, array in rows.items() if len(array) == 5}
         for part, arrays in (("bias", ("token_ids", "values")),
@@ -147,7 +148,7 @@ def test_a_row_does_not_depend_on_its_batch(seed):
             for name in arrays:
                 alone[f"{part}_{name}"] = rows[f"{part}_{name}"][first:end]
         alone["masks"] = rows["masks"]
-        result = sample(logits[row : row + 1], **alone)
+        result = sample(logits[row : row + 1], SamplingRows(**alone))
         num_top = result.top_token_ids.shape[1]
         assert result.token_ids[0] == together.token_ids[row]
         np.testing.assert_array_equal(result.logprobs[0], together.logprobs[row])
@@ -174,7 +175,9 @@ def test_draws_follow_the_filtered_distribution(filters):
         rows[name][:] = filters[name]
     rows["positions"][:] = np.arange(num_rows)
     rows["seeds"][:] = 3
-    result = sample(np.ascontiguousarray(np.broadcast_to(logits, (num_rows, vocab_size))), **rows)
+    result = sample(
+        np.ascontiguousarray(np.broadcast_to(logits, (num_rows, vocab_size))), SamplingRows(**rows)
+    )
     weights = _kept_weights(
         logits.astype(np.float64) / temperature,
         filters.get("top_k", 0),
@@ -197,7 +200,7 @@ def test_filters_keep_what_their_definitions_say():
         rows = make_rows(500, temperature=np.ones(500, np.float32), positions=np.arange(500))
         for name, value in filters.items():
             rows[name][:] = value
-        result = sample(np.repeat(logits, 500, axis=0), **rows)
+        result = sample(np.repeat(logits, 500, axis=0), SamplingRows(**rows))
         return set(result.token_ids.tolist())
 
     assert kept() == {0, 1, 2, 3}
@@ -219,14 +222,16 @@ def test_a_large_flat_distribution_is_filtered_exactly():
         top_k=np.array([0, 20_000, 30_000], np.int32),
         num_logprobs=np.array([20, 0, 3], np.int32),
     )
-    assert_same_choice(sample(logits, **rows), sample_reference(logits, **rows))
+    assert_same_choice(
+        sample(logits, SamplingRows(**rows)), sample_reference(logits, SamplingRows(**rows))
+    )
 
 
 def test_a_very_low_temperature_is_greedy_and_not_a_number_is_never_chosen():
     logits = np.array([[1.0, np.nan, 3.0, 2.0]], np.float32)
     rows = make_rows(1, temperature=np.full(1, 1e-38, np.float32))
-    assert sample(logits, **rows).token_ids.tolist() == [2]
-    assert sample(logits, **make_rows(1)).token_ids.tolist() == [2]
+    assert sample(logits, SamplingRows(**rows)).token_ids.tolist() == [2]
+    assert sample(logits, SamplingRows(**make_rows(1))).token_ids.tolist() == [2]
 
 
 def test_a_mask_that_allows_nothing_gives_no_token():
@@ -237,7 +242,7 @@ def test_a_mask_that_allows_nothing_gives_no_token():
         masks=np.zeros((1, 2), np.int32),
         num_logprobs=np.array([-1, 1], np.int32),
     )
-    result = sample(logits, **rows)
+    result = sample(logits, SamplingRows(**rows))
     assert result.token_ids.tolist() == [-1, -1]
     assert np.isnan(result.logprobs[0])
     assert result.logprobs[1] == -np.inf

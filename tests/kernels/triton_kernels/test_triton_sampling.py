@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ramet.kernels.sampling.reference import sample_reference, uniforms
+from ramet.kernels.sampling.rows import SamplingRows
 from ramet.kernels.sampling.token_mask import apply_token_mask, apply_token_mask_reference
 from ramet.kernels.sampling.triton import _uniform, sample_gpu
 from ramet.kernels.triton_support.dispatch import interpreting
@@ -72,7 +73,7 @@ def tensors(rows):
 
 def sample(logits, rows):
     num_top = max(0, int(rows["num_logprobs"].max()))
-    result = sample_gpu(on_device(logits.copy()), num_top=num_top, **tensors(rows))
+    result = sample_gpu(on_device(logits.copy()), tensors(rows), num_top=num_top)
     return type(result)(*(tensor.cpu() for tensor in result))
 
 
@@ -86,7 +87,7 @@ def test_choice_equals_the_reference(num_rows, vocab_size, coarse, seed):
     if seed % 5 == 0:
         logits[0, ::2] = np.nan
     rows = random_rows(rng, num_rows, vocab_size)
-    expected = sample_reference(logits, **rows)
+    expected = sample_reference(logits, SamplingRows(**rows))
     result = sample(logits, rows)
     np.testing.assert_allclose(
         result.logprobs, expected.logprobs, atol=1e-4, rtol=1e-5, equal_nan=True
@@ -111,7 +112,7 @@ def test_a_very_low_temperature_is_greedy(temperature, name):
     rows[name] = np.full(4, {"top_k": 3, "top_p": 0.5, "min_p": 0.1}[name], rows[name].dtype)
     greedy = rows | {"temperature": np.zeros(4, np.float32)}
     np.testing.assert_array_equal(
-        sample(logits, rows).token_ids, sample_reference(logits, **greedy).token_ids
+        sample(logits, rows).token_ids, sample_reference(logits, SamplingRows(**greedy)).token_ids
     )
 
 

@@ -208,28 +208,15 @@ def test_masks_and_sampling(compiled):
     masks = torch.zeros(2, 32, dtype=torch.int32)
     token_mask.apply_token_mask(logits, masks, ints)
     starts = torch.arange(num_rows + 1, dtype=torch.int32)
-    result = sampling_gpu.sample_gpu(
-        logits,
-        num_top=2,
-        temperature=floats,
-        top_p=floats,
-        top_k=ints,
-        min_p=floats,
-        presence_penalty=floats,
-        frequency_penalty=floats,
-        repetition_penalty=floats,
-        seeds=torch.from_numpy(np.zeros(num_rows, np.int64)),
-        positions=torch.zeros(num_rows, dtype=torch.int64),
-        mask_rows=ints,
-        masks=masks,
-        num_logprobs=ints,
-        targets=ints,
-        bias_starts=starts,
-        bias_token_ids=ints,
-        bias_values=floats,
-        seen_starts=starts,
-        seen_token_ids=ints,
-        seen_output_counts=ints,
-    )
+    rows = {
+        **dict.fromkeys(("temperature", "top_p", "min_p", "bias_values"), floats),
+        **dict.fromkeys(("presence_penalty", "frequency_penalty", "repetition_penalty"), floats),
+        **dict.fromkeys(("top_k", "mask_rows", "num_logprobs", "targets"), ints),
+        **dict.fromkeys(("bias_token_ids", "seen_token_ids", "seen_output_counts"), ints),
+        **dict.fromkeys(("bias_starts", "seen_starts"), starts),
+        **dict.fromkeys(("seeds", "positions"), torch.zeros(num_rows, dtype=torch.int64)),
+        "masks": masks,
+    }
+    result = sampling_gpu.sample_gpu(logits, rows, num_top=2)
     assert result.top_token_ids.shape == (3, 2)
     assert compiled == ["_apply", "_adjust", "_choose"]

@@ -126,18 +126,12 @@ def test_a_store_larger_than_the_pool_fills_half_of_it(stored):
 
 
 def test_a_runner_without_page_storage_is_refused_by_name(tmp_path):
-    class Bare:
-        vocab_size, max_context_len, page_size, num_pages = 300, 100, 4, 10
-
-        def run(self, batch):
-            raise NotImplementedError
-
-        def close(self):
-            pass
+    class Bare(ScriptedModel):
+        page_storage = None
 
     with pytest.raises(InvalidParameterError, match="Bare"):
         Engine(
-            Bare(),
+            Bare(scripted_tokenizer()),
             scripted_tokenizer(),
             EngineConfig(prefix_store=str(tmp_path)),
             fingerprint="x",

@@ -153,14 +153,12 @@ def test_what_makes_no_sense_is_refused_by_name(make_engine, fields):
 
 
 def test_a_runner_without_hidden_states_refuses_by_name(tokenizer):
-    class Mute:
-        """A runner that shows logits only."""
+    class Mute(ScriptedModel):
+        """A runner that has no hidden states."""
 
-        def __init__(self, inner):
-            for name in ("vocab_size", "max_context_len", "page_size", "num_pages", "run", "close"):
-                setattr(self, name, getattr(inner, name))
+        has_hidden_states = False
 
-    with Engine(Mute(ScriptedModel(tokenizer)), tokenizer) as engine:
+    with Engine(Mute(tokenizer), tokenizer) as engine:
         with pytest.raises(InvalidParameterError) as raised:
             engine.submit(Request(prompt_token_ids=PROMPT, pooling="mean"))
         assert raised.value.code == "unsupported_parameter"

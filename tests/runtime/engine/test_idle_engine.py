@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+from ramet.kernels.sampling.reference import sample_reference
 from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.api.request import Request
 from ramet.runtime.engine import Engine
@@ -20,10 +21,10 @@ class PreparingModel(ScriptedModel):
         self.done = threading.Event()
         self.in_step = False
 
-    def run(self, batch, meanwhile=None):
+    def run(self, batch, overlap=None):
         self.in_step = True
         try:
-            return super().run(batch, meanwhile)
+            return super().run(batch, overlap)
         finally:
             self.in_step = False
 
@@ -35,9 +36,9 @@ class PreparingModel(ScriptedModel):
         return self.pieces > 0
 
 
-def test_an_idle_engine_prepares_until_nothing_is_left(tokenizer, reference_sampler):
-    model = PreparingModel(tokenizer, ())
-    with Engine(model, tokenizer, sampler=reference_sampler) as engine:
+def test_an_idle_engine_prepares_until_nothing_is_left(tokenizer):
+    model = PreparingModel(tokenizer, (), sample=sample_reference)
+    with Engine(model, tokenizer) as engine:
         assert model.done.wait(10)
         request = Request(prompt_token_ids=(1, 2, 3), params=SamplingParams(max_tokens=3))
         assert engine.submit(request).result()

@@ -82,7 +82,7 @@ def step(
     tables = np.full((len(rows), max(len(row.pages) for row in rows)), -1, np.int32)
     for table, row in zip(tables, rows, strict=True):
         table[: len(row.pages)] = row.pages
-    return model.run(
+    return model.logits(
         Batch(
             token_ids=np.array(token_ids, np.int32),
             positions=np.array(positions, np.int32),
@@ -258,7 +258,7 @@ def test_drafts_are_answered_token_by_token() -> None:
         logit_tokens=np.array([0, 1, 2], np.int32),
         sampling=sampling(3),
     )
-    best = model.run(batch).argmax(1).tolist()
+    best = model.logits(batch).argmax(1).tolist()
     assert best[:2] == [ord("B"), ord("C")]
 
 
@@ -274,7 +274,7 @@ def test_scoring_a_prompt_answers_nothing() -> None:
         logit_tokens=np.array([0], np.int32),
         sampling=sampling(1, scored=True),
     )
-    assert model.run(batch).max() < 10
+    assert model.logits(batch).max() < 10
     assert said(generate(model, [5, 6], 1, page=8)) == [b"A"]
 
 

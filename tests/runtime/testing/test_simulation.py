@@ -1,4 +1,4 @@
-"""Scheduler, cache and stepper under simulated time: any arrivals, aborts, faults, in any order.
+"""Scheduler, cache and engine core under simulated time: arrivals, aborts and faults in any order.
 
 The scripted model keeps each page's tokens and refuses a page table that is wrong or stale, so
 every step here also checks what the sequences' page tables say.

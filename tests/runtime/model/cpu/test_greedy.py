@@ -94,37 +94,37 @@ def test_tokens_are_those_of_a_run_and_the_sampler(kind, runner, batch):
     batch.sampling = greedy_rows(6, **(MASKED | NOT_GREEDY).get(kind, {}))
     assert batch.sampling.all_greedy == (kind not in NOT_GREEDY)
     called = []
-    result = runner.run_and_sample(batch, lambda: called.append(True))
+    result = runner.run(batch, lambda: called.append(True)).sampled
     assert called == [True]
-    apart = Sampler().sample(runner.run(batch), batch.sampling)
+    apart = Sampler().sample(runner.logits(batch), batch.sampling)
     for field in ("token_ids", "logprobs", "top_token_ids", "top_logprobs"):
         np.testing.assert_array_equal(getattr(result, field), getattr(apart, field), field)
 
 
 def test_what_a_mask_leaves_out_is_not_taken(runner, batch):
     batch.sampling = greedy_rows(6)
-    likeliest = runner.run_and_sample(batch).token_ids
+    likeliest = runner.run(batch).sampled.token_ids
     allowed = np.ones((6, 256), np.bool_)
     allowed[np.arange(6), likeliest] = False
     allowed[5] = False
     masks = np.packbits(allowed, axis=1, bitorder="little").view(np.int32)
     batch.sampling = greedy_rows(6, masks=masks, mask_rows=np.arange(6, dtype=np.int32))
-    logits = np.where(allowed[:, : runner.vocab_size], runner.run(batch), -np.inf)
-    token_ids = runner.run_and_sample(batch).token_ids
+    logits = np.where(allowed[:, : runner.vocab_size], runner.logits(batch), -np.inf)
+    token_ids = runner.run(batch).sampled.token_ids
     assert token_ids.tolist() == [*logits[:5].argmax(1), -1]
 
 
 def test_a_result_outlives_the_next_step(runner, batch, batch_of):
     batch.sampling = greedy_rows(6)
-    first = runner.run_and_sample(batch)
+    first = runner.run(batch).sampled
     kept = first.token_ids.copy()
     other = batch_of([([token], 0, [page]) for page, token in enumerate((3, 99, 7))])
     other.sampling = greedy_rows(3)
-    assert runner.run_and_sample(other).token_ids.tolist() != kept[:3].tolist()
+    assert runner.run(other).sampled.token_ids.tolist() != kept[:3].tolist()
     assert first.token_ids.tolist() == kept.tolist()
 
 
 def test_a_step_that_wants_no_logits_draws_nothing(runner, batch):
     batch.logit_tokens = np.empty(0, np.int32)
     batch.sampling = greedy_rows(0)
-    assert len(runner.run_and_sample(batch).token_ids) == 0
+    assert len(runner.run(batch).sampled.token_ids) == 0

@@ -32,13 +32,15 @@ def test_states_equal_the_reference(variant, model_factory, batch_of, tokens):
     runner = CpuRunner(file, num_pages=4, num_threads=2, activations="float32")
     batch = batch_of([(tokens, 0, range(4))])
     batch.hidden_tokens = np.arange(60, dtype=np.int32)
-    logits = runner.run(batch).copy()
-    states = runner.hidden_states()
+    logits = runner.logits(batch).copy()
+    states = runner.run(batch).hidden_states
     # What is left is that keys and values are kept in bfloat16.
     assert np.abs(states - expected).max() < 0.02 * np.abs(expected).max()
     batch.hidden_tokens = np.array([3, 59], np.int32)
-    np.testing.assert_array_equal(runner.run(batch), logits)
-    np.testing.assert_array_equal(runner.hidden_states(), states[[3, 59]])
+    np.testing.assert_array_equal(runner.logits(batch), logits)
+    np.testing.assert_array_equal(runner.run(batch).hidden_states, states[[3, 59]])
+    batch.hidden_tokens = np.empty(0, np.int32)
+    assert runner.run(batch).hidden_states is None
     runner.close()
 
 
@@ -47,7 +49,7 @@ def test_tokens_that_are_not_in_the_step_are_refused(model_factory, batch_of, to
     batch = batch_of([(tokens, 0, range(4))])
     batch.hidden_tokens = np.array([60], np.int32)
     with pytest.raises(ValueError, match="hidden_tokens"):
-        runner.run(batch)
+        runner.logits(batch)
     runner.close()
 
 

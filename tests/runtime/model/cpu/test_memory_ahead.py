@@ -9,7 +9,6 @@ import sys
 import numpy as np
 import pytest
 
-from ramet.runtime.api.batch import PreparingRunner
 from ramet.runtime.model.config import ModelConfig
 from ramet.runtime.model.cpu.pages import KvPages, MemoryAhead
 from ramet.runtime.model.cpu.runner import CpuRunner
@@ -71,10 +70,9 @@ def test_the_system_has_given_the_memory(pages):
 
 def test_the_runner_prepares_until_it_is_closed(model_factory, batch_of):
     runner = CpuRunner(model_factory(), num_pages=64)
-    assert isinstance(runner, PreparingRunner)
     while runner.prepare_ahead():
         pass
-    runner.run(batch_of([([1, 2, 3], 0, [0])]))
+    runner.logits(batch_of([([1, 2, 3], 0, [0])]))
     assert not runner.prepare_ahead()
     runner.close()
     assert not runner.prepare_ahead()

@@ -53,36 +53,36 @@ def test_logits_equal_the_reference(variant, model_factory, batch_of, tokens):
     batch = batch_of([(tokens, 0, range(5))], all_logits=True)
 
     exact = CpuRunner(file, num_pages=5, num_threads=2, activations="float32")
-    logits = exact.run(batch)
+    logits = exact.logits(batch)
     # What is left is that keys and values are kept in bfloat16.
     assert np.abs(logits - expected).max() < 0.02 * np.abs(expected).max()
     assert kl_divergence(expected, logits) < 1e-4
     exact.close()
 
     int8 = CpuRunner(file, num_pages=5, num_threads=2)
-    assert kl_divergence(expected, int8.run(batch)) < 2e-3
+    assert kl_divergence(expected, int8.logits(batch)) < 2e-3
     int8.close()
 
 
 def test_only_wanted_logits_come_back(model_factory, batch_of, tokens):
     runner = CpuRunner(model_factory(), num_pages=10, num_threads=1)
     rows = [(tokens[:20], 0, [0, 1]), (tokens[:7], 0, [2])]
-    every = runner.run(batch_of(rows, all_logits=True)).copy()
+    every = runner.logits(batch_of(rows, all_logits=True)).copy()
     batch = batch_of(rows)
     batch.logit_tokens = np.array([3, 19, 26], np.int32)
-    np.testing.assert_array_equal(runner.run(batch), every[[3, 19, 26]])
+    np.testing.assert_array_equal(runner.logits(batch), every[[3, 19, 26]])
     batch.logit_tokens = np.zeros(0, np.int32)
-    assert runner.run(batch).shape == (0, 250)
+    assert runner.logits(batch).shape == (0, 250)
     runner.close()
 
 
 def test_pages_are_copied_before_anything_else(model_factory, batch_of, tokens):
     runner = CpuRunner(model_factory(), num_pages=8, num_threads=1)
-    expected = runner.run(batch_of([(tokens[:31], 0, [0, 1])])).copy()
-    runner.run(batch_of([(tokens[:30], 0, [2, 3])]))
+    expected = runner.logits(batch_of([(tokens[:31], 0, [0, 1])])).copy()
+    runner.logits(batch_of([(tokens[:30], 0, [2, 3])]))
     # The copy goes on from the 30 tokens while their own row overwrites nothing of it.
     rows = [(tokens[40:42], 30, [2, 3]), (tokens[30:31], 30, [2, 5])]
-    both = runner.run(batch_of(rows, copies=[(3, 5, 14)]))
+    both = runner.logits(batch_of(rows, copies=[(3, 5, 14)]))
     np.testing.assert_array_equal(both[1], expected[0])
     runner.close()
 
@@ -114,15 +114,15 @@ def test_a_batch_that_points_outside_is_refused(change, message, model_factory, 
     for name, value in change.items():
         setattr(batch, name, value)
     with pytest.raises(ValueError, match=message):
-        runner.run(batch)
-    runner.run(batch_of([([5], 0, [0])]))  # and the next step works
+        runner.logits(batch)
+    runner.logits(batch_of([([5], 0, [0])]))  # and the next step works
     runner.close()
 
 
 def test_closing_twice_is_fine_and_running_after_it_is_not(model_factory, batch_of):
     runner = CpuRunner(model_factory(), num_pages=4, num_threads=2)
-    runner.run(batch_of([([5], 0, [0])]))
+    runner.logits(batch_of([([5], 0, [0])]))
     runner.close()
     runner.close()
     with pytest.raises(RuntimeError, match="closed"):
-        runner.run(batch_of([([5], 0, [0])]))
+        runner.logits(batch_of([([5], 0, [0])]))

@@ -94,7 +94,7 @@ def test_any_schedule_gives_the_plain_logits(
                 done[index] = end
         if not rows:
             continue
-        logits = runner.run(pool.batch(rows))
+        logits = runner.logits(pool.batch(rows))
         assert logits.shape == (len(rows), runner.vocab_size)
         assert logits.dtype == np.float32
         ends = {index: end for index, _, end in rows}
@@ -107,10 +107,10 @@ def test_a_shared_prefix_is_computed_once_and_read_by_all(model_files, reference
     prefix = list(range(12))
     pool = sequences([[*prefix, 40 + i] for i in range(4)])
     runner = load(model_files, grouping="always")
-    runner.run(pool.batch([(0, 0, 12)]))
+    runner.logits(pool.batch([(0, 0, 12)]))
     batch = pool.batch([(i, 12, 13) for i in range(4)])
     assert runner.plan(batch).num_keys_read == 12 + 4
-    logits = runner.run(batch)
+    logits = runner.logits(batch)
     for row, index in enumerate(pool.order):
         expected = references["llama"].logits(pool.texts[index])[-1]
         np.testing.assert_allclose(logits[row], expected, atol=TOLERANCE)
@@ -120,7 +120,7 @@ def test_logits_of_every_token_are_given_when_wanted(model_files, references, se
     pool = sequences([list(range(30, 41))])
     batch = pool.batch([(0, 0, 11)])
     batch.logit_tokens = np.array([0, 3, 10], np.int32)
-    logits = load(model_files).run(batch)
+    logits = load(model_files).logits(batch)
     expected = references["llama"].logits(pool.texts[0])[[0, 3, 10]]
     np.testing.assert_allclose(logits, expected, atol=TOLERANCE)
 
@@ -129,18 +129,18 @@ def test_pages_are_copied_in_order_before_all_else(model_files, references, sequ
     text = list(range(10))
     runner = load(model_files)
     pool = sequences([text, text])
-    runner.run(pool.batch([(0, 0, 9)]))
+    runner.logits(pool.batch([(0, 0, 9)]))
     table = pool.table(0, 9)
     # Through a chain, onto a page that was itself a target: the last copy wins.
     copies = [(table[0], 100, 4), (table[2], 101, 4), (100, 101, 4), (table[2], 100, 4)]
     batch = pool.batch([(0, 9, 10)], copies=copies)
     batch.page_tables = np.array([[101, table[1], 100]], np.int32)
     expected = references["llama"].logits(text)[-1]
-    np.testing.assert_allclose(runner.run(batch)[0], expected, atol=TOLERANCE)
+    np.testing.assert_allclose(runner.logits(batch)[0], expected, atol=TOLERANCE)
     # Copies that don't meet are done at once.
     batch = pool.batch([(0, 9, 10)], copies=[(101, 110, 4), (table[1], 111, 4)])
     batch.page_tables = np.array([[110, 111, 100]], np.int32)
-    np.testing.assert_allclose(runner.run(batch)[0], expected, atol=TOLERANCE)
+    np.testing.assert_allclose(runner.logits(batch)[0], expected, atol=TOLERANCE)
 
 
 def capture(function):
@@ -157,8 +157,8 @@ def test_a_replayed_decode_step_equals_a_plain_one(model_files, sequences, num_r
     prefix = list(range(16))
     pool = sequences([[*prefix, *range(20 + i, 34 + i)] for i in range(num_rows)])
     start = pool.batch([(i, 0 if i == 0 else 16, 20) for i in range(num_rows)])
-    runner.run(start)
-    plain.run(start)
+    runner.logits(start)
+    plain.logits(start)
     for step in range(4):
         rows = [(i, 20 + step, 21 + step) for i in range(num_rows - step % 2)]
         if not rows:
@@ -167,7 +167,7 @@ def test_a_replayed_decode_step_equals_a_plain_one(model_files, sequences, num_r
         with torch.inference_mode():
             logits = graphs.run(batch, runner.plan(batch))
         assert logits is not None
-        np.testing.assert_allclose(logits.cpu().numpy(), plain.run(batch), atol=TOLERANCE / 4)
+        np.testing.assert_allclose(logits.cpu().numpy(), plain.logits(batch), atol=TOLERANCE / 4)
 
 
 def test_a_step_of_longer_rows_takes_a_graph_too(model_files, sequences):
@@ -176,15 +176,15 @@ def test_a_step_of_longer_rows_takes_a_graph_too(model_files, sequences):
     graphs = StepGraphs(runner._decoder, runner._shape, COSTS, 16, 40, capture=capture)
     pool = sequences([[*range(12), *range(20 + i, 34 + i)] for i in range(3)])
     start = pool.batch([(i, 0 if i == 0 else 12, 15) for i in range(3)])
-    runner.run(start)
-    plain.run(start)
+    runner.logits(start)
+    plain.logits(start)
     batch = pool.batch([(0, 15, 19), (1, 15, 16), (2, 15, 22)])
     for wanted in (batch.logit_tokens, np.arange(12), np.array([0, 3, 11])):
         batch.logit_tokens = wanted.astype(np.int32)
         with torch.inference_mode():
             logits = graphs.run(batch, runner.plan(batch))
         assert logits is not None
-        np.testing.assert_allclose(logits.cpu().numpy(), plain.run(batch), atol=TOLERANCE / 4)
+        np.testing.assert_allclose(logits.cpu().numpy(), plain.logits(batch), atol=TOLERANCE / 4)
 
 
 def test_steps_that_no_graph_holds_take_none(model_files, sequences):
@@ -199,11 +199,11 @@ def test_steps_that_no_graph_holds_take_none(model_files, sequences):
         assert graphs.run(batch, runner.plan(batch)) is None
 
 
-def test_run_and_sample_is_a_run_and_a_sample(model_files, sequences):
+def test_tokens_are_sampled_from_the_logits(model_files, sequences):
     pool = sequences([[1, 2, 3], [4, 5, 6]])
     batch = pool.batch([(0, 0, 3), (1, 0, 3)])
-    result = load(model_files).run_and_sample(batch)
-    logits = load(model_files).run(batch)
+    result = load(model_files).run(batch).sampled
+    logits = load(model_files).logits(batch)
     assert result.token_ids.tolist() == logits.argmax(-1).tolist()
     assert result.top_token_ids.shape == (2, 2)
 
@@ -224,7 +224,6 @@ def test_sampling_on_the_device_equals_sampling_on_the_cpu(sampling_rows, num_lo
     )
     ours = sample_on_device(torch.from_numpy(logits.copy()).to(DEVICE), rows)
     theirs = Sampler().sample(logits, rows)
-    assert ours.hidden_states is theirs.hidden_states is None
     for name in ("token_ids", "logprobs", "top_token_ids", "top_logprobs"):
         a, b = getattr(ours, name), getattr(theirs, name)
         assert a.dtype == b.dtype
@@ -260,19 +259,19 @@ def test_a_batch_invariant_run_gives_the_same_bits_in_any_company(model_files, s
     pool = sequences([[*prefix, 40 + i, 50 + i] for i in range(2)])
     options = {"batch_invariant": True, "grouping": "always"}
     together = load(model_files, **options)
-    together.run(pool.batch([(0, 0, 8)]))
-    logits = together.run(pool.batch([(i, 8, 10) for i in range(2)]))
+    together.logits(pool.batch([(0, 0, 8)]))
+    logits = together.logits(pool.batch([(i, 8, 10) for i in range(2)]))
     alone = load(model_files, **options)
     last = pool.order[-1]
-    alone.run(pool.batch([(last, 0, 7)]))
-    single = alone.run(pool.batch([(last, 7, 10)]))
+    alone.logits(pool.batch([(last, 0, 7)]))
+    single = alone.logits(pool.batch([(last, 7, 10)]))
     assert np.array_equal(logits[-1], single[0])
 
 
 def test_random_weights_run(model_files, sequences):
     config = ModelConfig.from_gguf(model_files["qwen3"])
     weights = random_torch_weights(config, device=DEVICE, dtype=OPTIONS.dtype, format="q8", seed=1)
-    logits = TorchRunner(config, weights, OPTIONS).run(sequences([[1, 2]]).batch([(0, 0, 2)]))
+    logits = TorchRunner(config, weights, OPTIONS).logits(sequences([[1, 2]]).batch([(0, 0, 2)]))
     assert np.isfinite(logits).all()
     assert 0.1 < logits.std() < 10
 
@@ -290,7 +289,7 @@ def test_an_empty_step_gives_no_logits(model_files, sequences):
     none = np.zeros(0, np.int32)
     batch.token_ids = batch.positions = batch.context_lens = batch.logit_tokens = none
     batch.row_starts, batch.page_tables = np.zeros(1, np.int32), np.zeros((0, 1), np.int32)
-    assert runner.run(batch).shape == (0, runner.vocab_size)
+    assert runner.logits(batch).shape == (0, runner.vocab_size)
 
 
 def test_the_steps_inputs_name_each_keys_place(model_files, sequences):
@@ -322,10 +321,10 @@ def test_hidden_states_are_those_that_the_head_reads(model_files, references, se
     pool = sequences(texts)
     runner = load(model_files)
     batch = pool.batch([(0, 0, 11), (1, 0, 7)])
-    logits = runner.run(batch).copy()
+    logits = runner.logits(batch).copy()
     batch.hidden_tokens = np.array([1, 4, 12, 17], np.int32)
-    np.testing.assert_array_equal(runner.run(batch), logits)
-    states = runner.hidden_states()
+    np.testing.assert_array_equal(runner.logits(batch), logits)
+    states = runner.run(batch).hidden_states
     first, second = (references["llama"].hidden_states(texts[i]) for i in pool.order)
     both = np.concatenate([first, second])
     np.testing.assert_allclose(states, both[batch.hidden_tokens], atol=TOLERANCE)

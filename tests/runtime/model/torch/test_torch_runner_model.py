@@ -30,7 +30,7 @@ def test_greedy_tokens_are_the_references():
     runner = TorchRunner.load(file, options)
     text, done, step = list(prompt), 0, 4
     while len(text) < len(prompt) + 5:
-        logits = runner.run(one_row(text, done, min(done + step, len(text))))
+        logits = runner.logits(one_row(text, done, min(done + step, len(text))))
         done = min(done + step, len(text))
         if done == len(text):
             text.append(int(logits[0].argmax()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ramet.grammars.constraints import Choice
+from ramet.kernels.sampling.reference import sample_reference
 from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.api.request import Request
 from ramet.runtime.engine import Engine
@@ -14,24 +15,24 @@ class PoisoningModel(ScriptedModel):
 
     num_masked = 0
 
-    def run(self, batch, meanwhile=None):
+    def run(self, batch, overlap=None):
         masks, wanted = batch.sampling.masks, batch.sampling.mask_rows
         masks[:] = 0
-        logits = super().run(batch, meanwhile)
+        result = super().run(batch, overlap)
         written = masks[wanted[wanted >= 0]]
         assert written.any(axis=1).all()
         self.num_masked += len(written)
-        return logits
+        return result
 
 
-def test_masks_are_written_during_the_forward_pass(tokenizer, reference_sampler):
-    model = PoisoningModel(tokenizer, ())
+def test_masks_are_written_during_the_forward_pass(tokenizer):
+    model = PoisoningModel(tokenizer, (), sample=sample_reference)
     requests = [
         Request(prompt_token_ids=(1, 2, number), params=SamplingParams(max_tokens=9, seed=number),
                 constraint=constraint)
         for number, constraint in enumerate((Choice(("yes", "no")), None, Choice(("a", "b", "c"))))
     ]  # fmt: skip
-    with Engine(model, tokenizer, sampler=reference_sampler) as engine:
+    with Engine(model, tokenizer) as engine:
         streams = [engine.submit(request) for request in requests]
         texts = [stream.result().text for stream in streams]
         assert engine.error is None

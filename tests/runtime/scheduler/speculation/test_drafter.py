@@ -137,7 +137,7 @@ def test_texts_that_differ_are_read_in_as_many_steps_and_tokens_as_without_guess
 
 def test_guesses_make_no_step_last_much_longer():
     sim = simulation(max_tokens=256)
-    sim.runner = sim.stepper._runner = ScriptedModel(
+    sim.runner = sim.core._runner = ScriptedModel(
         sim.tokenizer, [Script(["abcd"], repeat=True)], num_pages=400, page_size=4
     )
     for i in range(8):
@@ -156,7 +156,7 @@ def test_guesses_are_fewer_where_somebody_comes_with_every_step():
     longest = []
     for somebody_comes in (False, True):
         sim = simulation(max_tokens=64)
-        sim.runner = sim.stepper._runner = ScriptedModel(
+        sim.runner = sim.core._runner = ScriptedModel(
             sim.tokenizer, [Script(["abcd"], repeat=True)], num_pages=400, page_size=4
         )
         loops = sim.add(request([1, 2, 3], max_tokens=300))

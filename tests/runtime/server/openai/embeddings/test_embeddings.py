@@ -107,7 +107,7 @@ def test_what_changes_nothing_and_an_unknown_model(ok_server):
 def test_a_runner_that_shows_no_states_is_an_error_by_name(serve, monkeypatch):
     from ramet.runtime.testing import scripted_model as scripted
 
-    monkeypatch.delattr(scripted.ScriptedModel, "hidden_states")
+    monkeypatch.setattr(scripted.ScriptedModel, "has_hidden_states", False)
     server = serve(["ok"])
     answer = embed(server, "a")
     assert answer.status_code == 400

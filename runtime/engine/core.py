@@ -1,0 +1,81 @@
+"""A step of the engine: schedule, run, commit; and which requests a fault in it ends."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from ramet.runtime.api.batch import ModelRunner, StepResult
+from ramet.runtime.api.errors import EngineDeadError
+from ramet.runtime.scheduler import Scheduler, Step
+
+logger = logging.getLogger("ramet.engine")
+
+
+class EngineCore:
+    """Steps a scheduler and a model runner; for one thread.
+
+    Args:
+        deliver: hands the events that there are to their readers.
+    """
+
+    def __init__(
+        self, scheduler: Scheduler, runner: ModelRunner, deliver: Callable[[], None] = lambda: None
+    ) -> None:
+        self._scheduler = scheduler
+        self._runner = runner
+        self._deliver = deliver
+
+    def step(self) -> bool:
+        """Runs one step; False if there was nothing to do.
+
+        A fault of the runner ends no more requests than it happens to. EngineDeadError, and faults
+        of the scheduler itself, are raised.
+        """
+        step = self._scheduler.schedule()
+        if step is not None:
+            try:
+                result = self._runner.run(step.batch, overlap=lambda: self._overlap(step))
+            except EngineDeadError:
+                raise
+            except Exception as error:
+                self._isolate(step, error)
+            else:
+                self._scheduler.commit(step, result)
+        if step is None or self._scheduler.idle:
+            self._deliver_events()  # no next step to overlap with
+        return step is not None
+
+    def _overlap(self, step: Step) -> None:
+        """What the host does during a step: its masks, and the events of the step before."""
+        step.write_masks()
+        self._deliver_events()
+
+    def _deliver_events(self) -> None:
+        try:
+            self._deliver()
+        except Exception as error:  # not a fault of the step or of any request
+            raise EngineDeadError("delivering the step's events failed") from error
+
+    def _isolate(self, step: Step, error: Exception) -> None:
+        """After a fault, runs each row alone, so that only those that fail again are ended.
+
+        No row is released before all are computed: one may copy from another's page.
+        """
+        logger.error("a step of %d rows failed", len(step.rows), exc_info=error)
+        if len(step.rows) == 1:
+            self._scheduler.fail(step, error)
+            return
+        outcomes: list[tuple[Step, StepResult | Exception]] = []
+        for alone in self._scheduler.split(step):
+            try:
+                outcomes.append((alone, self._runner.run(alone.batch, overlap=alone.write_masks)))
+            except EngineDeadError:
+                raise
+            except Exception as fault:
+                outcomes.append((alone, fault))
+        for alone, outcome in outcomes:
+            if isinstance(outcome, Exception):
+                self._scheduler.fail(alone, outcome)
+            else:
+                self._scheduler.commit(alone, outcome)
