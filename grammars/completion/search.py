@@ -14,7 +14,8 @@ counts as one). Three facts keep it small:
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 
 import numpy as np
@@ -51,6 +52,7 @@ from .lexeme_ends import LexemeEnds
 
 _MAX_NODES = 3_000
 _MAX_REFUSED = 2_000
+_MAX_KNOWN = 4_000
 _CLOSE = 0
 """The label of a closing brace in place of an object's key."""
 _COMMA, _CLOSED = 0, 1
@@ -67,13 +69,22 @@ class _SearchTooLongError(Exception):
 class _Node:
     """A position at a lexeme's border, and how the search came to it."""
 
-    __slots__ = ("cost", "parent", "piece", "trail")
+    __slots__ = ("cost", "frozen", "is_goal", "parent", "pieces", "trail")
 
-    def __init__(self, trail: Trail, cost: int, parent: _Node | None, piece: Piece) -> None:
+    def __init__(
+        self,
+        trail: Trail,
+        cost: int,
+        parent: _Node | None,
+        *pieces: Piece,
+        is_goal: bool = False,
+    ) -> None:
         self.trail = trail
         self.cost = cost
         self.parent = parent
-        self.piece = piece
+        self.pieces = pieces
+        self.is_goal = is_goal
+        self.frozen: Frozen | None = None
 
 
 class CompletionSearch:
@@ -83,6 +94,7 @@ class CompletionSearch:
         self._machine = machine
         self._ends: dict[int, LexemeEnds] = {}
         self._values: dict[int, bytes] = {}
+        self._known: OrderedDict[Frozen, tuple[Piece, ...]] = OrderedDict()
         self._open_values: set[int] = set()
         self._is_cut_off = False
         self._num_nodes = 0
@@ -100,7 +112,7 @@ class CompletionSearch:
         self._open_values.clear()
         self._num_nodes = 0
         try:
-            goal = self._search(trail.snapshot())
+            goal = self._search(trail.snapshot(), self._known)
         except _SearchTooLongError:
             self._open_values.clear()
             goal = self._descend(trail.snapshot())
@@ -108,25 +120,48 @@ class CompletionSearch:
             raise GrammarTooComplexError(
                 "", "complete", f"no completion was found within {_MAX_NODES} steps"
             )
+        self._remember(goal)
         return _pieces(goal)
+
+    def _remember(self, goal: _Node) -> None:
+        """Keep what completes each border on the way to a goal; most come again."""
+        rest: list[Piece] = []
+        node: _Node | None = goal
+        while node is not None:
+            if node.frozen is not None:
+                self._known[node.frozen] = tuple(_joined(rest))
+                self._known.move_to_end(node.frozen)
+            rest = [*node.pieces, *rest]
+            node = node.parent
+        while len(self._known) > _MAX_KNOWN:
+            self._known.popitem(last=False)
 
     # -- the search ---------------------------------------------------------------------------
 
-    def _search(self, start: Trail) -> _Node | None:
+    def _search(
+        self, start: Trail, known: Mapping[Frozen, tuple[Piece, ...]] | None = None
+    ) -> _Node | None:
+        """The nearest end; ``known`` has what completes positions that were searched before."""
         machine = self._machine
         order = count()
         queue: list[tuple[int, int, _Node, Iterator[_Node]]] = []
         seen: set[Frozen] = set()
-        heapq.heappush(queue, (0, next(order), _Node(start, 0, None, b""), iter(())))
+        heapq.heappush(queue, (0, next(order), _Node(start, 0, None), iter(())))
         while queue:
             _, _, node, siblings = heapq.heappop(queue)
             self._push_next(queue, siblings, order)
-            if machine.contexts[node.trail.position[CONTEXT], IS_END]:
+            if node.is_goal or machine.contexts[node.trail.position[CONTEXT], IS_END]:
                 return node
-            frozen = machine.frozen(node.trail)
+            node.frozen = frozen = machine.frozen(node.trail)
             if frozen in seen:
                 continue
             seen.add(frozen)
+            pieces = None if known is None else known.get(frozen)
+            if pieces is not None:
+                cost = node.cost + sum(map(_cost, pieces))
+                goal = _Node(node.trail, cost, node, *pieces, is_goal=True)
+                heapq.heappush(queue, (cost, next(order), goal, iter(())))
+                continue
             self._num_nodes += 1
             if self._num_nodes > _MAX_NODES:
                 raise _SearchTooLongError
@@ -137,7 +172,7 @@ class CompletionSearch:
         """Some completion: at each border, the shortest lexeme that the rules above allow."""
         machine = self._machine
         seen: set[Frozen] = set()
-        path = [iter((_Node(start, 0, None, b""),))]
+        path = [iter((_Node(start, 0, None),))]
         for _ in range(_MAX_NODES):
             if not path:
                 return None
@@ -335,17 +370,25 @@ class _Alone(Context):
         return machine.intern(End()) if label == 0 else None
 
 
+def _cost(piece: Piece) -> int:
+    return len(piece) if isinstance(piece, bytes) else 1
+
+
 def _pieces(goal: _Node) -> list[Piece]:
-    found: list[Piece] = []
+    found: list[tuple[Piece, ...]] = []
     node: _Node | None = goal
     while node is not None:
-        if isinstance(node.piece, int) or node.piece:
-            found.append(node.piece)
+        found.append(node.pieces)
         node = node.parent
+    return _joined([piece for pieces in reversed(found) for piece in pieces])
+
+
+def _joined(pieces: Sequence[Piece]) -> list[Piece]:
+    """The same pieces, with texts that follow each other as one."""
     joined: list[Piece] = []
-    for piece in reversed(found):
+    for piece in pieces:
         if joined and isinstance(piece, bytes) and isinstance(joined[-1], bytes):
             joined[-1] += piece
-        else:
+        elif piece != b"":
             joined.append(piece)
     return joined
