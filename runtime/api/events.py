@@ -37,12 +37,14 @@ class TokenInfo:
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Token counts of one request. ``cached_tokens`` of the prompt were not computed again;
-    ``forced_tokens`` of the output were appended by the grammar with no sampling step."""
+    ``forced_tokens`` of the output were appended by the grammar with no sampling step, of which
+    ``completion_forced_tokens`` made the output complete at the end of its budget."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = 0
     forced_tokens: int = 0
+    completion_forced_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

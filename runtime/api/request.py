@@ -86,6 +86,8 @@ class Request:
         prompt_token_ids: at least one id; a list becomes a tuple.
         params: sampling parameters.
         constraint: what the output must match, or None.
+        complete: the output ends valid within ``params.max_tokens``: where a token would leave
+            too few for any completion, the shortest one is forced. Needs a constraint.
         cache_salt: prefixes are shared only between requests with the same salt.
         priority: larger runs earlier.
         hint: what the program knows, if a program sent it.
@@ -103,6 +105,7 @@ class Request:
     prompt_token_ids: tuple[int, ...]
     params: SamplingParams = field(default_factory=SamplingParams)
     constraint: Constraint | None = None
+    complete: bool = False
     cache_salt: str = ""
     priority: int = 0
     hint: ProgramHint | None = None

@@ -27,6 +27,7 @@ def check_request(request: Request, *, vocab_size: int, max_len: int) -> int:
     _check_ids("allowed_token_ids", params.allowed_token_ids or (), vocab_size)
     _check_scoring(request)
     _check_pooling(request)
+    _check_complete(request)
     wanted = 0 if request.pooling else params.max_tokens
     if request.pooling:
         needed, described = num_prompt, "nothing for an output"
@@ -102,6 +103,18 @@ def _check_ids(name: str, token_ids: Collection[int], vocab_size: int) -> None:
 
 def _within(token_ids: Collection[int], vocab_size: int) -> bool:
     return min(token_ids) >= 0 and max(token_ids) < vocab_size
+
+
+def _check_complete(request: Request) -> None:
+    """A complete output has a constraint, and nothing else may end it or forbid what ends it."""
+    if not request.complete:
+        return
+    if request.constraint is None:
+        raise InvalidParameterError("complete needs a constraint", param="complete")
+    others = ("stop", "stop_token_ids", "bad_words", "allowed_token_ids", "min_tokens")
+    for name in others:
+        if getattr(request.params, name):
+            raise InvalidParameterError(f"complete can't be combined with {name}", param=name)
 
 
 def _check_pooling(request: Request) -> None:

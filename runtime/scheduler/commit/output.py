@@ -14,6 +14,7 @@ from ramet.runtime.api.events import (
     TokenInfo,
     TokenLogprob,
 )
+from ramet.runtime.scheduler.commit.completion import Completions
 from ramet.runtime.scheduler.commit.jump_forward import ForcedTokens
 from ramet.runtime.scheduler.sequence.sequence import Matcher, Sequence
 from ramet.runtime.scheduler.sequence.token_bans import pack
@@ -41,6 +42,7 @@ class OutputWriter:
         self._texts = [self._token_text(token_id) for token_id in range(vocab_size)]
         self._plain: dict[int, TokenInfo] = {}  # each is made once
         self._forced = ForcedTokens(tokenizer, self._texts) if forced_tokens else None
+        self._completions = Completions(tokenizer)
 
     def token_info(
         self,
@@ -74,6 +76,8 @@ class OutputWriter:
         matcher = sequence.matcher
         if matcher is None:
             return None
+        if sequence.request.complete:
+            sequence.completion = self._completions.first(matcher, sequence.num_left)
         if self._is_complete(matcher):
             return End("stop")
         if self._forced is None or sequence.restrictions.picky:
@@ -81,6 +85,9 @@ class OutputWriter:
         matcher.fill_mask(self._mask)
         tokens, num_certain = self._forced.encode(b"", self._forced.text(matcher, self._mask))
         keep, complete = self._accept(sequence, matcher, tokens, num_certain)
+        if not self._can_complete(sequence, matcher, keep):
+            matcher.rollback(keep)
+            return None
         return self._append_all(sequence, tokens[:keep], None, complete=complete)
 
     def advance(self, sequence: Sequence, token: TokenInfo) -> End | None:
@@ -97,6 +104,9 @@ class OutputWriter:
             raise InvariantError(f"the grammar refuses token {token.token_id}, which it allowed")
         if matcher.is_finished:
             return self._append(sequence, token, complete=True)
+        if not self._can_complete(sequence, matcher, 1):
+            matcher.rollback(1)
+            return self._complete(sequence, matcher)
         matcher.fill_mask(self._mask)
         if matcher.is_accepting and not (self._mask & self._not_eos).any():
             # Nothing but the end may follow: no step is spent on drawing it.
@@ -122,7 +132,8 @@ class OutputWriter:
         if complete or (ends and may_stop and not params.ignore_eos):
             return self._write(sequence, token, End("stop"), ends_output=ends)
         if sequence.num_tokens >= sequence.max_len:
-            return self._write(sequence, token, End("length"))
+            reason: FinishReason = "stop" if sequence.request.complete else "length"
+            return self._write(sequence, token, End(reason))
         return self._write(sequence, token, None)
 
     @staticmethod
@@ -135,12 +146,14 @@ class OutputWriter:
         sequence.unsent_tokens.append(token)
         if step.matched is not None:
             return End("stop", step.matched)
-        if end is not None:
-            last = sequence.text.finish()
-            sequence.unsent_text += last.text
-            if last.matched is not None:
-                return End("stop", last.matched)
-        return end
+        return end if end is None else OutputWriter._finish(sequence, end)
+
+    @staticmethod
+    def _finish(sequence: Sequence, end: End) -> End:
+        """Adds the text that was held back; a stop string in it is the end instead."""
+        last = sequence.text.finish()
+        sequence.unsent_text += last.text
+        return end if last.matched is None else End("stop", last.matched)
 
     def _force(self, sequence: Sequence, drawn: TokenInfo, text: bytes) -> End | None:
         """Appends the drawn token with the text that the grammar forces after it.
@@ -158,7 +171,8 @@ class OutputWriter:
             tokens, num_certain = self._forced.encode(drawn.token_bytes, text)
         matcher.rollback(1)
         keep, complete = self._accept(sequence, matcher, tokens, num_certain)
-        if sum(len(self._texts[i]) for i in tokens[:keep]) < len(drawn.token_bytes):
+        is_cut = sum(len(self._texts[i]) for i in tokens[:keep]) < len(drawn.token_bytes)
+        if is_cut or not self._can_complete(sequence, matcher, keep):
             # What was drawn must not be lost where its own end is still open.
             matcher.rollback(keep)
             tokens, keep, complete = [drawn.token_id], 1, False
@@ -180,6 +194,28 @@ class OutputWriter:
         keep = num_accepted if complete else min(num_accepted, num_certain)
         matcher.rollback(num_accepted - keep)
         return keep, complete
+
+    def _can_complete(self, sequence: Sequence, matcher: Matcher, num_new: int) -> bool:
+        """Whether an output that is to be complete can be, once ``num_new`` tokens are appended
+        that the matcher has accepted; keeps the completion."""
+        if not sequence.request.complete:
+            return True
+        completion = self._completions.fitting(matcher, sequence.num_left - num_new)
+        if completion is None:
+            return False
+        sequence.completion = completion
+        return True
+
+    def _complete(self, sequence: Sequence, matcher: Matcher) -> End | None:
+        """Ends an output by its completion, in place of a token that leaves no room for one."""
+        token_ids = self._completions.encode(sequence.completion)
+        for token_id in token_ids:
+            if not matcher.accept(token_id):
+                raise InvariantError(f"the grammar refuses its own completion at {token_id}")
+        sequence.num_completed += len(token_ids)
+        if not token_ids:
+            return self._finish(sequence, End("stop"))
+        return self._append_all(sequence, token_ids, None, complete=True)
 
     def _append_all(
         self, sequence: Sequence, token_ids: list[int], drawn: TokenInfo | None, *, complete: bool

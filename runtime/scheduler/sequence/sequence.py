@@ -48,6 +48,8 @@ class Matcher(Protocol):
 
     def forced_bytes(self) -> bytes: ...
 
+    def completion(self) -> list[bytes | int]: ...
+
 
 class Sequence:
     """One request on its way through the engine.
@@ -66,6 +68,7 @@ class Sequence:
         "arrival",
         "blocked_on",
         "cached_len",
+        "completion",
         "copy_from",
         "deadline",
         "emit",
@@ -75,6 +78,7 @@ class Sequence:
         "held",
         "matcher",
         "max_len",
+        "num_completed",
         "num_computed",
         "num_forced",
         "num_pages",
@@ -133,6 +137,8 @@ class Sequence:
         self.num_prompt = self.num_tokens = len(prompt)
         self.num_computed = 0
         self.num_forced = 0
+        self.num_completed = 0
+        self.completion: tuple[bytes | int, ...] = ()
         self.num_preemptions = 0
         self.cached_len = 0
         self.slot = NO_SLOT
@@ -165,6 +171,11 @@ class Sequence:
     @property
     def num_output(self) -> int:
         return self.num_tokens - self.num_prompt
+
+    @property
+    def num_left(self) -> int:
+        """How many tokens may still be appended."""
+        return self.max_len - self.num_tokens
 
     @property
     def num_pending(self) -> int:
@@ -221,6 +232,7 @@ class Sequence:
             completion_tokens=self.num_output,
             cached_tokens=self.cached_len,
             forced_tokens=self.num_forced,
+            completion_forced_tokens=self.num_completed,
         )
 
     def timings(self, now: float) -> Timings:

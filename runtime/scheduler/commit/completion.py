@@ -1,0 +1,87 @@
+"""Outputs that end valid within ``max_tokens``.
+
+Of each position that such an output comes to, a completion is known that fits into the tokens that
+are left. A drawn token whose position has none that fits is replaced by the completion of the
+position before it, which ends the output. So there is no dead end, and up to that token the output
+is what it would have been.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from ramet.grammars.errors import GrammarTooComplexError
+from ramet.runtime.api.errors import InvalidConstraintError, InvalidParameterError
+from ramet.runtime.scheduler.sequence.sequence import Matcher
+from ramet.runtime.tokenizer.tokenizer import Tokenizer
+
+_CACHE_LEN = 4096
+
+Pieces = tuple[bytes | int, ...]
+"""Texts, and ids of special tokens."""
+
+
+class Completions:
+    """Encodes shortest completions in the tokenizer's own tokens; remembers recent ones."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._encoded: OrderedDict[Pieces, list[int]] = OrderedDict()
+
+    def first(self, matcher: Matcher, num_left: int) -> Pieces:
+        """The completion of an output that has not begun.
+
+        Args:
+            num_left: how many tokens the output may have.
+
+        Raises:
+            InvalidParameterError: the shortest valid output takes more tokens.
+            InvalidConstraintError: no completion is found, or the tokenizer can't spell it.
+        """
+        try:
+            pieces = tuple(matcher.completion())
+        except GrammarTooComplexError as error:
+            raise InvalidConstraintError(
+                f"can't promise a complete output: {error.reason}", param="complete"
+            ) from error
+        num_needed = len(self.encode(pieces))
+        if num_needed > num_left:
+            raise InvalidParameterError(
+                f"max_tokens is {num_left}; the shortest valid output takes {num_needed}",
+                param="max_tokens",
+            )
+        return pieces
+
+    def fitting(self, matcher: Matcher, num_left: int) -> Pieces | None:
+        """The completion of the matcher's position, if it takes at most ``num_left`` tokens."""
+        try:
+            pieces = tuple(matcher.completion())
+            if sum(len(p) if isinstance(p, bytes) else 1 for p in pieces) <= num_left:
+                return pieces  # A token has at least one byte.
+            return pieces if len(self.encode(pieces)) <= num_left else None
+        except (GrammarTooComplexError, InvalidConstraintError):
+            return None
+
+    def encode(self, pieces: Pieces) -> list[int]:
+        """A completion's tokens."""
+        known = self._encoded.get(pieces)
+        if known is None:
+            known = self._encoded[pieces] = self._encode(pieces)
+            if len(self._encoded) > _CACHE_LEN:
+                self._encoded.popitem(last=False)
+        return known
+
+    def _encode(self, pieces: Sequence[bytes | int]) -> list[int]:
+        token_ids: list[int] = []
+        for piece in pieces:
+            if isinstance(piece, int):
+                token_ids.append(piece)
+                continue
+            try:
+                token_ids += self._tokenizer.encode_bytes(piece)
+            except InvalidParameterError as error:
+                raise InvalidConstraintError(
+                    f"can't promise a complete output: {error}", param="complete"
+                ) from error
+        return token_ids
