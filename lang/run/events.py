@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ramet.lang.graph.nodes import Node
 from ramet.lang.types.values import NodeResult
-from ramet.runtime.api.fork_guard import HomeProcess
+from ramet.runtime.api.fork_guard import ForkGuard
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class EventLog:
     """
 
     def __init__(self) -> None:
-        self._home = HomeProcess()
+        self._home = ForkGuard()
         self._events: list[RunEvent] = []
         self._closed = False
         self._lock = threading.Lock()

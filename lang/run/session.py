@@ -35,7 +35,7 @@ from ramet.lang.run.open_branches import OpenBranches
 from ramet.lang.run.prompts import formatted
 from ramet.lang.types.types import OutputType
 from ramet.lang.types.values import NodeResult, Value
-from ramet.runtime.api.fork_guard import HomeProcess
+from ramet.runtime.api.fork_guard import ForkGuard
 from ramet.runtime.api.validate import flag, text, whole
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class Session:
         self.on_dead_end: Callable[[Node], None] = lambda _: None
         self._loop = loop
         self._thread_id = 0
-        self._home = HomeProcess()
+        self._home = ForkGuard()
         self._slots: dict[str, Slot] = {}
         self._tails: dict[str, str] = {}
         self._lost: list[str] = []

@@ -1,4 +1,4 @@
-"""What a process forked from this one can't use: objects whose threads stay behind."""
+"""Refuses objects of a parent process in a forked one."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import os
 from ramet.runtime.api.errors import ForkedProcessError
 
 
-class HomeProcess:
-    """The process that made an object, and has the threads that the object waits for.
+class ForkGuard:
+    """Remembers the process that made an object, which alone has the object's threads.
 
-    ``os.fork`` copies the object and none of the threads: whoever waited for them in the copy
-    would wait for ever, and what it sent elsewhere would be mistaken for its parent's.
+    ``os.fork`` copies the object and none of its threads: waiting for them in the copy would never
+    end, and what the copy sends to others would pass for its parent's.
     """
 
     __slots__ = ("_process_id",)
@@ -20,13 +20,13 @@ class HomeProcess:
         self._process_id = os.getpid()
 
     @property
-    def is_here(self) -> bool:
-        """Whether this is that process."""
+    def is_owner(self) -> bool:
+        """Whether the current process made the object."""
         return os.getpid() == self._process_id
 
     def require(self, what: str) -> None:
-        """Raises ForkedProcessError, which names ``what``, in any other process."""
-        if not self.is_here:
+        """Raises ForkedProcessError, which names ``what``, in a forked process."""
+        if not self.is_owner:
             raise ForkedProcessError(
                 f"{what} belongs to process {self._process_id}, from which this one was forked; "
                 "make an engine here, start this process with 'spawn', or call a server"

@@ -72,7 +72,9 @@ class TraceWriter:
         self._path = path
         self._page_size = page_size
         self._start_s = start_s
-        self._key = secrets.token_bytes(16)  # so that digests can't be compared with guesses
+        self._key = secrets.token_bytes(
+            16
+        )  # so that digests can't be compared with those of guessed text
         self._pages: dict[bytes, int] = {}
         self._programs: dict[str, int] = {}
         self._places: dict[tuple[str, str], int] = {}

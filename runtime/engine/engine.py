@@ -26,7 +26,7 @@ from ramet.runtime.api.errors import (
     RequestAbortedError,
 )
 from ramet.runtime.api.events import Event
-from ramet.runtime.api.fork_guard import HomeProcess
+from ramet.runtime.api.fork_guard import ForkGuard
 from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.api.request import HintUpdate, ProgramHint, Request
 from ramet.runtime.api.validate import token_ids
@@ -36,11 +36,11 @@ from ramet.runtime.engine.cache_trace import TraceWriter
 from ramet.runtime.engine.config import EngineConfig
 from ramet.runtime.engine.constraint_compiler import ConstraintCompiler
 from ramet.runtime.engine.core import EngineCore
-from ramet.runtime.engine.grammar_manager import GrammarPool
+from ramet.runtime.engine.grammar_manager import GrammarManager
 from ramet.runtime.engine.grammar_vocabulary import grammar_vocabulary
-from ramet.runtime.engine.input_processor import SequenceMaker
-from ramet.runtime.engine.kept_prefixes import KeptPrefixes
-from ramet.runtime.engine.request_registry import LiveRequests
+from ramet.runtime.engine.input_processor import InputProcessor
+from ramet.runtime.engine.prefix_persistence import PrefixPersistence
+from ramet.runtime.engine.request_registry import RequestRegistry
 from ramet.runtime.engine.request_stream import Completion, RequestStream, Wakeups
 from ramet.runtime.engine.stats import EngineStats
 from ramet.runtime.engine.step_thread import StepThread
@@ -60,7 +60,7 @@ logger = logging.getLogger("ramet.engine")
 T = TypeVar("T")
 
 _DRAFT_LEN = 16
-"""Most guessed tokens a sequence; a step's cost usually sets a lower limit."""
+"""Most draft tokens a sequence; a step's cost usually sets a lower limit."""
 
 
 class Engine:
@@ -103,7 +103,7 @@ class Engine:
         limits = [runner.max_context_len, runner.num_pages * runner.page_size]
         self.max_context_len = min([*limits, config.max_context_len or limits[0]])
         self.error: RametError | None = None
-        self._home = HomeProcess()
+        self._fork_guard = ForkGuard()
         self._runner = runner
         self._cache = RadixCache(PagePool(runner.num_pages, runner.page_size))
         self._scheduler = Scheduler(
@@ -116,20 +116,20 @@ class Engine:
             timer=timer,
             on_end=self._note_end,
         )
-        self._requests = LiveRequests(self._scheduler, config.max_waiting, clock)
+        self._requests = RequestRegistry(self._scheduler, config.max_waiting, clock)
         self._core = EngineCore(self._scheduler, runner, self._deliver)
         self._closing = False
         self._compiler = ConstraintCompiler(
             lambda: self.vocabulary, config, lambda: not self._closing
         )
-        self._grammars = GrammarPool(
+        self._grammars = GrammarManager(
             self._compiler.compile, self._compiler.find, num_threads=config.grammar_threads
         )
-        self._prefixes = KeptPrefixes(self._cache, runner, config, fingerprint)
+        self._prefixes = PrefixPersistence(self._cache, runner, config, fingerprint)
         self._trace: TraceWriter | None = None
         if config.record_trace is not None:
             self._trace = TraceWriter(config.record_trace, runner.page_size, clock())
-        self._sequences = SequenceMaker(
+        self._sequences = InputProcessor(
             runner, tokenizer, max_len=self.max_context_len, seed=config.seed, clock=clock
         )
         self._wakeups = Wakeups()
@@ -195,7 +195,7 @@ class Engine:
 
         ``push`` must be quick; ``add_step_listener`` tells when a step's events are complete.
         """
-        self._home.require("the engine")
+        self._fork_guard.require("the engine")
         sequence = self._sequences.make(request, push)
         self._scheduler.prepare(sequence)  # the step's thread has enough to do
         future = None
@@ -222,7 +222,7 @@ class Engine:
         The future's error is an InvalidConstraintError for one that can't be honoured. Cancelling
         it cancels no compilation that others wait for, or that has begun.
         """
-        self._home.require("the engine")
+        self._fork_guard.require("the engine")
         return self._grammars.compile(constraint)
 
     def add_step_listener(self, listener: Callable[[], None]) -> None:
@@ -233,13 +233,13 @@ class Engine:
     def abort(self, request_id: str) -> None:
         """Ends a request within one step, wherever it is; unknown and ended ones are ignored, and
         so are those of the process that this one was forked from."""
-        if self._home.is_here:
+        if self._fork_guard.is_owner:
             error = RequestAbortedError("the request was aborted")
             self._thread.post(lambda: self._requests.end(request_id, error))
 
     def update_hint(self, update: HintUpdate) -> None:
         """Takes in what a program has learned since its calls were sent; safe from any thread."""
-        self._home.require("the engine")
+        self._fork_guard.require("the engine")
         self._thread.post(lambda: self._scheduler.update_hint(update))
 
     def generate(
@@ -308,7 +308,7 @@ class Engine:
 
     def stats(self) -> EngineStats:
         """Counts as of now; safe from any thread."""
-        self._home.require("the engine")
+        self._fork_guard.require("the engine")
         num_compiling, grammars = self._requests.num_compiling, self._compiler.stats()
         return EngineStats.collect(self._scheduler, self._cache, num_compiling, grammars)
 
@@ -343,7 +343,7 @@ class Engine:
 
         In a forked process it does nothing: all that is the parent's.
         """
-        if not self._home.is_here:
+        if not self._fork_guard.is_owner:
             return
         with self._lock:
             if self._closing:
@@ -362,7 +362,7 @@ class Engine:
 
     def _ask(self, question: Callable[[], T]) -> T:
         """The step thread's answer; see ``StepThread.ask``."""
-        self._home.require("the engine")
+        self._fork_guard.require("the engine")
         return self._thread.ask(question)
 
     # -- on the step thread --------------------------------------------------------------------

@@ -42,7 +42,7 @@ class _Compilation:
     future: Future[CompiledGrammar] = field(init=False)
 
 
-class GrammarPool:
+class GrammarManager:
     """Compiles constraints in threads of its own; keeps nothing that has been compiled.
 
     Requests with the same constraint share one compilation while it runs.

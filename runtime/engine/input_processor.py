@@ -15,13 +15,13 @@ from ramet.runtime.api.request import Request
 from ramet.runtime.engine.admission import check_request
 from ramet.runtime.parsers import OutputStream
 from ramet.runtime.scheduler.sequence.sequence import Sequence
-from ramet.runtime.scheduler.sequence.token_bans import Restrictions, TokenTexts
+from ramet.runtime.scheduler.sequence.token_bans import TokenBans, TokenTexts
 from ramet.runtime.tokenizer import Tokenizer
 
 logger = logging.getLogger("ramet.engine")
 
 
-class SequenceMaker:
+class InputProcessor:
     """Checks requests and makes their sequences; safe from any thread.
 
     Args:
@@ -67,7 +67,7 @@ class SequenceMaker:
             max_len=max_len,
             seed=seed % 2**64,
             text=OutputStream(params, tokenizer.special_ids),
-            restrictions=Restrictions(params, tokenizer.eos_ids, self._token_texts),
+            bans=TokenBans(params, tokenizer.eos_ids, self._token_texts),
             emit=_guarded(push),
             submit_time=self._clock(),
         )

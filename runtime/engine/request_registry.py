@@ -19,7 +19,7 @@ from ramet.runtime.scheduler import Scheduler, SequenceState
 from ramet.runtime.scheduler.sequence.sequence import Sequence
 
 
-class LiveRequests:
+class RequestRegistry:
     """Who is answered for: sequences that wait for their grammars, and those of the scheduler.
 
     ``register`` is called from any thread, all else on the scheduler's.

@@ -24,7 +24,7 @@ from ramet.runtime.api.events import (
     TokenInfo,
     Usage,
 )
-from ramet.runtime.api.fork_guard import HomeProcess
+from ramet.runtime.api.fork_guard import ForkGuard
 from ramet.runtime.api.request import Request
 
 _Waiter = TypeVar("_Waiter", threading.Event, "asyncio.Future[None]")
@@ -96,7 +96,7 @@ class RequestStream:
         self.request = request
         self._abort = abort
         self._wakeups = wakeups
-        self._home = HomeProcess()
+        self._fork_guard = ForkGuard()
         self._lock = threading.Lock()
         self._events: deque[Event] = deque()
         self._waiters: list[threading.Event | asyncio.Future[None]] = []
@@ -132,7 +132,7 @@ class RequestStream:
 
     def take(self) -> list[Event]:
         """All events that are ready now, without waiting."""
-        self._require_end_or_home()
+        self._require_end_or_owner()
         with self._lock:
             events = list(self._events)
             self._events.clear()
@@ -153,10 +153,10 @@ class RequestStream:
             self._waiters.append(waiter)
             return None, waiter
 
-    def _require_end_or_home(self) -> None:
+    def _require_end_or_owner(self) -> None:
         """In a forked process only what had ended before can be read."""
         if self._last is None:
-            self._home.require(f"the stream of request {self.request_id}")
+            self._fork_guard.require(f"the stream of request {self.request_id}")
 
     def __iter__(self) -> Iterator[Event]:
         return self
@@ -165,7 +165,7 @@ class RequestStream:
         return self._next(None)
 
     def _next(self, deadline: float | None) -> Event:
-        self._require_end_or_home()
+        self._require_end_or_owner()
         while True:
             event, ready = self._pop(threading.Event)
             if event is not None:
@@ -180,7 +180,7 @@ class RequestStream:
         return self
 
     async def __anext__(self) -> Event:
-        self._require_end_or_home()
+        self._require_end_or_owner()
         while True:
             event, ready = self._pop(asyncio.get_running_loop().create_future)
             if event is not None:

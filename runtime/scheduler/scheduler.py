@@ -36,7 +36,7 @@ from ramet.runtime.scheduler.queue.policy import POLICIES, Rank, Ranking, Tenant
 from ramet.runtime.scheduler.queue.stats import SchedulerStats
 from ramet.runtime.scheduler.queue.waiting import Deadlines, WaitingQueue
 from ramet.runtime.scheduler.sequence.sequence import Blocked, Sequence, SequenceState
-from ramet.runtime.scheduler.speculation.drafter import Drafter, recalled_prompt
+from ramet.runtime.scheduler.speculation.drafter import Drafter, index_prompt
 from ramet.runtime.scheduler.speculation.step_cost import StepCost
 from ramet.runtime.tokenizer.tokenizer import Tokenizer
 
@@ -59,7 +59,7 @@ class Scheduler:
         vocab_size: columns of the runner's logits.
         max_len: most tokens a sequence may have, prompt and output.
         clock: seconds; a simulated one in tests.
-        timer: seconds by which steps are timed, to know what guesses cost; None: that is taken to
+        timer: seconds by which steps are timed, to know what drafts cost; None: that is taken to
             be as usual.
         on_end: told of each sequence that has ended.
     """
@@ -147,7 +147,7 @@ class Scheduler:
         many wait that it would be kept for long."""
         wanted = self._drafter is not None and sequence.pooler is None
         if wanted and len(self._waiting) < self.config.max_num_seqs:
-            sequence.recalled = recalled_prompt(sequence)
+            sequence.ngram_index = index_prompt(sequence)
 
     def add(self, sequence: Sequence) -> None:
         """Queues a sequence; QueueFullError when too many wait already."""

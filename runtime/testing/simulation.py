@@ -17,7 +17,7 @@ from ramet.runtime.engine.core import EngineCore
 from ramet.runtime.parsers import OutputStream
 from ramet.runtime.scheduler import Scheduler, SchedulerConfig, Sequence
 from ramet.runtime.scheduler.sequence.sequence import Matcher
-from ramet.runtime.scheduler.sequence.token_bans import Restrictions, TokenTexts
+from ramet.runtime.scheduler.sequence.token_bans import TokenBans, TokenTexts
 from ramet.runtime.testing.scripted_model import ScriptedModel
 from ramet.runtime.testing.scripted_tokenizer import scripted_tokenizer
 from ramet.runtime.tokenizer import Tokenizer
@@ -95,7 +95,7 @@ class Simulation:
             max_len=min(len(request.prompt_token_ids) + wanted, self.max_len),
             seed=0,
             text=OutputStream(params, self.tokenizer.special_ids),
-            restrictions=Restrictions(params, self.tokenizer.eos_ids, self._texts),
+            bans=TokenBans(params, self.tokenizer.eos_ids, self._texts),
             emit=events.append,
             submit_time=self.now,
             matcher=matcher,

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from ramet.grammars.constraints import Constraint
 from ramet.runtime.api.errors import EngineDeadError, InvalidParameterError, RametError
 from ramet.runtime.api.events import Event, Failed, Finished, Usage
-from ramet.runtime.api.fork_guard import HomeProcess
+from ramet.runtime.api.fork_guard import ForkGuard
 from ramet.runtime.api.request import HintUpdate, Request
 from ramet.runtime.engine.admission import check_request
 from ramet.runtime.engine.config import EngineConfig
@@ -113,7 +113,7 @@ class EngineProcess:
 
     def _begin(self, factory: Callable[[], Engine]) -> None:
         self._factory = factory
-        self._home = HomeProcess()
+        self._fork_guard = ForkGuard()
         self._lock = threading.Lock()
         self._wakeups = Wakeups()
         self._live: dict[str, RequestStream] = {}
@@ -172,7 +172,7 @@ class EngineProcess:
     def submit(self, request: Request) -> RequestStream:
         """Queues a request. What is wrong with the request itself is raised here; what only the
         engine can tell (a full queue, a constraint) ends the stream in ``Failed``."""
-        self._home.require("the engine")
+        self._fork_guard.require("the engine")
         check_request(request, vocab_size=self.vocab_size, max_len=self.max_context_len)
         stream = RequestStream(request, abort=self.abort, wakeups=self._wakeups)
         with self._lock:
@@ -189,7 +189,7 @@ class EngineProcess:
     def abort(self, request_id: str) -> None:
         """Ends a request within one step; unknown and ended ones are ignored, and so are those of
         the process that this one was forked from."""
-        if not self._home.is_here:
+        if not self._fork_guard.is_owner:
             return
         with self._lock:
             if request_id in self._live:
@@ -211,7 +211,7 @@ class EngineProcess:
 
     def update_hint(self, update: HintUpdate) -> None:
         """Takes in what a program has learned since its calls were sent."""
-        self._home.require("the engine")
+        self._fork_guard.require("the engine")
         with self._lock:
             self._send(UpdateHint(update))
 
@@ -234,7 +234,7 @@ class EngineProcess:
         An engine that is still starting, or that doesn't end in time, is killed. In a forked
         process it does nothing: the engine is the parent's.
         """
-        if not self._home.is_here:
+        if not self._fork_guard.is_owner:
             return
         with self._lock:
             self._closing = True
@@ -271,7 +271,7 @@ class EngineProcess:
 
     def _await_answer(self) -> tuple[int, Future[Any]]:
         """A number for a question, and where its answer will be."""
-        self._home.require("the engine")
+        self._fork_guard.require("the engine")
         number, answer = next(self._numbers), Future[Any]()
         with self._lock:
             if self.error is not None:

@@ -20,10 +20,10 @@ _NO_TOKENS = np.empty(0, np.int32)
 class Row:
     """``num_new`` tokens of one sequence, and which logits they owe.
 
-    ``num_scores`` rows of logits say how likely known prompt tokens were; if ``draws``, the last
-    rows are for the token after all known ones and for those after each token of ``draft``, a
-    guess of what it will be, which counts to ``num_new`` and stands in the sequence's buffer
-    behind its known tokens. The hidden states of the last ``num_hidden`` tokens are wanted.
+    ``num_scores`` rows of logits score known prompt tokens. If ``draws``, the last rows draw the
+    token after all known ones and those after each token of ``draft``; draft tokens count to
+    ``num_new`` and are in the sequence's buffer behind its known tokens. The hidden states of the
+    last ``num_hidden`` tokens are wanted.
     """
 
     sequence: Sequence
@@ -42,7 +42,7 @@ class Row:
         return self.num_scores + self.num_draws
 
     def cut_draft(self, length: int) -> None:
-        """Shortens the guess."""
+        """Shortens the draft."""
         self.num_new -= len(self.draft) - length
         self.draft = self.draft[:length]
 

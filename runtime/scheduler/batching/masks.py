@@ -30,13 +30,14 @@ class MaskWriter:
         """Gives a row of the step masks for its draws; the first one's index, or -1 if it needs
         none.
 
-        A guess that the grammar refuses is cut there. If the matcher fails, nothing is given out.
+        A draft is cut at the first token that the grammar refuses. If the matcher fails, no row is
+        reserved.
         """
         sequence = row.sequence
         if not row.draws:
             return -1
         if sequence.matcher is None:
-            if not sequence.restrictions.active(sequence.num_output):
+            if not sequence.bans.active(sequence.num_output):
                 return -1
         elif row.draft:
             num_accepted = 0
@@ -53,7 +54,7 @@ class MaskWriter:
     def write(self, row: Row, first: int) -> None:
         """Fills the masks that ``reserve`` has given to a row."""
         sequence = row.sequence
-        matcher, restrictions = sequence.matcher, sequence.restrictions
+        matcher, bans = sequence.matcher, sequence.bans
         for offset in range(row.num_draws):
             mask = self._buffer[first + offset]
             if matcher is None:
@@ -62,6 +63,6 @@ class MaskWriter:
                 if offset:
                     matcher.accept(row.draft[offset - 1])
                 matcher.fill_mask(mask)
-            restrictions.apply(mask, sequence.num_output + offset)
+            bans.apply(mask, sequence.num_output + offset)
         if matcher is not None and row.draft:
             matcher.rollback(len(row.draft))

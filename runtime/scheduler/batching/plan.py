@@ -1,4 +1,4 @@
-"""A step in the making: its rows so far, and what is left of its budget."""
+"""The rows of a step being planned, and what is left of its budget."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from ramet.runtime.scheduler.batching.page_tables import PageTables
 from ramet.runtime.scheduler.batching.slots import Slots
 from ramet.runtime.scheduler.sequence.sequence import Sequence
 from ramet.runtime.scheduler.speculation.draft_budget import draft_lens
-from ramet.runtime.scheduler.speculation.drafter import Drafter, Guess
+from ramet.runtime.scheduler.speculation.drafter import Draft, Drafter
 from ramet.runtime.scheduler.speculation.step_cost import StepCost
 
-_GUESS_COST = 1.25
-"""In tokens: kernels take tokens in groups, and a few more begin a group that they don't fill."""
+_DRAFT_TOKEN_COST = 1.25
+"""In tokens: kernels compute tokens in groups, and drafts may begin a group they don't fill."""
 
 _MAX_SLOWDOWN = 3.5
-"""A step with guesses takes at most so many times as long as without: some streams may get nothing
-out of them but a longer wait. What larger steps would win is little."""
+"""Most that drafts may lengthen a step: streams without accepted tokens only wait longer."""
 
 
 class StepPlan:
@@ -23,7 +22,7 @@ class StepPlan:
 
     Attributes:
         tokens, logits: what is left.
-        preempted: somebody had to make room, so nobody new starts in this step.
+        preempted: a sequence was preempted, so none is started in this step.
     """
 
     def __init__(self, tokens: int, logits: int) -> None:
@@ -78,38 +77,38 @@ class StepPlan:
         step_cost: StepCost,
         newcomers: float,
     ) -> None:
-        """Lets drawing rows guess ahead, as far as it pays, in what is left of the budget.
+        """Adds drafts to the rows that draw, as far as they pay, within the remaining budget.
 
         ``newcomers`` may come while the step is computed, and have to wait for its end.
         """
         limit = min(self.tokens, self.logits)
         if limit < 1:
             return
-        guesses: list[tuple[Row, Guess]] = []
+        drafts: list[tuple[Row, Draft]] = []
         for sequence, row in self._rows.items():
             room = sequence.max_len - sequence.num_tokens - 1
-            if room < 1 or not row.draws or row.num_scores or sequence.restrictions.picky:
+            if room < 1 or not row.draws or row.num_scores or sequence.bans.picky:
                 continue
             if slots.counts_tokens(sequence):
                 continue  # penalties would differ from position to position
-            guess = drafter.guess(sequence, min(limit, room))
-            if guess.token_ids:
-                guesses.append((row, guess))
-        if not guesses:
+            draft = drafter.propose(sequence, min(limit, room))
+            if draft.token_ids:
+                drafts.append((row, draft))
+        if not drafts:
             return
-        odds = [guess.odds for _, guess in guesses]
+        acceptance = [draft.acceptance for _, draft in drafts]
         num_rows = len(self._rows)
-        cost, a_token = step_cost.expected(self.num_tokens, num_rows)
-        a_guess = _GUESS_COST * a_token
-        limit = min(limit, int((_MAX_SLOWDOWN - 1.0) * cost / a_guess))
-        lens = draft_lens(odds, num_rows + newcomers, cost, a_guess, limit)
-        for (row, guess), length in zip(guesses, lens, strict=True):
+        cost, token_cost = step_cost.expected(self.num_tokens, num_rows)
+        draft_cost = _DRAFT_TOKEN_COST * token_cost
+        limit = min(limit, int((_MAX_SLOWDOWN - 1.0) * cost / draft_cost))
+        lens = draft_lens(acceptance, num_rows + newcomers, cost, draft_cost, limit)
+        for (row, draft), length in zip(drafts, lens, strict=True):
             sequence = row.sequence
             if not length or not pages.grow(sequence, sequence.num_tokens + length):
                 continue
-            draft = guess.token_ids[:length]
-            sequence.write_draft(draft)
-            row.draft = tuple(draft)
+            token_ids = draft.token_ids[:length]
+            sequence.write_draft(token_ids)
+            row.draft = tuple(token_ids)
             row.num_new += length
             self.tokens -= length
             self.logits -= length

@@ -97,7 +97,7 @@ class Committer:
             self._output.send_prompt_logprobs(sequence)
 
     def _take_draws(self, row: Row, drawn: _Drawn, first: int) -> End | None:
-        """Takes draws as long as the tokens before them are those that were guessed."""
+        """Takes draws as long as the tokens before them equal the draft's."""
         sequence, draft = row.sequence, row.draft
         if not draft:
             return self._output.advance(sequence, drawn.token(first))

@@ -80,7 +80,7 @@ class OutputWriter:
             sequence.completion = self._completions.first(matcher, sequence.num_left)
         if self._is_complete(matcher):
             return End("stop")
-        if self._forced is None or sequence.restrictions.picky:
+        if self._forced is None or sequence.bans.picky:
             return None
         matcher.fill_mask(self._mask)
         tokens, num_certain = self._forced.encode(b"", self._forced.text(matcher, self._mask))
@@ -112,7 +112,7 @@ class OutputWriter:
             # Nothing but the end may follow: no step is spent on drawing it.
             return self._append(sequence, token, complete=True)
         text = b""
-        if self._forced is not None and not sequence.restrictions.picky:
+        if self._forced is not None and not sequence.bans.picky:
             text = self._forced.text(matcher, self._mask)
         return self._force(sequence, token, text) if text else self._append(sequence, token)
 
@@ -122,7 +122,7 @@ class OutputWriter:
         """Adds a token; ``complete``: the grammar is at its end."""
         params, token_id = sequence.params, token.token_id
         sequence.append(token_id)
-        bad_words = sequence.restrictions.bad_words
+        bad_words = sequence.bans.bad_words
         if bad_words is not None:
             bad_words.feed(token.token_bytes)
         may_stop = sequence.num_output >= params.min_tokens

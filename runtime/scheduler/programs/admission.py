@@ -4,7 +4,7 @@ Programs that together need more than the pool holds evict each other's prefixes
 of what is computed has been computed before. So a program is admitted as a whole, once its prompts,
 its outputs and the prefixes that it will come back to fit in beside those of the programs that were
 admitted before it; till then its calls are *parked*. This is the working set model of paging
-(Denning 1968), with a working set that programs tell rather than one that is guessed.
+(Denning 1968), with a working set that programs state rather than one that is estimated.
 
 What a program will need is what it says, times how far earlier runs of its kind went beyond that.
 Where that was too little, the program that came last gives up what it keeps, and parks again.

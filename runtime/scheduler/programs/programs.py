@@ -13,7 +13,7 @@ from hashlib import blake2b
 
 from ramet.runtime.api.request import AHEAD, HintUpdate, ProgramHint
 from ramet.runtime.cache import PrefixHandle, RadixCache
-from ramet.runtime.scheduler.programs.shared_prefixes import CommonHeads
+from ramet.runtime.scheduler.programs.shared_prefixes import SharedPrefixes
 from ramet.runtime.scheduler.programs.tool_durations import ToolDurations
 from ramet.runtime.scheduler.sequence.kept_prefix import KeptPrefix
 from ramet.runtime.scheduler.sequence.sequence import Sequence, SequenceState
@@ -124,7 +124,7 @@ class Programs:
         self._max_locked = int(max_kept_share * cache.pool.num_pages)
         self._only_tools = only_tools
         self._on_gone = on_gone
-        self._heads = CommonHeads()
+        self._heads = SharedPrefixes()
         self._programs: dict[ProgramKey, Program] = {}
         self._remembered: OrderedDict[Program, None] = OrderedDict()
         self._num_arrived = 0

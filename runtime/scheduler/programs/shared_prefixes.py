@@ -23,7 +23,7 @@ _Key = tuple[str, str, str]
 """(cache salt, program's name, node)"""
 
 
-class CommonHeads:
+class SharedPrefixes:
     """Remembers the last prompt of each node of each program, and compares the next with it."""
 
     def __init__(self) -> None:

@@ -22,13 +22,12 @@ class SchedulerConfig:
         max_logits_per_step: most rows of logits that one step asks for.
         max_waiting: most requests that wait; more are refused with QueueFullError.
         policy: name of the order among equals: see ``policy.POLICIES``.
-        max_wait_s: who has waited longer goes first, whatever the policy says.
+        max_wait_s: requests that have waited longer go first under any policy.
         tenant_weights: shares of the tenants, 1 where not named.
         forced_tokens: append what a grammar forces without a step of its own.
-        max_draft_len: most tokens that are guessed ahead of a sequence; 0: none; None: some,
+        max_draft_len: most draft tokens of a sequence (speculative decoding); 0: none; None: some
             where the runner's arithmetic doesn't depend on the batch, so that outputs stay the
-            same to the bit, and none elsewhere. How many of them a step takes is weighed anew
-            each time (``goodput.draft_lens``).
+            same to the bit, and none elsewhere. ``draft_lens`` decides on each step's number.
     """
 
     max_num_seqs: int = 64

@@ -1,4 +1,4 @@
-"""Where a run of tokens stood before: pairs and fours of tokens, and what came after them."""
+"""N-gram index: earlier occurrences of the last 2 or 4 tokens, and what followed them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 MATCH_LEN = 16
-"""Longer matches are as good as this."""
+"""Longest match length that is told apart."""
 
 _SHIFT = 32
 _MIX = 0x9E3779B97F4A7C15
@@ -15,19 +15,19 @@ _GENERATION = 8192
 _GENERATION_TOKENS = 65536
 _MAX_INDEXED = 8192
 
-Place = tuple[list[int], int]
-"""A text, and the index in it of the token that came after what was looked for."""
+Match = tuple[list[int], int]
+"""A token list, and the index in it of the token that followed the n-gram."""
 
 
-class Text:
-    """A sequence's tokens, at most the last 8,192 of its prompt, as they grow.
+class NgramIndex:
+    """Indexes a sequence's tokens as they grow, of its prompt at most the last 8,192.
 
-    Two runs of tokens with one key are told apart when they are compared, so keys may collide.
+    Keys may collide: a match is compared token by token before it is used.
 
     Attributes:
         ids: the tokens.
-        written: what has been appended, and the few tokens before it: what others may follow, and
-            keep when the rest is gone.
+        written: the appended tokens and the few before them; matches of other sequences refer to
+            this list alone, so it outlives the rest.
         four: the key of the last four tokens.
     """
 
@@ -52,7 +52,7 @@ class Text:
         self._pair, self.four = keys[-1], int(fours[-1])
 
     def append(self, token_id: int) -> None:
-        """Adds a token; it is from now on what follows the runs that end before it."""
+        """Adds a token, as what follows the n-grams that end before it."""
         ids = self.ids
         size = len(ids)
         if size >= 4:
@@ -69,43 +69,43 @@ class Text:
             self.four = (before * _MIX + pair) & _MASK
         self._pair = pair
 
-    def find(self) -> Place | None:
-        """The last earlier place that ends as the text does now."""
+    def find(self) -> Match | None:
+        """The latest earlier occurrence of the last n-gram."""
         found = self._fours.get(self.four) or self._pairs.get(self._pair)
         return None if found is None else (self.ids, found)
 
 
-class SharedTexts:
-    """What a namespace's sequences have written lately, for each other, by fours of tokens.
+class SharedNgramIndex:
+    """Indexes the recent output of a namespace's sequences by 4-grams, in two generations.
 
-    A text is kept as long as one place in it is known. Where texts differ in a few places only,
-    few places may keep many texts, so both are bounded.
+    A token list is kept for as long as one entry refers to it. Where lists differ in few tokens,
+    few entries may keep many lists, so the numbers of entries and of tokens are both bounded.
     """
 
     def __init__(self) -> None:
         self._num_tokens = 0
-        self._new: dict[int, Place] = {}
-        self._old: dict[int, Place] = {}
+        self._new: dict[int, Match] = {}
+        self._old: dict[int, Match] = {}
 
-    def append(self, text: Text) -> None:
-        """Is told of each token that a text is about to get: what ends there will be found."""
-        size = len(text.written)
+    def append(self, index: NgramIndex) -> None:
+        """Indexes the 4-gram at a sequence's end, before the sequence gets its next token."""
+        size = len(index.written)
         if size < 4:
             return
-        self._new[text.four] = text.written, size
+        self._new[index.four] = index.written, size
         self._num_tokens += 1
         if len(self._new) >= _GENERATION or self._num_tokens >= _GENERATION_TOKENS:
             self._old, self._new = self._new, {}
             self._num_tokens = 0
 
-    def find(self, text: Text) -> Place | None:
-        """Where a text last ended as this one does now."""
-        return self._new.get(text.four) or self._old.get(text.four)
+    def find(self, index: NgramIndex) -> Match | None:
+        """The latest occurrence of a sequence's last 4-gram."""
+        return self._new.get(index.four) or self._old.get(index.four)
 
 
-def match_len(ids: list[int], place: Place) -> int:
-    """How many tokens before the place are those that ``ids`` ends with, up to 16."""
-    other, end = place
+def match_len(ids: list[int], match: Match) -> int:
+    """How many tokens before the match equal those that ``ids`` ends with, up to 16."""
+    other, end = match
     limit = min(len(ids), end, MATCH_LEN)
     for length in range(limit):
         if other[end - 1 - length] != ids[-1 - length]:

@@ -16,9 +16,9 @@ from ramet.runtime.api.request import Request
 from ramet.runtime.cache import PrefixHandle
 from ramet.runtime.parsers import OutputStream
 from ramet.runtime.scheduler.sequence.kept_prefix import KeptPrefix
-from ramet.runtime.scheduler.sequence.ngram_index import Text
+from ramet.runtime.scheduler.sequence.ngram_index import NgramIndex
 from ramet.runtime.scheduler.sequence.pooling import Pooler
-from ramet.runtime.scheduler.sequence.token_bans import Restrictions
+from ramet.runtime.scheduler.sequence.token_bans import TokenBans
 
 NO_SLOT = -1
 
@@ -66,6 +66,7 @@ class Sequence:
 
     __slots__ = (
         "arrival",
+        "bans",
         "blocked_on",
         "cached_len",
         "completion",
@@ -78,6 +79,7 @@ class Sequence:
         "held",
         "matcher",
         "max_len",
+        "ngram_index",
         "num_completed",
         "num_computed",
         "num_forced",
@@ -92,9 +94,7 @@ class Sequence:
         "parked",
         "pooler",
         "prompt_logprobs",
-        "recalled",
         "request",
-        "restrictions",
         "scheduled_time",
         "seed",
         "slot",
@@ -117,7 +117,7 @@ class Sequence:
         seed: int,
         text: OutputStream,
         emit: Callable[[Event], None],
-        restrictions: Restrictions,
+        bans: TokenBans,
         submit_time: float,
         matcher: Matcher | None = None,
     ) -> None:
@@ -129,7 +129,7 @@ class Sequence:
         self.text = text
         self.emit = emit
         self.matcher = matcher
-        self.restrictions = restrictions
+        self.bans = bans
         self.arrival = 0
         self.state = SequenceState.WAITING
         self.token_ids = np.empty(len(prompt) + min(max_len - len(prompt) + 1, 64), np.int32)
@@ -148,7 +148,7 @@ class Sequence:
         self.copy_from: tuple[int, int] | None = None
         self.page_key = b""
         self.blocked_on: Blocked | None = None
-        self.recalled: Text | None = None
+        self.ngram_index: NgramIndex | None = None
         self.extends: KeptPrefix | None = None
         self.parked = False
         self.submit_time = self.waits_since = submit_time
@@ -203,7 +203,7 @@ class Sequence:
         self.num_tokens += 1
 
     def write_draft(self, draft: list[int]) -> None:
-        """Writes a guess behind the known tokens, where it counts for nothing."""
+        """Writes draft tokens behind the known ones, where they don't count yet."""
         end = self.num_tokens + len(draft)
         if end > len(self.token_ids):
             self._grow(len(draft))

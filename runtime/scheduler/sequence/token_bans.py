@@ -110,7 +110,7 @@ class BadWords:
         return range(least, min(len(word) - 1, len(self._tail)) + 1)
 
 
-class Restrictions:
+class TokenBans:
     """What a request's parameters allow, apart from its grammar.
 
     End-of-text and stop tokens are banned before ``min_tokens``.

@@ -1,4 +1,4 @@
-"""How many guessed tokens each row of a step gets."""
+"""Draft budget: how many draft tokens each row of a step gets."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from math import sqrt
 
 
 def draft_lens(
-    odds: Seq[Seq[float]], num_rows: float, step_cost: float, token_cost: float, limit: int
+    acceptance: Seq[Seq[float]], num_rows: float, step_cost: float, token_cost: float, limit: int
 ) -> list[int]:
-    """The lengths of drafts that make the sum of the square roots of all rows' rates the greatest.
+    """The draft lengths that maximise the sum of the square roots of all rows' rates.
 
     A row's rate is the number of tokens that a step is expected to give it over the step's time.
-    Guesses make one row faster and, as they take time, all others slower. The square root is
-    halfway between two ends of one scale (alpha-fairness, Mo and Walrand 2000): the sum of the
+    Draft tokens make one row faster and, as they take time, all others slower. The square root is
+    halfway between the two ends of one scale (alpha-fairness, Mo and Walrand 2000): the sum of the
     rates themselves (goodput, Liu et al. 2024) lets a text that repeats itself take the step from
     the others, and the sum of their logarithms (proportional fairness, Kelly 1997) has the others
     hold up those that repeat themselves. Among rows that are alike all of these are the most tokens
     a second.
 
     Args:
-        odds: for each draft, the chance that its first, its first two, ... tokens are all right.
-        num_rows: rows of the step, drafts or none, and who else waits for its end.
+        acceptance: by draft, the chance that its first, its first two, ... tokens are accepted.
+        num_rows: rows of the step, with drafts or not, and requests that wait for its end.
         step_cost: the step's time without drafts.
-        token_cost: what a guessed token adds.
-        limit: most guessed tokens in all.
+        token_cost: the time that a draft token adds.
+        limit: most draft tokens in all.
     """
     gains: list[tuple[float, int]] = []
-    for owner, chances in enumerate(odds):
+    for owner, chances in enumerate(acceptance):
         rate, root = 1.0, 1.0
         for chance in chances:
             rate += chance
@@ -42,7 +42,7 @@ def draft_lens(
         total = roots * roots / (1.0 + count * share)
         if total > best:
             best, best_count = total, count
-    lens = [0] * len(odds)
+    lens = [0] * len(acceptance)
     for _, owner in gains[:best_count]:
         lens[owner] += 1
     return lens

@@ -14,7 +14,7 @@ from ramet.runtime.api.request import Request
 from ramet.runtime.parsers import OutputStream
 from ramet.runtime.scheduler.batching.slots import Slots
 from ramet.runtime.scheduler.sequence.sequence import Sequence
-from ramet.runtime.scheduler.sequence.token_bans import Restrictions, TokenTexts
+from ramet.runtime.scheduler.sequence.token_bans import TokenBans, TokenTexts
 
 TEXTS = TokenTexts([b"a"] * 32, 32)
 NOT_GREEDY = {
@@ -38,7 +38,7 @@ def sequence(**changes: object) -> Sequence:
         seed=5,
         text=OutputStream(params),
         emit=nobody,
-        restrictions=Restrictions(params, (), TEXTS),
+        bans=TokenBans(params, (), TEXTS),
         submit_time=0.0,
     )
 

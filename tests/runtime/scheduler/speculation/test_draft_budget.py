@@ -1,4 +1,4 @@
-"""How many guesses a step takes, what steps cost, and where text stood before."""
+"""The draft budget, the cost of steps, and the n-gram index."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ramet.runtime.scheduler.sequence.ngram_index import MATCH_LEN, SharedTexts, Text, match_len
+from ramet.runtime.scheduler.sequence.ngram_index import (
+    MATCH_LEN,
+    NgramIndex,
+    SharedNgramIndex,
+    match_len,
+)
 from ramet.runtime.scheduler.speculation.draft_budget import draft_lens
 from ramet.runtime.scheduler.speculation.step_cost import StepCost
 
@@ -116,7 +121,7 @@ def last_place(ids: list[int]) -> int | None:
     output=st.lists(st.integers(0, 3), max_size=40),
 )
 def test_the_last_place_that_ends_alike_is_found(prompt, output):
-    text = Text(np.array(prompt, np.int32))
+    text = NgramIndex(np.array(prompt, np.int32))
     for count in range(len(output) + 1):
         ids = prompt + output[:count]
         assert text.ids == ids
@@ -138,13 +143,13 @@ def test_a_match_is_as_long_as_the_tokens_before_agree(ids, data):
 
 
 def test_others_find_what_a_text_has_written_and_not_its_prompt():
-    shared = SharedTexts()
-    first = Text(np.arange(100, dtype=np.int32))
+    shared = SharedNgramIndex()
+    first = NgramIndex(np.arange(100, dtype=np.int32))
     for token_id in (200, 201, 202, 203, 204):
         shared.append(first)
         first.append(token_id)
     in_prompt, at_its_end, in_output = (
-        Text(np.array(ids, np.int32))
+        NgramIndex(np.array(ids, np.int32))
         for ids in ([50, 51, 52, 53], [96, 97, 98, 99], [200, 201, 202, 203])
     )
     assert shared.find(in_prompt) is None
@@ -158,9 +163,9 @@ def test_others_find_what_a_text_has_written_and_not_its_prompt():
 
 
 def test_texts_that_differ_in_one_place_are_not_all_kept():
-    shared = SharedTexts()
+    shared = SharedNgramIndex()
     for number in range(1_000):
-        text = Text(np.arange(8, dtype=np.int32))
+        text = NgramIndex(np.arange(8, dtype=np.int32))
         for token_id in (*range(100, 200), 1_000 + number, *range(200, 300)):
             shared.append(text)
             text.append(token_id)
@@ -169,8 +174,8 @@ def test_texts_that_differ_in_one_place_are_not_all_kept():
 
 
 def test_what_is_shared_is_bounded():
-    shared = SharedTexts()
-    text = Text(np.arange(8, dtype=np.int32))
+    shared = SharedNgramIndex()
+    text = NgramIndex(np.arange(8, dtype=np.int32))
     for token_id in range(40_000):
         shared.append(text)
         text.append(token_id % 30_000 + 100)

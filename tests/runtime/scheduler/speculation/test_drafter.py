@@ -1,4 +1,4 @@
-"""What is guessed, from which text, and what it is thought to be worth."""
+"""Drafts: from which text they are copied, and their acceptance rates."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def write(sequence, token_ids) -> None:
 def feed(drafter, sequence, token_ids) -> None:
     """Token by token, as decoding does."""
     for token_id in token_ids:
-        drafter.guess(sequence, 4)
+        drafter.propose(sequence, 4)
         sequence.append(token_id)
 
 
@@ -50,24 +50,24 @@ def drafter(sim):
 
 def test_its_own_text_is_followed_and_goes_round(sim, drafter):
     sequence = sim.add(request([1, 2, 3, 9, 1, 2, 3]))
-    guess = drafter.guess(sequence, 8)
-    assert guess.token_ids[:6] == [9, 1, 2, 3, 9, 1]
-    assert guess.odds == sorted(guess.odds, reverse=True)
+    draft = drafter.propose(sequence, 8)
+    assert draft.token_ids[:6] == [9, 1, 2, 3, 9, 1]
+    assert draft.acceptance == sorted(draft.acceptance, reverse=True)
 
 
 def test_odds_follow_what_has_come_though_nothing_was_guessed(sim, drafter):
     sequence = sim.add(request([5, 6, 7, 8, 5, 6, 7, 8], max_tokens=400))
-    before = drafter.guess(sequence, 4).odds[0]
+    before = drafter.propose(sequence, 4).acceptance[0]
     feed(drafter, sequence, [5, 6, 7, 8] * 20)
-    assert drafter.guess(sequence, 4).odds[0] > max(before, 0.97)
+    assert drafter.propose(sequence, 4).acceptance[0] > max(before, 0.97)
     # Each time it comes to the same place it goes on differently.
     alike = list(range(50, 58))
     other = sim.add(request([40], max_tokens=600))
     for i in range(40):
         feed(drafter, other, [*alike, 100 + i])
     feed(drafter, other, alike)
-    guess = drafter.guess(other, 4)
-    assert not guess.odds or guess.odds[0] < 0.2
+    draft = drafter.propose(other, 4)
+    assert not draft.acceptance or draft.acceptance[0] < 0.2
 
 
 def test_what_one_sequence_does_lowers_no_odds_of_another_for_long(sim, drafter):
@@ -75,7 +75,7 @@ def test_what_one_sequence_does_lowers_no_odds_of_another_for_long(sim, drafter)
     feed(drafter, loops, [5, 6, 7, 8] * 10)
     misleads = sim.add(request([20, 21, 22, 23], max_tokens=900))
     feed(drafter, misleads, [token for i in range(99) for token in (20, 21, 22, 23, 100 + i)])
-    assert drafter.guess(loops, 4).odds[0] > 0.9
+    assert drafter.propose(loops, 4).acceptance[0] > 0.9
 
 
 def test_others_of_the_namespace_are_followed_and_no_others(sim, drafter):
@@ -84,22 +84,22 @@ def test_others_of_the_namespace_are_followed_and_no_others(sim, drafter):
     drafter.drop(first)
     again = sim.add(request(range(70, 90), max_tokens=90))
     feed(drafter, again, [101, 102, 103, 104])
-    assert drafter.guess(again, 3).token_ids[:2] == [105, 106]
+    assert drafter.propose(again, 3).token_ids[:2] == [105, 106]
     foreign = sim.add(request(range(70, 90), max_tokens=90, cache_salt="theirs"))
     feed(drafter, foreign, [101, 102, 103, 104])
-    assert drafter.guess(foreign, 3).token_ids == []
+    assert drafter.propose(foreign, 3).token_ids == []
 
 
 def test_a_text_that_is_caught_up_with_is_followed_no_further(sim, drafter):
     sequences = [sim.add(request(range(30, 60), max_tokens=90)) for _ in range(2)]
     for token_id in range(100, 120):
         for sequence in sequences:
-            drafter.guess(sequence, 4)
+            drafter.propose(sequence, 4)
             sequence.append(token_id)
     ahead, behind = sequences
     write(ahead, [120, 121])
-    drafter.guess(ahead, 4)
-    assert drafter.guess(behind, 8).token_ids in ([120, 121], [120])
+    drafter.propose(ahead, 4)
+    assert drafter.propose(behind, 8).token_ids in ([120, 121], [120])
 
 
 def test_guesses_take_only_what_prompts_leave():

@@ -9,7 +9,7 @@ from ramet.runtime.cache.prefix_store import PrefixStore
 from ramet.runtime.engine.config import EngineConfig
 
 
-class KeptPrefixes:
+class PrefixPersistence:
     """A cache's hot prefixes in ``config.prefix_store``, if there is one.
 
     Begins by filling the cache with what the last engine of this model has stored. For one thread.

@@ -1,7 +1,7 @@
 """What guessed tokens win, on the model's own text and in the time of a quiet machine.
 
-    python benchmarks/guesses.py
-    python benchmarks/guesses.py --load chats --seeds 4 --max-draft-len 4
+    python benchmarks/drafts.py
+    python benchmarks/drafts.py --load chats --seeds 4 --max-draft-len 4
 
 Each load runs on the model, without guesses and with them, under a clock that only steps move on:
 by what a step of its tokens, logits and context takes by the formula of ``step_ms``, which was
