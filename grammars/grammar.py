@@ -93,6 +93,11 @@ class Grammar:
         return self._machine.num_contexts
 
     @property
+    def num_texts_asked(self) -> int:
+        """How often what follows a lexeme was worked out for its text alone."""
+        return self._machine.num_texts_asked
+
+    @property
     def num_bytes(self) -> int:
         """About the memory that it takes beside what it shares with others."""
         return self._machine.num_bytes

@@ -2,7 +2,8 @@
 
 A mask has two parts. Which tokens stay inside the current lexeme is found once (``insides.py``).
 What may follow its end depends on all that is around, and is walked each time, which takes little:
-few tokens go past the end of a lexeme.
+few tokens go past the end of a lexeme. Where it depends on the lexeme's text (items that must
+differ) the walk asks for it, once for each text.
 """
 
 from __future__ import annotations
@@ -12,23 +13,29 @@ from numpy.typing import NDArray
 
 from ramet.grammars.pushdown.parser_stack import Trail
 from ramet.grammars.pushdown.pushdown_table import Machine
-from ramet.grammars.pushdown.transitions import DONE, LIVE_AT
+from ramet.grammars.pushdown.transitions import DONE, LIVE_AT, NEED_TEXT
 
 from .context_independent import Inside, Insides
 from .vocabulary import Mask
-from .walk import MANY_FOUND, MAY_END, UNDECIDED, walk
+from .walk import MANY_FOUND, MAY_END, UNCERTAIN, WORK_GIVEN, walk
 
 _NUM_UNCERTAIN = 4096
 
 
 class Masks:
-    """Masks of a machine's positions."""
+    """Masks of a machine's positions.
+
+    Attributes:
+        num_tokens_tried: tokens that were decided one by one, since what follows them depends on
+            texts that a walk doesn't know.
+    """
 
     def __init__(self, machine: Machine, insides: Insides) -> None:
         self._machine = machine
         self._insides = insides
         self._vocab = insides.vocab
         self._work = np.zeros((self._vocab.max_token_len + 3, 6), np.int64)
+        self.num_tokens_tried = 0
         self._uncertain = np.zeros(_NUM_UNCERTAIN, np.int32)
 
     def write(self, trail: Trail, row: Mask) -> None:
@@ -66,14 +73,16 @@ class Masks:
                 return
             if status == MAY_END:
                 break
-            if status in (UNDECIDED, MANY_FOUND):
+            if status in (UNCERTAIN, MANY_FOUND):
                 nodes += self._uncertain[1 : self._uncertain[0] + 1].tolist()
                 self._uncertain[0] = 0
-                if status == UNDECIDED:
+                if status == UNCERTAIN:
                     self._decide(trail, inside.trie, nodes, row)
                     break
             else:
-                machine.supply(status, trail, trail.positions[at + 1])
+                given = machine.supply(status, trail, trail.positions[at + 1])
+                if status == NEED_TEXT:
+                    self._work[0, WORK_GIVEN] = given
             resume = 1
         if machine.is_accepting(trail):
             for token_id in self._vocab.eos_ids:
@@ -84,7 +93,10 @@ class Masks:
         vocab, machine = self._vocab, self._machine
         for node in nodes:
             for token_id in trie[node : trie[node, 1], 2].tolist():
-                if token_id >= 0 and machine.advance(trail, vocab.data, vocab.spans, token_id):
+                if token_id < 0:
+                    continue
+                self.num_tokens_tried += 1
+                if machine.advance(trail, vocab.data, vocab.spans, token_id):
                     row[token_id >> 5] |= bit(token_id)
         copy_aliases(row, vocab.aliases)
 

@@ -13,8 +13,10 @@ from ramet.grammars.pushdown.pointers import int32_table, int32s, uint8s, uint64
 from ramet.grammars.pushdown.stack_records import FIRST_NAME, NAMES, WHAT, is_live, meets
 from ramet.grammars.pushdown.transitions import (
     ASKED,
+    ASKED_END,
     ASKED_TOO,
     BEGIN,
+    CAPTURES,
     CONTEXT,
     CONTEXT_KIND,
     CONTEXTS,
@@ -28,6 +30,7 @@ from ramet.grammars.pushdown.transitions import (
     NEED_EDGE,
     NEED_FRAMES,
     NEED_ROW,
+    NEED_TEXT,
     NUM_CONTEXT_COLUMNS,
     NUM_STATE_COLUMNS,
     PENDING,
@@ -38,6 +41,7 @@ from ramet.grammars.pushdown.transitions import (
     STACK,
     START,
     STATES,
+    UNDECIDED,
     UNKNOWN,
     USED,
     WORDS,
@@ -46,7 +50,7 @@ from ramet.grammars.pushdown.transitions import (
 )
 from ramet.jit import jit
 
-MANY_FOUND, UNDECIDED, MAY_END = 8, 9, 10
+MANY_FOUND, UNCERTAIN, MAY_END = 8, 9, 10
 """What a walk may end with beside a move's statuses: there is no more room for nodes that were
 found; the mask is complete but for the nodes that depend on a text that isn't known; it is complete
 and the text may end here, perhaps.
@@ -63,6 +67,11 @@ TRIE, ROOTS, PREFIXES, MASK, ALIASES = range(5)
 """The arrays of the table of what stays inside a lexeme (see ``insides.py``)."""
 
 _AT_A_ROOT = 1 << 60
+WORK_GIVEN = 2
+"""The column of row 0 of ``work`` with what the machine answered for a text; else ``UNKNOWN``."""
+
+_WITH_TEXT = 1 << 32
+"""Added to a label: what follows was asked for with the text."""
 
 
 @jit("int64(int32[:,::1], int64)")
@@ -171,7 +180,7 @@ def walk(  # type: ignore[no-untyped-def]
         mask: int32[num_words or more], written.
         work: int64[max_token_len + 3, 6]. ``work[d + 1]`` is the state, context, stack, live
             labels, lexeme's beginning and free word at which depth d begins; row 0 is where to go
-            on.
+            on, and what was asked for with a text (else ``UNKNOWN``).
         uncertain: the nodes whose tokens depend on a text that isn't known; entry 0 counts them.
         frames, text, machine: see ``moves.py``.
     """
@@ -183,8 +192,9 @@ def walk(  # type: ignore[no-untyped-def]
     before, asks = positions[at], positions[at + 1]
     length, num_roots = before[LENGTH], roots.shape[0]
     node, num_nodes, root = np.int64(0), np.int64(0), np.int64(0)
+    given = np.int64(UNKNOWN)
     if resume:
-        node, root = work[0, 0], work[0, 1]
+        node, root, given = work[0, 0], work[0, 1], work[0, WORK_GIVEN]
         if node != _AT_A_ROOT:
             num_nodes = np.int64(roots[root - 1, ROOT_END])
     else:
@@ -197,9 +207,10 @@ def walk(  # type: ignore[no-untyped-def]
     # on the text; ``known_passes``: what its row refuses is refused.
     own_context = before[CONTEXT]
     is_shared = contexts[own_context, CONTEXT_KIND] != KEY
+    captures = contexts[own_context, CAPTURES] != 0
     known_label, known_state, known_context = np.int64(-1), np.int64(0), np.int64(0)
     known_stack, known_live, known_free = np.int64(0), np.int64(0), np.int64(0)
-    known_row, known_passes = rows[0], False
+    known_row, known_passes, is_undecided = rows[0], False, False
     while True:
         while node >= num_nodes:
             if own_goes_on:
@@ -223,7 +234,7 @@ def walk(  # type: ignore[no-untyped-def]
                     if mask[token >> 5] >> np.int32(token & 31) & 1:
                         mask[other >> 5] |= np.int32(1) << np.int32(other & 31)
                 if uncertain[0] != 0:
-                    return UNDECIDED
+                    return UNCERTAIN
                 may_end = contexts[own_context, IS_END] != 0
                 if not own_goes_on and not may_end:
                     may_end = states[own, END_LABEL] != known_label or (
@@ -241,8 +252,16 @@ def walk(  # type: ignore[no-untyped-def]
             elif target < DEAD and target != LAZY:
                 label = -2 - target
             shared = label >= 0 and is_shared
-            if shared and label != known_label:
-                known_label, known_state = label, np.int64(-1)
+            depth = np.int64(trie[roots[root, ROOT_NODE], 3])
+            # Where a lexeme ends right here, its whole text is known.
+            has_text = captures and depth == 0
+            if (
+                shared
+                and (label != known_label or (has_text and is_undecided))
+                and not (has_text and known_label == label + _WITH_TEXT)
+            ):
+                known_label = label if given == UNKNOWN else label + _WITH_TEXT
+                known_state, is_undecided = np.int64(-1), False
                 known_row, known_passes = rows[0], True
                 live = before[LIVE_AT]
                 if live == -1 or is_live(words, frames, live, label):
@@ -250,20 +269,31 @@ def walk(  # type: ignore[no-untyped-def]
                         status, known_context, known_stack, known_live, known_free, asked, asked_too
                     ) = cross(
                         own_context, before[STACK], label, before[BEGIN], length, before[USED],
-                        UNKNOWN, frames, text, machine,
+                        given, frames, text, machine,
                     )  # fmt: skip
                     if DONE < status <= NEED_FRAMES:
-                        work[0, 0], work[0, 1] = _AT_A_ROOT, root
+                        work[0, 0], work[0, 1], work[0, WORK_GIVEN] = _AT_A_ROOT, root, given
                         asks[ASKED], asks[ASKED_TOO] = asked, asked_too
                         return status
                     if status == DONE:
                         known_state = np.int64(contexts[known_context, START])
                         if states[known_state, READY] == 0:
-                            work[0, 0], work[0, 1] = _AT_A_ROOT, root
+                            work[0, 0], work[0, 1], work[0, WORK_GIVEN] = _AT_A_ROOT, root, given
                             asks[ASKED] = known_state
                             return NEED_ROW
                         known_row = rows[known_state]
                         known_passes = known_state != PENDING and states[known_state, END_LABEL] < 0
+                        is_undecided = contexts[known_context, CONTEXT_KIND] == UNDECIDED
+                may_follow = target != DEAD or not known_passes or known_row[byte] != DEAD
+                if is_undecided and has_text and given == UNKNOWN and may_follow:
+                    work[0, 0], work[0, 1] = _AT_A_ROOT, root
+                    asks[ASKED], asks[ASKED_TOO] = own_context, label
+                    asks[BEGIN], asks[ASKED_END] = before[BEGIN], length
+                    if target != DEAD:
+                        text[length] = byte
+                        asks[ASKED_END] += 1
+                    return NEED_TEXT
+                given = np.int64(UNKNOWN)
             if (target == DEAD and label < 0) or (
                 shared
                 and (
@@ -273,15 +303,16 @@ def walk(  # type: ignore[no-untyped-def]
                 root += 1
                 continue
             node, num_nodes = np.int64(roots[root, ROOT_NODE]), np.int64(roots[root, ROOT_END])
-            depth = np.int64(trie[node, 3])
             root += 1
-            work[0, 1] = root
+            work[0, 1], work[0, WORK_GIVEN] = root, UNKNOWN
             context, stack, live = own_context, before[STACK], before[LIVE_AT]
             begin, free = before[BEGIN], before[USED]
+            if shared and is_undecided and captures and known_label == label:
+                shared = False  # The text that the token itself adds decides.
             if shared:
                 state, context, stack, live = known_state, known_context, known_stack, known_live
                 begin, free = length + depth, known_free
-                if known_state == PENDING:
+                if is_undecided:
                     count = uncertain[0] + 1
                     if count == uncertain.shape[0]:
                         work[0, 0], work[0, 1] = _AT_A_ROOT, root - 1
@@ -339,14 +370,19 @@ def walk(  # type: ignore[no-untyped-def]
         if is_plain:
             state = target
         else:
-            status, state, context, stack, live, begin, free, asked, asked_too, _ = move(
-                byte, length + depth, state, context, stack, live, begin, free, UNKNOWN, 0,
+            (
+                status, state, context, stack, live, begin, free, asked, asked_too, asked_end
+            ) = move(
+                byte, length + depth, state, context, stack, live, begin, free, given, 0,
                 frames, text, machine,
             )  # fmt: skip
             if DONE < status <= NEED_FRAMES:
-                work[0, 0] = node
+                # The move is made again from its beginning, with what is given for a text.
+                work[0, 0], work[0, WORK_GIVEN] = node, given
                 asks[ASKED], asks[ASKED_TOO] = asked, asked_too
+                asks[ASKED_END], asks[BEGIN] = asked_end, begin
                 return status
+            given = np.int64(UNKNOWN)
             if status != DONE:
                 node = np.int64(trie[node, 1])
                 continue

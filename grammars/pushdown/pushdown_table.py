@@ -51,6 +51,7 @@ from .transitions import (
 )
 
 _NOT_ENTERED = -1
+_NUM_TEXTS = 64
 _BYTES, _CONTEXT_BYTES = 40_000, 1_000
 """About what a machine takes with its schema's formulas, and each context's objects."""
 
@@ -96,6 +97,7 @@ class Machine:
             ``records.py``.
         context_list: the contexts.
         has_special: whether any context offers special tokens.
+        num_texts_asked: how often contexts were asked for what follows a text.
         token_bounds: what keeps sequences within bounds on tokens, if there are any.
         lock: to be held while a matcher reads or moves. The lexicon's lock is taken within it, and
             only while its arrays are read or added to: making contexts may take long.
@@ -116,6 +118,8 @@ class Machine:
         self._num_plan_entries = 0
         self._plan_offsets: dict[Hashable, int] = {}
         self._after: dict[tuple[int, int], int] = {}
+        self._after_text: dict[tuple[int, int, bytes], int] = {}
+        self.num_texts_asked = 0
         self._context_ids: dict[Hashable, Context] = {}
         self.context_list: list[Context] = []
         self.has_special = False
@@ -218,6 +222,18 @@ class Machine:
             offset = self._make_room(context, label + 1, offset)
         self.transitions[offset + 1 + label] = target
         return target
+
+    def transition_after(self, context: int, label: int, text: bytes) -> int:
+        """What comes after ``label`` with the captured text. A walk asks for the latest again."""
+        key = (context, label, text)
+        known = self._after_text.get(key)
+        if known is None:
+            self.num_texts_asked += 1
+            known = self._encoded(self.context_list[context].after(self, label, text))
+            if len(self._after_text) == _NUM_TEXTS:
+                self._after_text.clear()
+            self._after_text[key] = known
+        return known
 
     def prepare(self, num_checked: int, count: int = 0, seconds: float = 0.0) -> None:
         """Work out likely transitions: some in any case, then up to ``count``, in about some time.
@@ -348,7 +364,7 @@ class Machine:
             self.lexicon.edge(asked, asked_too)
         elif status == NEED_TEXT:
             text = trail.text[row[BEGIN] : row[ASKED_END]].tobytes()
-            return self._encoded(self.context_list[asked].after(self, asked_too, text))
+            return self.transition_after(asked, asked_too, text)
         else:
             trail.more_frames()
         return UNKNOWN

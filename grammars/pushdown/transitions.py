@@ -63,9 +63,10 @@ START, TRANSITIONS, LIVE, IS_END, CONTEXT_KIND, CAPTURES = range(6)
 STATE, CONTEXT, STACK, LIVE_AT, BEGIN, LENGTH, USED, ASKED, ASKED_TOO, ASKED_END = range(10)
 """``LENGTH`` is that of the text so far, ``USED`` the words of records that are written."""
 
-PLAIN, KEY, AFTER_PROPERTY, AFTER_ITEMS, LOCAL = range(5)
+PLAIN, KEY, AFTER_PROPERTY, AFTER_ITEMS, LOCAL, UNDECIDED = range(6)
 """Kinds of contexts. Those in the middle have a record on top of the stack that says what follows.
-A ``LOCAL`` value was pushed: by its labels from ``_CLOSE_ITEMS`` up, it pops."""
+A ``LOCAL`` value was pushed: by its labels from ``_CLOSE_ITEMS`` up, it pops. What follows an
+``UNDECIDED`` one depends on a text: its lexeme, unless it is ``PENDING``, has all that may."""
 
 ROWS, STATES, CONTEXTS, TRANSITIONS_OF, WORDS, PUSHES, PLANS = range(7)
 """The arrays of a machine's table (see ``pointers.py``), as it and its lexicon describe them."""
@@ -240,6 +241,17 @@ def cross(  # type: ignore[no-untyped-def]
     return DONE, np.int64(inner), stack, live, free, 0, 0
 
 
+@njit(inline="always")
+def _may_go_on(rows, states, start, byte):  # type: ignore[no-untyped-def]
+    """Whether an undecided context's lexeme may go on with a byte, or end before it."""
+    return (
+        start == PENDING
+        or states[start, READY] == 0
+        or states[start, END_LABEL] >= 0
+        or rows[start, byte] != DEAD
+    )
+
+
 @jit(
     f"UniTuple(int64, 10)(int64, int64, int64, int64, int64, int64, int64, int64, int64, int64,"
     f" {_WHERE})",
@@ -250,8 +262,9 @@ def move(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """The position after a byte at ``text[at]``.
 
-    With ``with_text`` the machine is asked where a transition depends on the text, and answers
-    with ``given``; without, it is taken as the machine has it for an unknown text.
+    The machine is asked where a transition depends on the text, and answers with ``given``: with
+    ``with_text`` wherever a context captures it, else only where the answer for an unknown text
+    is undecided.
 
     Returns:
         The status, the state, the context, the stack, the live labels, the beginning of the
@@ -299,9 +312,16 @@ def move(  # type: ignore[no-untyped-def]
         )  # fmt: skip
         if status != DONE:
             return status, state, context, stack, live, begin, free, asked, asked_too, end
+        start = np.int64(contexts[after, START])
+        if contexts[after, CONTEXT_KIND] == UNDECIDED:
+            if target == DEAD and not _may_go_on(rows, states, start, byte):
+                return REFUSED, state, context, stack, live, begin, free, 0, 0, 0
+            if given == UNKNOWN and contexts[context, CAPTURES]:
+                return NEED_TEXT, state, context, stack, live, begin, free, context, label, end
+            start = np.int64(PENDING)
         context, stack, live, free = after, above, lives, used
         given = np.int64(UNKNOWN)
-        state, begin = np.int64(contexts[context, START]), end
+        state, begin = start, end
         if target != DEAD or state == PENDING:
             return DONE, state, context, stack, live, begin, free, 0, 0, 0
 

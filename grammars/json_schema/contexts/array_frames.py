@@ -146,7 +146,7 @@ class ArrayFrame(OpenFrame):
             known = content != UNKNOWN and value != UNKNOWN
             content = (*content, value) if known else UNKNOWN
         if UNKNOWN in state[3] and not self._never_depends(state):
-            return machine.intern(contexts.UndecidedContext())
+            return machine.intern(contexts.undecided_after(self))
         return machine.intern(contexts.AfterContext(self._with(machine, state, content, None)))
 
     def _never_depends(self, state: State) -> bool:

@@ -20,7 +20,7 @@ from ramet.grammars.json_schema.solver.frames import UNKNOWN, Frame, OpenFrame, 
 from ramet.grammars.json_schema.text.lexemes import ARRAY, CLOSE, CLOSE_ARRAY, COMMA, OBJECT
 from ramet.grammars.pushdown.automaton import NOTHING, After, Context, Lexeme, Pop, Push
 from ramet.grammars.pushdown.pushdown_table import Machine
-from ramet.grammars.pushdown.transitions import LOCAL, PLAIN
+from ramet.grammars.pushdown.transitions import LOCAL, PLAIN, UNDECIDED
 
 from .array_frames import ArrayFrame
 from .object_frames import ObjectFrame
@@ -213,16 +213,25 @@ class AfterContext(Context):
 
 
 class UndecidedContext(Context):
-    """What follows depends on a text that isn't known."""
+    """What follows depends on a text that isn't known; all of it is in ``lexeme``, if given."""
 
-    __slots__ = ()
+    __slots__ = ("_lexeme",)
+    kind = UNDECIDED
+
+    def __init__(self, lexeme: Lexeme | None = None) -> None:
+        self._lexeme = lexeme
 
     @property
     def key(self) -> Hashable:
-        return "undecided"
+        return ("undecided", self._lexeme and self._lexeme.key)
 
     def lexeme(self, machine: Machine) -> Lexeme | None:
-        return None
+        return self._lexeme
 
     def after(self, machine: Machine, label: int, text: bytes | None) -> After:
         raise AssertionError("nothing is read in an undecided context")
+
+
+def undecided_after(frame: OpenFrame) -> Context:
+    """A comma or a closing bracket comes next; which of them depends on a text."""
+    return UndecidedContext(after_lexeme(frame.bracket, frame.layout))

@@ -235,9 +235,8 @@ class ObjectFrame(OpenFrame):
         content = self.content
         if self.is_recording and isinstance(content, tuple) and content != UNKNOWN:
             if value == UNKNOWN or content[-1] is None:
-                content = UNKNOWN
-            else:
-                content = (*content[:-1], (content[-1], value))
+                return machine.intern(contexts.undecided_after(self))
+            content = (*content[:-1], (content[-1], value))
         floor = self.floor
         if not self.values.any_order:
             floor = plan.floor_after(self.label, floor)
