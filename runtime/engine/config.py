@@ -1,87 +1,96 @@
-"""An engine's settings."""
+"""Settings of an engine."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from ramet.runtime.api.errors import InvalidParameterError
-from ramet.runtime.api.validate import whole
-from ramet.runtime.scheduler import SchedulerConfig
+from ramet.runtime.api.settings import Group, setting
+from ramet.runtime.scheduler.queue.config import SchedulerConfig
 
 _MAX_THREADS = 1024
-"""More than any machine that is worth it has; far more would be threads that hold it up."""
+"""Far more than any machine has; more threads would slow it down."""
 
-
-_LEAST_CONTEXT_LEN = 16
-"""Tokens of the shortest request that is worth an engine; its own first one is no longer."""
+_MIN_CONTEXT_LEN = 16
+"""Tokens of the shortest useful request; the engine's own warm-up request is no longer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineConfig(SchedulerConfig):
-    """A scheduler's limits, and the engine's own.
+    """Settings of a scheduler and of the engine around it."""
 
-    Attributes:
-        device: where the model runs: ``cpu``, ``cuda``, ``cuda:1``, or ``auto``: a GPU if there
-            is one.
-        page_size: tokens a page.
-        num_pages: pages in the pool; None: as many as ``cache_bytes`` hold.
-        cache_bytes: memory for keys and values, taken as it is first used, or, up to 128 MiB,
-            shortly before, while a CPU's engine is idle. The default holds ``max_num_seqs``
-            requests of a few hundred tokens each of a small model at once.
-        max_context_len: most tokens of a request; None: the model's.
-        num_threads: threads that compute, on a CPU; None: one a core.
-        grammar_threads: threads that compile constraints; one of several is for large ones. With
-            one alone, a constraint that takes seconds keeps all others waiting.
-        grammar_bytes: about how much memory compiled grammars may take.
-        grammar_cache: a folder that keeps their automata over a restart; None: nothing is kept.
-        prefix_store: a folder that keeps hot prefixes over a restart; None: nothing is kept.
-        prefix_store_bytes: the most that it may take.
-        record_trace: a file that gets a trace of all requests, to replay against a cache; it
-            holds no text. None: nothing is recorded.
-        seed: makes the seeds of requests that name none reproducible.
-    """
-
-    device: str = "auto"
-    page_size: int = 16
-    num_pages: int | None = None
-    cache_bytes: int = 384 << 20
-    max_context_len: int | None = None
-    num_threads: int | None = None
-    grammar_threads: int = 2
-    grammar_bytes: int = 256 << 20
-    grammar_cache: str | None = None
-    prefix_store: str | None = None
-    prefix_store_bytes: int = 128 << 20
-    record_trace: str | None = None
-    seed: int | None = None
+    device: str = setting(
+        "auto", Group.BASIC, "Device: auto, cpu, cuda or cuda:1.", metavar="DEVICE"
+    )
+    page_size: int = setting(16, Group.ENGINE, "Tokens of a KV cache page.", least=1)
+    num_pages: int | None = setting(
+        None, None, "Pages of the KV cache; None: as many as cache_bytes hold.", least=1
+    )
+    # The default holds max_num_seqs requests of a few hundred tokens each of a small model. The
+    # memory is taken when it is first used or, up to 128 MiB, while a CPU's engine is idle.
+    cache_bytes: int = setting(
+        384 << 20,
+        Group.CAPACITY,
+        "Memory of the KV cache, in MiB.",
+        option="cache_mib",
+        unit=1 << 20,
+        least=1,
+    )
+    max_context_len: int | None = setting(
+        None, Group.CAPACITY, "Most tokens of a request; default: the model's.", least=1
+    )
+    num_threads: int | None = setting(
+        None,
+        Group.BASIC,
+        "Compute threads; default: one per core.",
+        option="threads",
+        least=1,
+        most=_MAX_THREADS,
+    )
+    # Of several threads, one is reserved for large constraints. With one alone, a constraint that
+    # takes seconds keeps all others waiting.
+    grammar_threads: int = setting(2, Group.ENGINE, "Threads that compile constraints.", least=1)
+    grammar_bytes: int = setting(
+        256 << 20,
+        Group.ENGINE,
+        "Memory for compiled constraints, in MiB.",
+        option="grammar_mib",
+        unit=1 << 20,
+        least=1,
+    )
+    grammar_cache: str | None = setting(
+        None,
+        Group.ENGINE,
+        "Folder that keeps compiled automata across restarts.",
+        metavar="FOLDER",
+    )
+    prefix_store: str | None = setting(
+        None,
+        Group.CAPACITY,
+        "Folder that keeps hot prefixes across restarts.",
+        metavar="FOLDER",
+    )
+    prefix_store_bytes: int = setting(
+        128 << 20,
+        Group.ENGINE,
+        "Most disk space of the prefix store, in MiB.",
+        option="prefix_store_mib",
+        unit=1 << 20,
+        least=0,
+    )
+    record_trace: str | None = setting(
+        None,
+        Group.ENGINE,
+        "Record prefix accesses for cache replay; contains no text.",
+        metavar="FILE",
+    )
+    seed: int | None = setting(None, Group.ENGINE, "Seed of requests that have none of their own.")
 
     def __post_init__(self) -> None:
         SchedulerConfig.__post_init__(self)  # super() does not know a class with slots
-        for name in (
-            "page_size",
-            "num_pages",
-            "cache_bytes",
-            "max_context_len",
-            "num_threads",
-            "grammar_threads",
-            "grammar_bytes",
-        ):
-            value = getattr(self, name)
-            if value is not None and whole(name, value) < 1:
-                raise InvalidParameterError(f"{name} must be at least 1", param=name)
-        held = None if self.num_pages is None else self.num_pages * self.page_size
-        for name, size in (("max_context_len", self.max_context_len), ("num_pages", held)):
-            if size is not None and size < _LEAST_CONTEXT_LEN:
+        capacity = None if self.num_pages is None else self.num_pages * self.page_size
+        for name, size in (("max_context_len", self.max_context_len), ("num_pages", capacity)):
+            if size is not None and size < _MIN_CONTEXT_LEN:
                 raise InvalidParameterError(
-                    f"{name} must be enough for {_LEAST_CONTEXT_LEN} tokens, not {size}", param=name
+                    f"{name} must be enough for {_MIN_CONTEXT_LEN} tokens, not {size}", param=name
                 )
-        if self.num_threads is not None and self.num_threads > _MAX_THREADS:
-            raise InvalidParameterError(
-                f"num_threads must be at most {_MAX_THREADS}", param="num_threads"
-            )
-        if self.seed is not None:
-            whole("seed", self.seed)
-        if whole("prefix_store_bytes", self.prefix_store_bytes) < 0:
-            raise InvalidParameterError(
-                "prefix_store_bytes must be at least 0", param="prefix_store_bytes"
-            )

@@ -1,80 +1,100 @@
-"""What an operator may set about the server itself; the engine has its own configuration."""
+"""Settings of the HTTP server. The engine has its own: ``runtime.engine.config``."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from ramet.runtime.api.errors import InvalidParameterError
-from ramet.runtime.api.validate import number, whole
+from ramet.runtime.api.settings import Group, check_settings, setting
 from ramet.runtime.server.observability.otlp_endpoint import check_endpoint
-
-_LEAST = {
-    "port": 0,
-    "max_body_bytes": 1,
-    "max_choices": 1,
-    "max_program_nodes": 1,
-    "max_inputs": 1,
-    "max_tools": 1,
-    "max_stored_responses": 0,
-    "max_stored_response_bytes": 0,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
-    """Configuration of the HTTP server; InvalidParameterError names what can't be.
+    """Settings of the HTTP server. ``InvalidParameterError`` names a field that is wrong."""
 
-    Attributes:
-        host, port: where it listens; port 0 takes a free one.
-        served_model_names: names that requests may use for the model; empty: the engine's own.
-        receive_timeout_s: seconds that a client has for a request, from the connection or the
-            request's first bytes to its last; then it is a 408.
-        max_body_bytes: larger bodies are refused with 413.
-        max_choices: most choices (n times prompts) of one call, and most of its requests that
-            are in the engine at once.
-        max_program_nodes: most nodes of one program's graph.
-        max_inputs: most inputs of one call for embeddings.
-        max_tools: most tools of one call.
-        max_stored_responses, max_stored_response_bytes: of each tenant, kept in memory for
-            ``previous_response_id``; the least recently used are dropped.
-        api_keys_file: a JSON file of tenants and their keys; None: no key is needed.
-        cors_origins: origins that browsers may call from; empty: none.
-        grace_period_s: on SIGTERM, seconds that running requests get to finish.
-        tool_format, reasoning_format: override what the chat template suggests.
-        otlp_endpoint: an OpenTelemetry collector's base URL, which gets a trace of each request;
-            None: what OpenTelemetry's own environment variables say, if they do.
-        access_log: one structured log line a request; prompts are never in it.
-    """
-
-    host: str = "127.0.0.1"
-    port: int = 8000
-    served_model_names: tuple[str, ...] = ()
-    receive_timeout_s: float = 60.0
-    max_body_bytes: int = 32 * 2**20
-    max_choices: int = 128
-    max_program_nodes: int = 4096
-    max_inputs: int = 2048
-    max_tools: int = 512
-    max_stored_responses: int = 1000
-    max_stored_response_bytes: int = 64 * 2**20
-    api_keys_file: Path | None = None
-    cors_origins: tuple[str, ...] = ()
-    grace_period_s: float = 30.0
-    tool_format: str | None = None
-    reasoning_format: str | None = None
-    otlp_endpoint: str | None = None
-    access_log: bool = False
+    served_model_names: tuple[str, ...] = setting(
+        (),
+        Group.BASIC,
+        "Name of the model in requests; may be repeated.",
+        option="served_model_name",
+        metavar="NAME",
+    )
+    host: str = setting("127.0.0.1", Group.BASIC, "Address to listen on.", metavar="ADDRESS")
+    port: int = setting(8000, Group.BASIC, "Port; 0: any free one.", least=0, most=65535)
+    # Measured from the connection, or the request's first bytes, to its last; then it is a 408.
+    receive_timeout_s: float = setting(
+        60.0,
+        Group.LIMITS,
+        "Time for a client to send a whole request.",
+        option="receive_timeout",
+        metavar="SECONDS",
+        above=0,
+    )
+    max_body_bytes: int = setting(
+        32 << 20,
+        Group.LIMITS,
+        "Largest request body, in MiB.",
+        option="max_body_mib",
+        unit=1 << 20,
+        least=1,
+    )
+    # Also the most requests of one call that are in the engine at the same time.
+    max_choices: int = setting(
+        128, Group.LIMITS, "Most choices of one call, n times prompts.", least=1
+    )
+    max_program_nodes: int = setting(
+        4096, Group.LIMITS, "Most nodes of one program's graph.", least=1
+    )
+    max_inputs: int = setting(2048, Group.LIMITS, "Most inputs of one embeddings call.", least=1)
+    max_tools: int = setting(512, Group.LIMITS, "Most tools of one call.", least=1)
+    # The least recently used responses are dropped.
+    max_stored_responses: int = setting(
+        1000, Group.LIMITS, "Responses stored for each tenant.", least=0
+    )
+    max_stored_response_bytes: int = setting(
+        64 << 20,
+        Group.LIMITS,
+        "Memory for each tenant's responses, in MiB.",
+        option="max_stored_response_mib",
+        unit=1 << 20,
+        least=0,
+    )
+    api_keys_file: Path | None = setting(
+        None,
+        Group.OPERATION,
+        "JSON file of tenants and their API keys.",
+        option="api_keys",
+        metavar="FILE",
+    )
+    cors_origins: tuple[str, ...] = setting(
+        (),
+        Group.OPERATION,
+        "Allowed CORS origin; may be repeated.",
+        option="cors_origin",
+        metavar="ORIGIN",
+    )
+    grace_period_s: float = setting(
+        30.0,
+        Group.OPERATION,
+        "Grace period for requests on shutdown.",
+        option="grace",
+        metavar="SECONDS",
+        least=0,
+    )
+    tool_format: str | None = setting(
+        None, Group.CHAT, "Tool call format, if not the template's.", metavar="NAME"
+    )
+    reasoning_format: str | None = setting(
+        None, Group.CHAT, "Reasoning format, if not the template's.", metavar="NAME"
+    )
+    otlp_endpoint: str | None = setting(
+        None, Group.OPERATION, "OpenTelemetry collector to send traces to.", metavar="URL"
+    )
+    access_log: bool = setting(
+        False, Group.OPERATION, "Log requests as JSON, without prompts.", metavar=""
+    )
 
     def __post_init__(self) -> None:
-        for name, least in _LEAST.items():
-            if whole(name, getattr(self, name)) < least:
-                raise InvalidParameterError(f"{name} must be at least {least}", param=name)
-        if not 0 < number("receive_timeout_s", self.receive_timeout_s) < math.inf:
-            raise InvalidParameterError(
-                "receive_timeout_s must be above 0", param="receive_timeout_s"
-            )
-        if not 0 <= number("grace_period_s", self.grace_period_s) < math.inf:
-            raise InvalidParameterError("grace_period_s must be at least 0", param="grace_period_s")
+        check_settings(self)
         check_endpoint(self.otlp_endpoint)

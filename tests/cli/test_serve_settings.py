@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,9 @@ from typer.testing import CliRunner
 
 from ramet.cli import app, serve
 from ramet.cli.config_file import ConfigurationError, read_config_file
-from ramet.cli.serve_settings import ADVANCED, ServeSettings, options
+from ramet.cli.serve_settings import SERVE_SETTINGS as ServeSettings
+from ramet.cli.serve_settings import options
+from ramet.runtime.api.settings import Group, settings_of
 from ramet.runtime.engine.config import EngineConfig
 from ramet.runtime.server.config import ServerConfig
 
@@ -109,20 +110,29 @@ def test_the_environment_may_name_the_file(
     assert (found.port, found.served_model_name, found.host) == (81, ("one",), "127.0.0.1")
 
 
-def test_every_option_that_sets_a_field_sets_one_that_is_there() -> None:
-    fields = {
-        f"{part}.{field.name}"
-        for part, kind in (("engine", EngineConfig), ("server", ServerConfig))
-        for field in dataclasses.fields(kind)
+def test_every_setting_with_a_group_is_an_option() -> None:
+    declared = {
+        (config, name)
+        for config in (EngineConfig, ServerConfig)
+        for name, (setting, _, _) in settings_of(config).items()
+        if setting.group is not None
     }
-    targets = [option.sets for _, option in options() if option.sets]
-    assert set(targets) <= fields
+    targets = [(option.config, option.field) for _, option in options() if option.config]
+    assert set(targets) == declared
     assert len(set(targets)) == len(targets)
+
+
+def test_an_option_s_default_is_its_field_s() -> None:
+    for name, option in options():
+        if option.config is not None:
+            default = ServeSettings.model_fields[name].default
+            field = settings_of(option.config)[option.field][2]
+            assert (default if default is None else default * option.setting.unit) == field
 
 
 def test_sizes_are_counted_in_bytes_inside() -> None:
     found = ServeSettings(cache_mib=3, max_body_mib=2, model="m.gguf")
-    assert found.engine_options() == {"device": "auto", "cache_bytes": 3 << 20}
+    assert found.engine_options() == {"cache_bytes": 3 << 20}
     config = ServerConfig(**found.server_options())
     assert config.max_body_bytes == 2 << 20
     assert config.served_model_names == ("m.gguf",)
@@ -193,8 +203,8 @@ def test_help_fits_a_screen_and_keeps_the_advanced_groups_apart() -> None:
     for name, option in options():
         flag = "--" + name.replace("_", "-") + " "
         assert flag in whole
-        assert (flag in short) == (option.panel not in ADVANCED)
-    for panel in ADVANCED:
+        assert (flag in short) == (not option.setting.group.is_advanced)
+    for panel in (Group.ENGINE, Group.LIMITS):
         assert panel in whole
         assert panel not in short
 

@@ -21,20 +21,20 @@ def register(app: typer.Typer) -> None:
 def serve(given: dict[str, Any]) -> None:
     """Serve a model over the OpenAI and Anthropic APIs.
 
-    An option may also be an environment variable (RAMET_CACHE_MIB) or a key of the YAML file that
-    --config names (cache_mib). The command line goes before the environment, that before the file.
+    Every option is also an environment variable (RAMET_CACHE_MIB) and a key of the YAML file given
+    by --config (cache_mib). The command line overrides the environment, which overrides the file.
     """
     settings = read_settings(given)
-    for number in (signal.SIGTERM, signal.SIGINT):  # until the server takes them over
+    for number in (signal.SIGTERM, signal.SIGINT):  # until the server installs its own handlers
         signal.signal(number, _end)
     run(settings)
 
 
 def run(settings: ServeSettings) -> None:
-    """Serves until a signal ends it."""
-    gc.disable()  # until it has started: hardly anything that a start makes goes again
-    # Nothing here multiplies matrices with numpy, whose threads would use up the other cores a
-    # while when it is imported.
+    """Serves until a signal arrives."""
+    gc.disable()  # until it has started: little of what a start allocates is garbage
+    # numpy isn't used for matrix products here; its threads would occupy the other cores for a
+    # while after the import.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from ramet.runtime.engine.config import EngineConfig
     from ramet.runtime.engine.process import EngineProcess
@@ -42,19 +42,20 @@ def run(settings: ServeSettings) -> None:
     from ramet.runtime.server.config import ServerConfig
     from ramet.runtime.server.http.listen import bind
 
-    weights = {tenant.name: tenant.weight for tenant in read_keys_file(settings.api_keys)}
-    engine_config = EngineConfig(**settings.engine_options(), tenant_weights=weights)
     server_config = ServerConfig(**settings.server_options())
+    tenants = read_keys_file(server_config.api_keys_file)
+    weights = {tenant.name: tenant.weight for tenant in tenants}
+    engine_config = EngineConfig(**settings.engine_options(), tenant_weights=weights)
+    host = server_config.host
 
     def announce(port: int) -> None:
-        host = f"[{settings.host}]" if ":" in settings.host else settings.host
-        url = f"http://{host}:{port}"
+        url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         typer.echo(f"Serving {settings.model} on {url} (Ctrl-C ends it)", err=True)
         gc.enable()
-        gc.freeze()  # no collection has to look again at what stays
+        gc.freeze()  # collections need not traverse what stays
 
-    # A port that is taken is told before the model is loaded.
-    sockets = bind(settings.host, settings.port)
+    # Bind first: a port in use should fail before the model is loaded.
+    sockets = bind(host, server_config.port)
     with EngineProcess.from_model(
         settings.model, engine_config, meanwhile=_import_server
     ) as engine:
@@ -71,11 +72,11 @@ def run(settings: ServeSettings) -> None:
 
 
 def _import_server() -> None:
-    """Its modules take as long to load as a small model."""
+    """Imports the server's modules, which takes as long as loading a small model."""
     import ramet.lang.serving
     import ramet.runtime.server.main  # noqa: F401
 
 
 def _end(*_: object) -> NoReturn:
-    """A signal while the engine starts: there is nothing to finish, so the end is graceful."""
+    """Handles a signal during start-up: nothing runs yet, so exit immediately."""
     sys.exit(0)

@@ -1,4 +1,4 @@
-"""The options of ``ramet serve``, made from its settings, and what is wrong with them said."""
+"""Turns the options of ``ramet serve`` into a command, and its input into settings."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from pydantic.fields import FieldInfo
 from typer.core import TyperOption
 
 from ramet.cli.config_file import ConfigurationError
-from ramet.cli.serve_settings import ADVANCED, ENV_PREFIX, Option, ServeSettings, options
+from ramet.cli.serve_settings import ENV_PREFIX, SERVE_SETTINGS, Option, ServeSettings, options
 
-_UNSAID = (None, (), False)
-"""Defaults that say nothing."""
+_UNSHOWN = (None, (), False)
+"""Defaults that the help leaves out."""
 
 
 def as_command(serve: Callable[[dict[str, Any]], None]) -> Callable[..., None]:
-    """``serve``, which takes what was given, as a function with a parameter for each setting."""
+    """Wraps ``serve``, which takes the given options as a dict, with a parameter per option."""
 
     @functools.wraps(serve)
     def command(**given: Any) -> None:
@@ -34,12 +34,12 @@ def as_command(serve: Callable[[dict[str, Any]], None]) -> Callable[..., None]:
             name,
             inspect.Parameter.KEYWORD_ONLY,
             default=None,
-            annotation=_annotation(ServeSettings.model_fields[name], option),
+            annotation=_annotation(SERVE_SETTINGS.model_fields[name], option),
         )
         for name, option in options()
     ]
     help_all = typer.Option(
-        "--help-all", is_eager=True, callback=_show_all, help="Show the advanced groups, too."
+        "--help-all", is_eager=True, callback=_show_all, help="Also show advanced options."
     )
     parameters.append(
         inspect.Parameter(
@@ -55,14 +55,14 @@ def as_command(serve: Callable[[dict[str, Any]], None]) -> Callable[..., None]:
 
 
 def read_settings(given: Mapping[str, Any]) -> ServeSettings:
-    """The settings in force.
+    """Merges the command line, the environment and the configuration file.
 
     Raises:
         typer.BadParameter: a value of the command line is wrong.
         ConfigurationError: the environment or the file is wrong.
     """
     try:
-        return ServeSettings(**given)
+        return SERVE_SETTINGS(**given)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         name, reason = str(first["loc"][0]), first["msg"]
@@ -76,15 +76,15 @@ def read_settings(given: Mapping[str, Any]) -> ServeSettings:
 
 
 def _annotation(field: FieldInfo, option: Option) -> Any:
-    """A setting as a parameter of a command; None: it is not given."""
+    """The type of an option's parameter, whose default is None."""
     bounds = {type(each): each for each in field.metadata}
     least, most = bounds.get(Ge), bounds.get(Le)
-    default = field.default
+    default, declared = field.default, option.setting
     info = typer.Option(
-        help=option.help if default in _UNSAID else f"{option.help} ({default})",
-        rich_help_panel=option.panel,
-        metavar=option.metavar,
-        hidden=option.panel in ADVANCED,
+        help=declared.help if default in _UNSHOWN else f"{declared.help} ({default})",
+        rich_help_panel=declared.group,
+        metavar=declared.metavar,
+        hidden=declared.group is not None and declared.group.is_advanced,
         min=None if least is None else least.ge,
         max=None if most is None else most.le,
         show_default=False,

@@ -9,6 +9,8 @@ from ramet.runtime.api.events import Failed, Finished
 from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.api.request import ProgramHint, Request
 from ramet.runtime.scheduler import SchedulerConfig, SequenceState
+from ramet.runtime.scheduler.queue.config import POLICY_NAMES
+from ramet.runtime.scheduler.queue.policy import POLICIES
 from ramet.runtime.testing.simulation import Simulation
 
 
@@ -251,3 +253,7 @@ def test_settings_that_cannot_work_are_refused():
         SchedulerConfig(max_num_seqs=64, max_tokens_per_step=32)
     with pytest.raises(InvalidParameterError, match="weights"):
         SchedulerConfig(tenant_weights={"a": 0})
+
+
+def test_every_policy_can_be_configured() -> None:
+    assert sorted(POLICIES) == sorted(POLICY_NAMES)
