@@ -31,10 +31,9 @@ from ramet.lang.graph.graph import RequestGraph
 from ramet.lang.program import Program, program
 from ramet.lang.replay import replay
 from ramet.lang.run.agent import AgentLimits, describe_tools
-from ramet.lang.run.branches import Branches
 from ramet.lang.run.graph_run import run_graph
 from ramet.lang.run.run import Run
-from ramet.lang.run.state import State
+from ramet.lang.run.state import Branches, State
 from ramet.lang.trace.trace import Trace
 from ramet.lang.types.expressions import (
     assistant,

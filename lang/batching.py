@@ -6,19 +6,27 @@ import concurrent.futures
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ramet.lang.base.errors import UsageError
 from ramet.lang.run.run import Run
 
-if TYPE_CHECKING:
-    from ramet.lang.program import Program
-
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Startable(Protocol[T_co]):
+    """A program, as far as a batch needs it."""
+
+    name: str
+
+    def start(self, **arguments: Any) -> Run[T_co]: ...
+
+    def check_arguments(self, **arguments: Any) -> None: ...
 
 
 def run_batch(
-    program: Program[..., T],
+    program: Startable[T],
     batch: Sequence[Mapping[str, Any]],
     max_concurrency: int,
     *,

@@ -13,6 +13,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, over
 from ramet.lang.backends.choose import BackendLike, as_backend, default_backend
 from ramet.lang.base.errors import UsageError
 from ramet.lang.base.event_loop import on_shared_loop, shared_loop
+from ramet.lang.batching import run_batch
 from ramet.lang.graph.explain import Explanation, explain
 from ramet.lang.graph.graph import RequestGraph
 from ramet.lang.run.dry_run import trace_graph
@@ -135,8 +136,6 @@ class Program(Generic[P, T]):
         in the batch's own. ``progress`` shows a bar on the terminal. A run that fails doesn't end
         the others: its ``error`` says so and its ``result`` raises.
         """
-        from ramet.lang.batching import run_batch
-
         program = self.using(**settings) if settings else self
         return run_batch(program, list(batch), max_concurrency, reorder=reorder, progress=progress)
 

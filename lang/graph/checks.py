@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ramet.lang.base.errors import GraphError
-from ramet.lang.graph.graph import RequestGraph
+from ramet.lang.graph.node_graph import NodeGraph
 from ramet.lang.graph.nodes import CALL_KINDS, Fork, Gen, Join, Node, Select, Text
 
 
-def check_graph(graph: RequestGraph) -> None:
+def check_graph(graph: NodeGraph) -> None:
     """Checks edges, cycles, forks, turns and names.
 
     Raises:
@@ -25,7 +25,7 @@ def check_graph(graph: RequestGraph) -> None:
     _check_states(graph)
 
 
-def _check_edges(graph: RequestGraph) -> None:
+def _check_edges(graph: NodeGraph) -> None:
     for node in graph:
         for needed in graph.edges(node):
             if needed not in graph:
@@ -38,7 +38,7 @@ def _check_edges(graph: RequestGraph) -> None:
                 )
 
 
-def _check_cycles(graph: RequestGraph) -> None:
+def _check_cycles(graph: NodeGraph) -> None:
     visiting: set[str] = set()
     done: set[str] = set()
     for first in graph:
@@ -63,7 +63,7 @@ def _check_cycles(graph: RequestGraph) -> None:
                         stack.append((needed, False))
 
 
-def _check_states(graph: RequestGraph) -> None:
+def _check_states(graph: NodeGraph) -> None:
     """Walks each state once, branches after what they share, with the names set so far."""
     setters: dict[str, str] = {}
     stack: list[tuple[Node, Node | None, bool]] = [

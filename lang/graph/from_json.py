@@ -1,4 +1,4 @@
-"""Nodes of a graph from JSON data, each field checked, each fault named by its path."""
+"""A graph from JSON data (see ``to_json.py``), each field checked, each fault named by its path."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from ramet.grammars.constraint_json import constraint_from_json
 from ramet.grammars.constraints import Constraint
 from ramet.grammars.errors import ConstraintError
 from ramet.lang.base.errors import GraphError
+from ramet.lang.graph.checks import check_graph
+from ramet.lang.graph.node_graph import MAX_NODES, NodeGraph, OpenEnd
 from ramet.lang.graph.nodes import (
     Fork,
     Gen,
@@ -29,12 +31,53 @@ from ramet.runtime.api.errors import RametError
 from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.api.paths import field_path
 
+_FIELDS = {"name": str, "nodes": list, "open_ends": list}
+
 Reader = Callable[[Any, str], Any]
 """Takes a field's JSON and its path; returns what the node holds, or raises GraphError."""
 
 NODE_KINDS: dict[str, type[Node]] = {
     node_type.kind: node_type for node_type in (Text, Gen, Select, ToolCall, Fork, Join)
 }
+
+
+def read_graph(data: Any, graph: NodeGraph, *, max_nodes: int = MAX_NODES) -> None:
+    """Reads a graph into an empty one, and checks it.
+
+    Raises:
+        GraphError: data of another shape, a cycle, a dangling edge, a duplicate name, more than
+            ``max_nodes`` nodes; its ``param`` is the path of what is wrong.
+    """
+    if not isinstance(data, Mapping):
+        raise wrong("", "a graph is an object with a list of nodes")
+    for name in data:
+        if name not in _FIELDS:
+            hint = near(name, _FIELDS)
+            raise wrong(str(name), f"a graph has no field {name!r}{hint}")
+    items = data.get("nodes")
+    if not isinstance(items, list):
+        raise wrong("nodes", "a graph is an object with a list of nodes")
+    if len(items) > max_nodes:
+        raise wrong("nodes", f"{len(items)} nodes are more than the limit of {max_nodes}")
+    name = data.get("name", "program")
+    if not isinstance(name, str):
+        raise wrong("name", "a graph's name is a text")
+    try:
+        nodes = [read_node(item, f"nodes[{index}]") for index, item in enumerate(items)]
+        graph.name = name
+        graph.load(nodes)
+        check_graph(graph)
+        graph.open_ends = [OpenEnd(**end) for end in data.get("open_ends") or ()]
+    except RecursionError:
+        raise wrong("nodes", "the graph nests too deep") from None
+    except TypeError as error:
+        raise wrong("open_ends", f"a bad open end: {error}") from None
+    except GraphError as error:
+        if error.param is None and error.node_id:
+            ids = [item.get("id") for item in items]
+            last = len(ids) - 1 - ids[::-1].index(error.node_id)
+            error.param = f"nodes[{last}]"
+        raise
 
 
 def read_node(item: Any, path: str) -> Node:

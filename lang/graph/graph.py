@@ -3,137 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
 
 from ramet.lang.base.errors import GraphError
-from ramet.lang.graph.nodes import CALL_KINDS, Fork, Gen, Join, Node, Select, Text, ToolCall
-
-MAX_NODES = 100_000
-"""A run with more nodes than this is a program that doesn't end."""
-
-
-@dataclass(frozen=True, slots=True)
-class OpenEnd:
-    """Where tracing without a model had to stop: the program looked at a value.
-
-    ``where`` is the ``file:line`` that looked; ``node_id`` is what it wanted to know.
-    """
-
-    branch: str
-    node_id: str
-    where: str
+from ramet.lang.graph.checks import check_graph
+from ramet.lang.graph.from_json import read_graph
+from ramet.lang.graph.node_graph import MAX_NODES, NodeGraph
+from ramet.lang.graph.nodes import Node
+from ramet.lang.graph.to_json import graph_to_json
+from ramet.lang.graph.views import mermaid, tree
 
 
-class RequestGraph:
-    """Nodes in the order in which the program made them, and the edges between them.
-
-    There are two kinds of edge: a node *follows* its ``parent``, whose text is part of its prompt,
-    and *refers* to nodes whose values stand in its texts or arguments.
-    """
-
-    def __init__(self, name: str = "program") -> None:
-        self.name = name
-        self.open_ends: list[OpenEnd] = []
-        self._nodes: dict[str, Node] = {}
-        self._children: dict[str, list[str]] = {}
-
-    def __len__(self) -> int:
-        return len(self._nodes)
-
-    def __iter__(self) -> Iterator[Node]:
-        return iter(list(self._nodes.values()))  # a copy: the program may still add to it
-
-    def __contains__(self, node_id: str) -> bool:
-        return node_id in self._nodes
-
-    def __getitem__(self, node_id: str) -> Node:
-        try:
-            return self._nodes[node_id]
-        except KeyError:
-            raise GraphError(f"no node {node_id!r} in the graph of {self.name!r}") from None
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the graph holds all that the program does, whatever the model says."""
-        return not self.open_ends
-
-    def add(self, node: Node) -> None:
-        """Appends a node; what it follows and refers to must be there already."""
-        if len(self._nodes) >= MAX_NODES:
-            raise GraphError(f"the program has made {MAX_NODES} nodes; does its loop end?")
-        if node.id in self._nodes:
-            raise GraphError(f"two nodes have the id {node.id!r}")
-        for needed in self.edges(node):
-            if needed not in self._nodes:
-                raise GraphError(f"node {node.id!r} needs {needed!r}, which doesn't exist")
-        self._nodes[node.id] = node
-        if node.parent is not None:
-            self._children.setdefault(node.parent, []).append(node.id)
-
-    def children(self, node_id: str) -> list[Node]:
-        """The nodes that follow a node directly; several only after a Fork."""
-        return [self._nodes[child] for child in self._children.get(node_id, ())]
-
-    def chain(self, node_id: str | None) -> list[Node]:
-        """The nodes of a state from the run's first to ``node_id``, over its forks."""
-        nodes = list(self.back_from(node_id))
-        nodes.reverse()
-        return nodes
-
-    def back_from(self, node_id: str | None) -> Iterator[Node]:
-        """The nodes of a state from ``node_id`` back to the run's first."""
-        while node_id is not None:
-            node = self[node_id]
-            yield node
-            node_id = node.parent
-
-    def calls(self) -> list[Gen | Select]:
-        """The nodes that the model answers."""
-        return [node for node in self if isinstance(node, Gen | Select)]
-
-    def needs(self, node_id: str) -> frozenset[str]:
-        """The nodes whose values a node waits for: no more than it takes to know the rest.
-
-        For a call these are the last call of its state and whatever the texts after that refer
-        to; what comes earlier that last call has waited for already.
-        """
-        node = self[node_id]
-        needed = {ref.node_id for ref in node.refs()}
-        if isinstance(node, CALL_KINDS):
-            for earlier in self.back_from(node.parent):
-                if isinstance(earlier, CALL_KINDS):
-                    needed.add(earlier.id)
-                    break
-                if isinstance(earlier, Text):
-                    needed.update(ref.node_id for ref in earlier.refs())
-        return frozenset(needed)
-
-    def previous_call(self, node: Node) -> str | None:
-        """The last call before a node in its state."""
-        for earlier in self.back_from(node.parent):
-            if isinstance(earlier, CALL_KINDS):
-                return earlier.id
-        return None
-
-    def continues_turn(self, node: Gen | Select) -> bool:
-        """Whether a call continues a chat turn that has text already."""
-        for earlier in self.back_from(node.parent):
-            if isinstance(earlier, Gen | Select | Text):
-                return node.role is not None and earlier.turn == node.turn
-        return False
-
-    def branch_of(self, node_id: str) -> str:
-        """The id of the branch that a node is in: ``""`` is the run's first state."""
-        return node_id.rpartition(".")[0]
-
-    def set_inputs(self, join_id: str, inputs: tuple[str, ...]) -> None:
-        """Notes whose values a branch's result was made of, once that is known."""
-        node = self[join_id]
-        if isinstance(node, Join):
-            self._nodes[join_id] = replace(node, inputs=inputs)
+class RequestGraph(NodeGraph):
+    """A ``NodeGraph`` that can be checked, drawn, written as JSON and read from it."""
 
     def validate(self) -> None:
         """Checks edges, cycles, turns and names of a graph that came from elsewhere.
@@ -141,19 +24,7 @@ class RequestGraph:
         Raises:
             GraphError: names the node at fault.
         """
-        from ramet.lang.graph.checks import check_graph
-
         check_graph(self)
-
-    def _load(self, nodes: list[Node]) -> None:
-        for node in nodes:
-            if node.id in self._nodes:
-                raise GraphError(f"two nodes have the id {node.id!r}", node_id=node.id)
-            self._nodes[node.id] = node
-        for node in nodes:
-            if node.parent is not None:
-                self._children.setdefault(node.parent, []).append(node.id)
-        self.validate()
 
     @classmethod
     def from_nodes(cls, name: str, nodes: list[Node]) -> RequestGraph:
@@ -161,19 +32,16 @@ class RequestGraph:
         if len(nodes) > MAX_NODES:
             raise GraphError(f"more than {MAX_NODES} nodes")
         graph = cls(name)
-        graph._load(nodes)
+        graph.load(nodes)
+        graph.validate()
         return graph
 
     def tree(self) -> str:
         """The graph as an indented tree, a line a call."""
-        from ramet.lang.graph.views import tree
-
         return tree(self)
 
     def mermaid(self) -> str:
         """The graph as a Mermaid flowchart."""
-        from ramet.lang.graph.views import mermaid
-
         return mermaid(self)
 
     def json(self) -> str:
@@ -182,34 +50,22 @@ class RequestGraph:
 
     def to_json(self) -> dict[str, Any]:
         """The graph as JSON data; ``RequestGraph.from_json`` reads it."""
-        from ramet.lang.graph.to_json import to_json
-
-        return to_json(self)
+        return graph_to_json(self)
 
     @classmethod
-    def from_json(cls, data: Any) -> RequestGraph:
+    def from_json(cls, data: Any, *, max_nodes: int = MAX_NODES) -> RequestGraph:
         """Reads and validates what ``to_json`` gave.
 
         Raises:
-            GraphError: data of another shape, a cycle, a dangling edge, a duplicate name.
+            GraphError: data of another shape, a cycle, a dangling edge, a duplicate name, more than
+                ``max_nodes`` nodes; its ``param`` is the path of what is wrong.
         """
-        from ramet.lang.graph.to_json import from_json
-
-        return from_json(data)
+        graph = cls()
+        read_graph(data, graph, max_nodes=max_nodes)
+        return graph
 
     def __str__(self) -> str:
         return self.tree()
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(self.tree())}</pre>"
-
-    @staticmethod
-    def edges(node: Node) -> list[str]:
-        """The nodes that a node follows or refers to."""
-        edges = [ref.node_id for ref in node.refs()]
-        if node.parent is not None:
-            edges.append(node.parent)
-        return edges
-
-
-__all__ = ["Fork", "Gen", "Join", "OpenEnd", "RequestGraph", "Select", "Text", "ToolCall"]

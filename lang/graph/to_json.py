@@ -1,4 +1,4 @@
-"""A RequestGraph as JSON data, and back.
+"""A RequestGraph as JSON data.
 
 ``{"name": ..., "nodes": [{"kind": ..., "id": ..., ...}], "open_ends": [...]}``. References are
 objects with ``node_id`` and ``spec``; inside a ToolCall's arguments, where any data may stand,
@@ -14,60 +14,18 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from ramet.lang.base.errors import GraphError
-from ramet.lang.graph.from_json import near, read_node, wrong
-from ramet.lang.graph.graph import MAX_NODES, OpenEnd, RequestGraph
+from ramet.lang.graph.node_graph import NodeGraph
 from ramet.lang.graph.nodes import Node, TextWithRefs
 from ramet.lang.graph.references import Ref
 
-_FIELDS = {"name": str, "nodes": list, "open_ends": list}
 
-
-def to_json(graph: RequestGraph) -> dict[str, Any]:
+def graph_to_json(graph: NodeGraph) -> dict[str, Any]:
     """The graph as data that ``json.dumps`` takes."""
     return {
         "name": graph.name,
         "nodes": [_node_to_json(node) for node in graph],
         "open_ends": [dataclasses.asdict(end) for end in graph.open_ends],
     }
-
-
-def from_json(data: Any, *, max_nodes: int = MAX_NODES) -> RequestGraph:
-    """Reads and validates a graph.
-
-    Raises:
-        GraphError: data of another shape, a cycle, a dangling edge, a duplicate name, more than
-            ``max_nodes`` nodes; its ``param`` is the path of what is wrong.
-    """
-    if not isinstance(data, Mapping):
-        raise wrong("", "a graph is an object with a list of nodes")
-    for name in data:
-        if name not in _FIELDS:
-            hint = near(name, _FIELDS)
-            raise wrong(str(name), f"a graph has no field {name!r}{hint}")
-    items = data.get("nodes")
-    if not isinstance(items, list):
-        raise wrong("nodes", "a graph is an object with a list of nodes")
-    if len(items) > max_nodes:
-        raise wrong("nodes", f"{len(items)} nodes are more than the limit of {max_nodes}")
-    name = data.get("name", "program")
-    if not isinstance(name, str):
-        raise wrong("name", "a graph's name is a text")
-    try:
-        nodes = [read_node(item, f"nodes[{index}]") for index, item in enumerate(items)]
-        graph = RequestGraph.from_nodes(name, nodes)
-        graph.open_ends = [OpenEnd(**end) for end in data.get("open_ends") or ()]
-    except RecursionError:
-        raise wrong("nodes", "the graph nests too deep") from None
-    except TypeError as error:
-        raise wrong("open_ends", f"a bad open end: {error}") from None
-    except GraphError as error:
-        if error.param is None and error.node_id:
-            ids = [item.get("id") for item in items]
-            last = len(ids) - 1 - ids[::-1].index(error.node_id)
-            error.param = f"nodes[{last}]"
-        raise
-    return graph
 
 
 def _node_to_json(node: Node) -> dict[str, Any]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ramet.lang.graph.graph import RequestGraph
+from ramet.lang.graph.node_graph import NodeGraph
 from ramet.lang.graph.nodes import Fork, Gen, Join, Node, Select, Text, ToolCall
 from ramet.lang.graph.references import Ref, Template
 
 MAX_TEXT_LEN = 48
 
 
-def tree(graph: RequestGraph) -> str:
+def tree(graph: NodeGraph) -> str:
     """An indented tree: a line a node, a level a fork; what a node refers to in brackets."""
     lines = [graph.name]
     firsts = [node for node in graph if node.parent is None]
@@ -22,7 +22,7 @@ def tree(graph: RequestGraph) -> str:
     return "\n".join(lines)
 
 
-def _draw(graph: RequestGraph, node: Node, indent: str, lines: list[str]) -> None:
+def _draw(graph: NodeGraph, node: Node, indent: str, lines: list[str]) -> None:
     # A loop along a state and recursion only into branches, so long programs don't nest.
     current: Node | None = node
     while current is not None:
@@ -41,12 +41,12 @@ def _draw(graph: RequestGraph, node: Node, indent: str, lines: list[str]) -> Non
         current = after
 
 
-def _after_fork(graph: RequestGraph, fork: Node, children: list[Node]) -> Node | None:
+def _after_fork(graph: NodeGraph, fork: Node, children: list[Node]) -> Node | None:
     branch = graph.branch_of(fork.id)
     return next((child for child in children if graph.branch_of(child.id) == branch), None)
 
 
-def describe(graph: RequestGraph, node: Node) -> str:
+def describe(graph: NodeGraph, node: Node) -> str:
     """A node in one line."""
     uses = [graph[ref.node_id].label for ref in node.refs()]
     needs = f"  [{', '.join(dict.fromkeys(uses))}]" if uses else ""
@@ -68,7 +68,7 @@ def describe(graph: RequestGraph, node: Node) -> str:
     return f"join {node.label}{needs}"
 
 
-def _shortened(graph: RequestGraph, parts: Template) -> str:
+def _shortened(graph: NodeGraph, parts: Template) -> str:
     text = "".join(
         f"{{{graph[part.node_id].label}}}" if isinstance(part, Ref) else part for part in parts
     )
@@ -76,7 +76,7 @@ def _shortened(graph: RequestGraph, parts: Template) -> str:
     return repr(text if len(text) <= MAX_TEXT_LEN else text[: MAX_TEXT_LEN - 1] + "…")
 
 
-def mermaid(graph: RequestGraph) -> str:
+def mermaid(graph: NodeGraph) -> str:
     """A Mermaid flowchart: thick arrows for prompts, dotted ones for values."""
     lines = ["flowchart TD"]
     for node in graph:

@@ -13,7 +13,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -34,7 +34,13 @@ from ramet.lang.types.types import OutputType, type_label
 from ramet.lang.types.values import Value
 
 if TYPE_CHECKING:
-    from ramet.lang.run.state import State
+    from ramet.lang.run.writer import Writer
+
+
+class WrittenState(Protocol):
+    """A state, as far as the loop needs it."""
+
+    _writer: Writer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +90,7 @@ class Agent:
         _answer(self.answer)  # these raise now rather than in a turn
         sampling_params({}, self.options)
 
-    def run(self, s: State) -> Any:
+    def run(self, s: WrittenState) -> Any:
         """Runs the loop in place on a state and returns the answer.
 
         Raises:
@@ -106,7 +112,7 @@ class Agent:
             self._run_calls(s, action.calls)
         raise AgentLimitError("the agent used up its turns")  # the last turn only answers
 
-    def _turn(self, s: State, turn: int, *, calls: bool, answer: bool) -> Value[Any]:
+    def _turn(self, s: WrittenState, turn: int, *, calls: bool, answer: bool) -> Value[Any]:
         output = action_type(
             self.tools,
             self.answer,
@@ -118,7 +124,7 @@ class Agent:
             s._writer.session.expected_tools[step.node_id] = "|".join(t.name for t in self.tools)
         return step
 
-    def _run_calls(self, s: State, calls: list[ToolRequest]) -> None:
+    def _run_calls(self, s: WrittenState, calls: list[ToolRequest]) -> None:
         by_name = {tool.name: tool for tool in self.tools}
         results = [s._writer.call(by_name[call.name], call.arguments) for call in calls]
         lines = ["Tool results:"]
@@ -246,6 +252,6 @@ def _lifted(schema: Any, prefix: str, definitions: dict[str, Any]) -> Any:
     return renamed(own)
 
 
-def _append_turn(s: State, role: Role, text: str) -> None:
+def _append_turn(s: WrittenState, role: Role, text: str) -> None:
     """A turn of plain text, in which nothing but the run's references is special."""
     s._writer.continue_turn(role, text)

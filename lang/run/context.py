@@ -15,8 +15,7 @@ from ramet.lang.graph.nodes import CALL_KINDS, Text
 from ramet.lang.graph.references import Ref
 from ramet.lang.run.executor import Executor
 from ramet.lang.run.prompts import messages_of, render
-from ramet.lang.run.session import Session, TraceStopped, current_join
-from ramet.lang.run.state import State
+from ramet.lang.run.session import BranchWriter, Session, TraceStopped, current_join
 from ramet.lang.types.values import NodeResult, Value, leaves, resolve, text_of
 from ramet.runtime.api.errors import RequestAbortedError
 
@@ -63,7 +62,8 @@ class RunContext:
 
     def start_branch(
         self,
-        branch: State,
+        state: object,
+        writer: BranchWriter,
         join_id: str,
         function: Callable[..., Any],
         args: tuple[Any, ...],
@@ -71,12 +71,14 @@ class RunContext:
         *,
         is_branch: bool = True,
     ) -> None:
-        """Runs a function on a branch as a task of its own; its result settles ``join_id``.
+        """Runs a function on a state as a task of its own; its result settles ``join_id``.
 
-        With ``is_branch`` false the state isn't the function's own, and stays open after it.
+        Args:
+            writer: the state's writer.
+            is_branch: the state is the function's own, and is closed after it.
         """
-        call = functools.partial(function, branch, *args, **kwargs)
-        work = self._run_branch(branch, join_id, call, is_branch)
+        call = functools.partial(function, state, *args, **kwargs)
+        work = self._run_branch(writer, join_id, call, is_branch)
         task = asyncio.get_running_loop().create_task(work)
         self._branches.add(task)
         task.add_done_callback(self._branch_ended)
@@ -92,7 +94,7 @@ class RunContext:
                 writer.close()
 
     async def _run_branch(
-        self, branch: State, join_id: str, call: Callable[[], Any], is_branch: bool
+        self, writer: BranchWriter, join_id: str, call: Callable[[], Any], is_branch: bool
     ) -> None:
         session = self.session
         current_join.set(join_id)
@@ -103,7 +105,7 @@ class RunContext:
                 return
             plain = await self.resolve_all(result)
         except TraceStopped as stop:
-            session.stopped_at(branch._writer.branch, stop)
+            session.stopped_at(writer.branch, stop)
         except asyncio.CancelledError:
             session.fail(join_id, RequestAbortedError("the run was cancelled"))
             raise
@@ -113,7 +115,7 @@ class RunContext:
             session.finish(join_id, NodeResult(text_of(plain), plain))
         finally:
             if is_branch:
-                branch._writer.close()
+                writer.close()
 
     async def run_function(self, call: Callable[[], Any]) -> Any:
         """Runs a program's function: a coroutine as it is, a plain one so that it can wait."""

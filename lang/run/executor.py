@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, field
 from typing import Any
 
 from ramet.lang.backends.base import Backend, GenerateCall, Prompt, ScoreCall, WarmCall
@@ -16,36 +15,13 @@ from ramet.lang.run.hints import Promises, ahead_hint, hint_for
 from ramet.lang.run.prompts import Prompts, fill, render
 from ramet.lang.run.selection import best_choice
 from ramet.lang.run.session import Session
+from ramet.lang.trace.records import CallRecord
 from ramet.lang.types.options import brief_params
 from ramet.lang.types.types import TEXT
 from ramet.lang.types.values import Meta, NodeResult, text_of
 from ramet.runtime.api.errors import RequestAbortedError
-from ramet.runtime.api.events import Finished, TextDelta, Timings, TokenInfo, Usage
+from ramet.runtime.api.events import Finished, TextDelta, TokenInfo
 from ramet.runtime.api.request import HintUpdate, ProgramHint
-
-
-@dataclass(slots=True)
-class CallRecord:
-    """When a node did what, in seconds since its run began; None: never.
-
-    ``timings`` are the engine's own, in seconds since the call was sent; ``request`` has the
-    sampling parameters that differ from their defaults, and ``error_type`` the class of the error.
-    """
-
-    node_id: str
-    name: str
-    kind: str
-    added_s: float
-    sent_s: float | None = None
-    first_text_s: float | None = None
-    finished_s: float | None = None
-    usage: Usage = field(default_factory=Usage)
-    timings: Timings = field(default_factory=Timings)
-    finish_reason: str | None = None
-    error: str | None = None
-    error_type: str | None = None
-    is_chat: bool = False
-    request: dict[str, Any] = field(default_factory=dict)
 
 
 class Executor:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import dataclasses
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ramet.lang.backends.base import Backend
 from ramet.lang.base.errors import RoleError, UnknownNameError, UnresolvedValueError
@@ -20,12 +21,10 @@ from ramet.lang.run.prompts import render
 from ramet.lang.run.session import RunOptions, Session
 from ramet.lang.run.state import State
 from ramet.lang.run.writer import Writer
+from ramet.lang.trace.trace import Trace
 from ramet.lang.types.values import Meta
 from ramet.runtime.api.errors import RequestAbortedError
 from ramet.runtime.api.request import HintUpdate
-
-if TYPE_CHECKING:
-    from ramet.lang.trace.trace import Trace
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -258,9 +257,27 @@ class Run(Generic[T_co]):
     @property
     def trace(self) -> Trace:
         """Every call's record so far: see ``ramet.lang.trace.trace``."""
-        from ramet.lang.trace.trace import Trace
-
-        return Trace.of(self._session, self._context, self._arguments)
+        session, executor = self._session, self._context.executor
+        assert executor is not None
+        calls = [dataclasses.replace(record) for record in list(executor.records.values())]
+        return Trace(
+            program=session.graph.name,
+            program_id=session.program_id,
+            seed=session.options.seed,
+            began_at=executor.began_at,
+            wall_s=max((record.finished_s or 0.0 for record in calls), default=0.0),
+            calls=calls,
+            texts={
+                record.node_id: session.result_of(record.node_id).text
+                for record in calls
+                if record.finished_s is not None
+                and record.error is None
+                and record.kind != "prefill"
+            },
+            arguments=self._arguments,
+            sampling=dict(session.options.sampling),
+            backend="" if session.backend is None else session.backend.name,
+        )
 
     def text_iter(self, name: str | None = None) -> Iterator[str]:
         """The text of a variable, or of the whole first state, in pieces as it comes.

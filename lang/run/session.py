@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakSet
 
 from ramet.lang.backends.base import Backend, CallPlace
@@ -26,7 +26,8 @@ from ramet.lang.base.errors import (
     UsageError,
 )
 from ramet.lang.base.greenlets import can_switch, switch_and_wait
-from ramet.lang.graph.graph import OpenEnd, RequestGraph
+from ramet.lang.graph.graph import RequestGraph
+from ramet.lang.graph.node_graph import OpenEnd
 from ramet.lang.graph.nodes import Fork, Gen, Node, Select, Text
 from ramet.lang.graph.references import Ref, ReferenceTable
 from ramet.lang.run.events import EventLog, NodeAdded, NodeFailed, NodeFinished
@@ -39,7 +40,6 @@ from ramet.runtime.api.fork_guard import ForkGuard
 from ramet.runtime.api.validate import flag, text, whole
 
 if TYPE_CHECKING:
-    from ramet.lang.run.writer import Writer
     from ramet.lang.types.tools import Tool
 
 _LANG_FOLDER = str(Path(__file__).parents[1])
@@ -56,6 +56,14 @@ class TraceStopped(BaseException):
         super().__init__(node_id)
         self.node_id = node_id
         self.where = where
+
+
+class BranchWriter(Protocol):
+    """What appends nodes to one branch, until it is closed."""
+
+    branch: str
+
+    def close(self) -> None: ...
 
 
 class Slot:
@@ -137,7 +145,7 @@ class Session:
         self.references = ReferenceTable()
         self.outputs: dict[str, OutputType[Any]] = {}
         self.tools: dict[str, Tool[..., Any]] = {}
-        self.writers: WeakSet[Writer] = WeakSet()
+        self.writers: WeakSet[BranchWriter] = WeakSet()
         self._open_branches = OpenBranches()
         self.outlook = Outlook(self.graph)
         self.expected_tools: dict[str, str] = {}

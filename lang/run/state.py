@@ -1,23 +1,20 @@
-"""State: what a program writes its prompt on."""
+"""State: what a program writes its prompt on; and the states that a fork gives."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
+from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 
 from ramet.lang.base.errors import RoleError, UnknownNameError, UsageError
 from ramet.lang.graph.nodes import Role, SelectMethod
+from ramet.lang.run.agent import Agent, AgentLimits
 from ramet.lang.run.writer import Writer
-from ramet.lang.types.expressions import Appendable, GenExpr, RoleExpr, select
+from ramet.lang.types.expressions import Appendable, Expr, GenExpr, RoleExpr, select
 from ramet.lang.types.options import GenOptions, SamplingOptions
 from ramet.lang.types.patterns import Pattern
 from ramet.lang.types.tools import Tool, as_tool
 from ramet.lang.types.values import Meta, Value
-
-if TYPE_CHECKING:
-    from ramet.lang.run.agent import AgentLimits
-    from ramet.lang.run.branches import Branches
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -141,8 +138,6 @@ class State:
 
     def fork(self, num_branches: int = 1) -> Branches:
         """Splits the state: each branch begins with all that this one holds."""
-        from ramet.lang.run.branches import Branches
-
         if not isinstance(num_branches, int) or num_branches < 1:
             raise UsageError("fork takes a number of branches, at least 1")
         return Branches(self, [State(writer) for writer in self._writer.fork(num_branches)])
@@ -178,7 +173,9 @@ class State:
         branch = self.copy()
         label = getattr(function, "__name__", type(function).__name__)
         value = self._writer.join_branch(f"{label}()")
-        self._writer.context.start_branch(branch, value.node_id, function, args, kwargs)
+        self._writer.context.start_branch(
+            branch, branch._writer, value.node_id, function, args, kwargs
+        )
         return value
 
     # Tools.
@@ -216,8 +213,6 @@ class State:
             limits: of turns, tokens and time.
             options: sampling parameters of the model's turns.
         """
-        from ramet.lang.run.agent import Agent, AgentLimits
-
         agent = Agent(
             tools=[as_tool(tool) for tool in tools],
             name=name,
@@ -229,7 +224,9 @@ class State:
             options=options,
         )
         value = self._writer.join_agent(name)
-        self._writer.context.start_branch(self, value.node_id, agent.run, (), {}, is_branch=False)
+        self._writer.context.start_branch(
+            self, self._writer, value.node_id, agent.run, (), {}, is_branch=False
+        )
         return value
 
     # Inside.
@@ -260,3 +257,78 @@ class Turn:
 
     def __exit__(self, *exc_info: object) -> None:
         self._state._writer.end_turn()
+
+
+class Branches:
+    """Several states that share all that came before their fork.
+
+    ``branches += x`` appends to every branch: the same thing, one of a list each, or what a
+    function of a branch's number gives. ``branches["x"]`` are the Values of a variable, in order.
+    """
+
+    def __init__(self, origin: State, states: list[State]) -> None:
+        self._origin = origin
+        self._states = states
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def __iter__(self) -> Iterator[State]:
+        return iter(self._states)
+
+    @overload
+    def __getitem__(self, key: int) -> State: ...
+    @overload
+    def __getitem__(self, key: str) -> list[Value[Any]]: ...
+    def __getitem__(self, key: int | str) -> State | list[Value[Any]]:
+        return self._states[key] if isinstance(key, int) else [s[key] for s in self._states]
+
+    def __setitem__(self, key: int, state: State) -> None:
+        """Lets ``branches[0] += x`` be written; no other state can be put in a branch's place.
+
+        Raises:
+            UsageError: another state.
+        """
+        if state is not self._states[key]:
+            raise UsageError("a branch can be appended to, not replaced")
+
+    def __iadd__(
+        self, item: Appendable | Sequence[Appendable] | Callable[[int], Appendable]
+    ) -> Branches:
+        if isinstance(item, Expr | str | Value):
+            each: list[Appendable] = [item] * len(self)
+        elif callable(item):
+            each = [item(index) for index in range(len(self))]
+        else:
+            each = list(item)
+            if len(each) != len(self):
+                raise UsageError(f"{len(each)} things for {len(self)} branches")
+        for state, part in zip(self._states, each, strict=True):
+            state.append(part)
+        return self
+
+    def map(
+        self,
+        function: Callable[Concatenate[State, P], Awaitable[T] | T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> list[Value[Any]]:
+        """Runs ``function(branch, ...)`` on every branch, concurrently: see ``State.spawn``."""
+        return [state.spawn(function, *args, **kwargs) for state in self._states]
+
+    def join(self) -> None:
+        """Ends the branches and gives their variables back to the state that was forked.
+
+        There ``s["x"]`` is then the list of the branches' values, in order. Nothing waits.
+        """
+        writers = [state._writer for state in self._states]
+        origin = self._origin._writer
+        known = origin.all_variables()
+        names = dict.fromkeys(
+            name for writer in writers for name in writer.variables if name not in known
+        )
+        for name in names:
+            inputs = [w.variables[name].node_id for w in writers if name in w.variables]
+            origin.join(name, tuple(inputs))
+        for writer in writers:
+            writer.close()

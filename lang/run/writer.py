@@ -23,6 +23,7 @@ from ramet.lang.graph.nodes import (
     ToolCall,
 )
 from ramet.lang.graph.references import Ref, TextPart
+from ramet.lang.run.context import RunContext
 from ramet.lang.run.session import current_join
 from ramet.lang.types.expressions import (
     Appendable,
@@ -36,7 +37,6 @@ from ramet.lang.types.options import sampling_params, split_options
 from ramet.lang.types.values import Value
 
 if TYPE_CHECKING:
-    from ramet.lang.run.context import RunContext
     from ramet.lang.types.tools import Tool
 
 

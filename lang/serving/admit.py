@@ -11,7 +11,6 @@ from ramet.lang.backends.engine import EngineBackend
 from ramet.lang.base.errors import GraphError, UnsupportedError
 from ramet.lang.graph.graph import RequestGraph
 from ramet.lang.graph.nodes import Gen, Node, Select
-from ramet.lang.graph.to_json import from_json
 from ramet.lang.run.graph_run import check_runnable
 from ramet.runtime.api.errors import InvalidConstraintError, InvalidParameterError
 from ramet.runtime.api.off_loop import run_off_loop
@@ -34,7 +33,7 @@ async def read_graph(data: dict[str, Any], config: ServerConfig) -> RequestGraph
     """
 
     def read() -> RequestGraph:
-        graph = from_json(data, max_nodes=config.max_program_nodes)
+        graph = RequestGraph.from_json(data, max_nodes=config.max_program_nodes)
         check_runnable(graph, {})
         return graph
 

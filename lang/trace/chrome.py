@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ramet.lang.run.executor import CallRecord
-from ramet.lang.trace.trace import Trace, lane_of
+from ramet.lang.trace.records import CallRecord, RunRecord, lane_of
 
 
-def chrome(trace: Trace) -> dict[str, Any]:
+def chrome(trace: RunRecord) -> dict[str, Any]:
     """Chrome's trace event format: a complete event a call, a thread a branch, times in µs.
 
     Format: "Trace Event Format", Google, 2016.
@@ -80,5 +79,5 @@ def facts(record: CallRecord) -> dict[str, Any]:
     return {name: value for name, value in numbers.items() if value}
 
 
-def _lanes(trace: Trace) -> list[str]:
+def _lanes(trace: RunRecord) -> list[str]:
     return list(dict.fromkeys(["main", *(lane_of(record.node_id) for record in trace.calls)]))

@@ -10,9 +10,8 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from ramet.lang.run.executor import CallRecord
 from ramet.lang.trace.chrome import facts
-from ramet.lang.trace.trace import Trace, lane_of
+from ramet.lang.trace.records import CallRecord, RunRecord, lane_of
 
 _INTERNAL, _CLIENT = 1, 3
 _ERROR = 2
@@ -29,7 +28,7 @@ _REQUEST_ATTRIBUTES = {
 }
 
 
-def otlp(trace: Trace) -> dict[str, Any]:
+def otlp(trace: RunRecord) -> dict[str, Any]:
     """One span for the run and one a call, as an exporter would post them."""
     trace_id = hashlib.blake2b(trace.program_id.encode(), digest_size=16).hexdigest()
     root_id = _span_id(trace, "run")
@@ -72,7 +71,7 @@ def otlp(trace: Trace) -> dict[str, Any]:
     return {"resourceSpans": [{"resource": resource, "scopeSpans": [scope]}]}
 
 
-def _model_call(trace: Trace, record: CallRecord) -> dict[str, Any]:
+def _model_call(trace: RunRecord, record: CallRecord) -> dict[str, Any]:
     kind, _, place = trace.backend.partition(":")
     usage = record.usage
     reasons = None if record.finish_reason is None else [record.finish_reason]
@@ -124,7 +123,7 @@ def _name(record: CallRecord, attributes: dict[str, Any]) -> str:
     return f"{operation} {of}" if of else str(operation)
 
 
-def _times(trace: Trace, begin_s: float, end_s: float) -> dict[str, str]:
+def _times(trace: RunRecord, begin_s: float, end_s: float) -> dict[str, str]:
     return {
         "startTimeUnixNano": str(int((trace.began_at + begin_s) * 1e9)),
         "endTimeUnixNano": str(int((trace.began_at + end_s) * 1e9)),
@@ -156,5 +155,5 @@ def _value(value: Any) -> dict[str, Any]:
     return {"stringValue": str(value)}
 
 
-def _span_id(trace: Trace, name: str) -> str:
+def _span_id(trace: RunRecord, name: str) -> str:
     return hashlib.blake2b(f"{trace.program_id}/{name}".encode(), digest_size=8).hexdigest()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from ramet.lang.trace.chrome import facts, phases
-from ramet.lang.trace.trace import Trace, lane_of
+from ramet.lang.trace.records import RunRecord, lane_of
 
 MAX_TEXT_LEN = 600
 
@@ -27,7 +27,7 @@ h1 { font-size: 1.2rem; margin: 0 0 .2rem }
 """
 
 
-def timeline(trace: Trace) -> str:
+def timeline(trace: RunRecord) -> str:
     """The page. All text of the run is escaped; the page loads nothing."""
     lanes: dict[str, list[str]] = {"main": []}
     span = trace.wall_s or 1.0

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 from ramet.grammars.constraints import Constraint
-from ramet.lang.types.patterns import MatchOutcome
 from ramet.runtime.api.errors import InvalidConstraintError
 
 if TYPE_CHECKING:
     from ramet.grammars import GrammarCompiler
+
+
+@dataclass(frozen=True)
+class MatchOutcome:
+    """Whether a text matches: true in an ``if`` when it does.
+
+    Attributes:
+        matched: the whole text is allowed.
+        offset: the first wrong byte, or the text's length where it ends too early.
+        expected: what could have stood there, for people.
+    """
+
+    matched: bool
+    offset: int
+    expected: str = ""
+
+    def __bool__(self) -> bool:
+        return self.matched
 
 
 @cache

@@ -27,25 +27,8 @@ from ramet.grammars.constraints import (
     Whitespace,
 )
 from ramet.lang.base.errors import OutputTypeError
+from ramet.lang.types.matching import MatchOutcome, match_text
 from ramet.lang.types.schemas import adapter_of
-
-
-@dataclass(frozen=True)
-class MatchOutcome:
-    """Whether a text matches: true in an ``if`` when it does.
-
-    Attributes:
-        matched: the whole text is allowed.
-        offset: the first wrong byte, or the text's length where it ends too early.
-        expected: what could have stood there, for people.
-    """
-
-    matched: bool
-    offset: int
-    expected: str = ""
-
-    def __bool__(self) -> bool:
-        return self.matched
 
 
 @dataclass(frozen=True)
@@ -84,8 +67,6 @@ class Pattern:
         Raises:
             ConstraintError: the pattern can't be honoured exactly, and why.
         """
-        from ramet.lang.types.matching import match_text
-
         return match_text(self.constraint, text)
 
 
