@@ -67,6 +67,15 @@ def _rebuild(kind: type[RametError], args: tuple[Any, ...], state: dict[str, Any
     return error
 
 
+def as_ramet_error(error: Exception) -> RametError:
+    """An error that ended a request, as its caller gets it."""
+    if isinstance(error, RametError):
+        return error
+    wrapped = RametError(f"the request failed inside the engine: {type(error).__name__}: {error}")
+    wrapped.__cause__ = error
+    return wrapped
+
+
 class InvalidRequestError(RametError):
     """The request is wrong in itself; the same request will fail again."""
 

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -36,7 +36,7 @@ from ramet.runtime.engine.cache_trace import TraceWriter
 from ramet.runtime.engine.config import EngineConfig
 from ramet.runtime.engine.constraint_compiler import ConstraintCompiler
 from ramet.runtime.engine.core import EngineCore
-from ramet.runtime.engine.grammar_manager import GrammarManager
+from ramet.runtime.engine.grammar_manager import CompiledGrammar, GrammarManager
 from ramet.runtime.engine.grammar_vocabulary import grammar_vocabulary
 from ramet.runtime.engine.input_processor import InputProcessor
 from ramet.runtime.engine.prefix_persistence import PrefixPersistence
@@ -105,6 +105,7 @@ class Engine:
         self.error: RametError | None = None
         self._fork_guard = ForkGuard()
         self._runner = runner
+        self._clock = clock
         self._cache = RadixCache(PagePool(runner.num_pages, runner.page_size))
         self._scheduler = Scheduler(
             self._cache,
@@ -116,7 +117,7 @@ class Engine:
             timer=timer,
             on_end=self._note_end,
         )
-        self._requests = RequestRegistry(self._scheduler, config.max_waiting, clock)
+        self._requests = RequestRegistry(self._scheduler, config.max_waiting)
         self._core = EngineCore(self._scheduler, runner, self._deliver)
         self._closing = False
         self._compiler = ConstraintCompiler(
@@ -135,7 +136,7 @@ class Engine:
         self._wakeups = Wakeups()
         self._step_listeners: list[Callable[[], None]] = [self._wakeups.flush]
         self._lock = threading.Lock()
-        self._thread = StepThread(self._step, self._rest, self._pause_s, self._shut_down)
+        self._thread = StepThread(self._core.step, self._rest, self._pause_s, self._shut_down)
         self._thread.start()
 
     @classmethod
@@ -183,38 +184,37 @@ class Engine:
     def submit(self, request: Request) -> RequestStream:
         """Queues a request. What is wrong with the request itself is raised here.
 
-        A constraint is compiled meanwhile, elsewhere; one that can't be honoured ends the stream
-        in ``Failed`` before anything is generated. Safe from any thread.
+        A constraint is compiled in another thread; one that can't be honoured ends the stream in
+        ``Failed`` before anything is generated. Safe from any thread.
         """
         stream = RequestStream(request, abort=self.abort, wakeups=self._wakeups)
         self.submit_to(request, stream.push)
         return stream
 
     def submit_to(self, request: Request, push: Callable[[Event], None]) -> None:
-        """``submit`` for who takes the events as they are made, on the step's thread.
+        """Callback variant of ``submit``: events are pushed on the step thread.
 
-        ``push`` must be quick; ``add_step_listener`` tells when a step's events are complete.
+        ``push`` must be quick; listeners of ``add_step_listener`` are called after a step's events.
         """
         self._fork_guard.require("the engine")
         sequence = self._sequences.make(request, push)
-        self._scheduler.prepare(sequence)  # the step's thread has enough to do
-        future = None
-        if request.constraint is not None:
-            future = self._grammars.get(
-                request.constraint, lambda: sequence.state is not SequenceState.FINISHED
-            )
+        self._scheduler.index_prompt(sequence)  # here, as the step thread is busier
+        if request.constraint is None:
+            self._requests.register(sequence)
+            self._thread.post(lambda: self._scheduler.add(sequence))
+            return
+        grammar = self._grammars.get(
+            request.constraint, lambda: sequence.state is not SequenceState.FINISHED
+        )
         try:
             self._requests.register(sequence)
         except RametError:
             sequence.state = SequenceState.FINISHED  # its grammar need not be compiled
             raise
-        if future is None:
-            self._thread.post(lambda: self._requests.start(sequence))
-        else:
-            self._thread.wake()  # there may be a deadline to watch
-            future.add_done_callback(
-                lambda done: self._thread.post(lambda: self._requests.start(sequence, done))
-            )
+        self._thread.post(lambda: self._scheduler.hold(sequence))
+        grammar.add_done_callback(
+            lambda done: self._thread.post(lambda: self._add_compiled(sequence, done))
+        )
 
     def compile(self, constraint: Constraint) -> Future[None]:
         """Has a constraint compiled, as for a request that will have it; safe from any thread.
@@ -226,19 +226,17 @@ class Engine:
         return self._grammars.compile(constraint)
 
     def add_step_listener(self, listener: Callable[[], None]) -> None:
-        """Has the step's thread call ``listener`` for the events that there have been; it must be
-        quick."""
+        """Has the step thread call ``listener`` after a step's events; it must be quick."""
         self._step_listeners.append(listener)
 
     def abort(self, request_id: str) -> None:
         """Ends a request within one step, wherever it is; unknown and ended ones are ignored, and
         so are those of the process that this one was forked from."""
         if self._fork_guard.is_owner:
-            error = RequestAbortedError("the request was aborted")
-            self._thread.post(lambda: self._requests.end(request_id, error))
+            self._thread.post(lambda: self._abort(request_id))
 
     def update_hint(self, update: HintUpdate) -> None:
-        """Takes in what a program has learned since its calls were sent; safe from any thread."""
+        """Updates what is known of a program's future calls; safe from any thread."""
         self._fork_guard.require("the engine")
         self._thread.post(lambda: self._scheduler.update_hint(update))
 
@@ -309,7 +307,7 @@ class Engine:
     def stats(self) -> EngineStats:
         """Counts as of now; safe from any thread."""
         self._fork_guard.require("the engine")
-        num_compiling, grammars = self._requests.num_compiling, self._compiler.stats()
+        num_compiling, grammars = self._requests.num_unscheduled, self._compiler.stats()
         return EngineStats.collect(self._scheduler, self._cache, num_compiling, grammars)
 
     def check(self) -> None:
@@ -367,11 +365,24 @@ class Engine:
 
     # -- on the step thread --------------------------------------------------------------------
 
-    def _step(self) -> bool:
-        self._requests.expire()
-        worked = self._core.step()
-        self._requests.forget_ended()
-        return worked
+    def _add_compiled(self, sequence: Sequence, grammar: Future[CompiledGrammar]) -> None:
+        """Queues a sequence whose grammar is there, or fails it with the reason why it isn't."""
+        if sequence.state is SequenceState.FINISHED:
+            return
+        sequence.grammar_s = self._clock() - sequence.submit_time
+        try:
+            sequence.matcher = grammar.result().matcher()
+        except CancelledError:
+            self._scheduler.release(sequence, EngineDeadError("the engine has been closed"))
+        except Exception as error:
+            self._scheduler.release(sequence, error)
+        else:
+            self._scheduler.add(sequence)
+
+    def _abort(self, request_id: str) -> None:
+        sequence = self._requests.find(request_id)
+        if sequence is not None:
+            self._scheduler.release(sequence, RequestAbortedError("the request was aborted"))
 
     def _deliver(self) -> None:
         for listener in self._step_listeners:
@@ -383,17 +394,17 @@ class Engine:
     def _pause_s(self) -> float | None:
         if not self._scheduler.idle:
             return 0.001
-        return 0.02 if self._requests.num_compiling else None
+        return 0.02 if self._scheduler.num_compiling else None  # they may have deadlines
 
     def _note_end(self, sequence: Sequence) -> None:
-        self._requests.note_end(sequence)
+        self._requests.remove(sequence)
         if self._trace is not None and sequence.scheduled_time is not None:
             self._trace.add(
                 sequence.request, sequence.known, sequence.num_output, sequence.submit_time
             )
 
     def _shut_down(self, fault: Exception | None) -> None:
-        """Answers everybody who still waits."""
+        """Fails all live requests."""
         reason = EngineDeadError("the engine has been closed")
         if fault is not None:
             message = f"the engine has died: {type(fault).__name__}: {fault}"
@@ -403,9 +414,13 @@ class Engine:
         if fault is None:
             try:
                 self._prefixes.save()
-            except Exception:  # a convenience must not keep anybody from an answer
+            except Exception:  # requests must be answered all the same
                 logger.exception("prefixes were not stored")
-        self._requests.end_all(reason)
+        for sequence in self._requests.live():
+            try:
+                self._scheduler.release(sequence, reason)
+            except Exception:  # after a fault, its bookkeeping may be broken; it has its answer
+                logger.exception("request %s was not released", sequence.request.request_id)
         if self._trace is not None:
             self._trace.close()
         self._deliver()

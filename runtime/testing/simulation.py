@@ -14,6 +14,7 @@ from ramet.runtime.api.events import Event
 from ramet.runtime.api.request import Request
 from ramet.runtime.cache import PagePool, RadixCache
 from ramet.runtime.engine.core import EngineCore
+from ramet.runtime.engine.request_registry import RequestRegistry
 from ramet.runtime.parsers import OutputStream
 from ramet.runtime.scheduler import Scheduler, SchedulerConfig, Sequence
 from ramet.runtime.scheduler.sequence.sequence import Matcher
@@ -76,7 +77,9 @@ class Simulation:
             max_len=self.max_len,
             config=config,
             clock=lambda: self.now,
+            on_end=lambda sequence: self.requests.remove(sequence),
         )
+        self.requests = RequestRegistry(self.scheduler, config.max_waiting)
         self.core = EngineCore(self.scheduler, self.runner)
         self.events: dict[Sequence, list[Event]] = {}
 
@@ -100,6 +103,7 @@ class Simulation:
             submit_time=self.now,
             matcher=matcher,
         )
+        self.requests.register(sequence)
         self.scheduler.add(sequence)
         self.events[sequence] = events
         return sequence

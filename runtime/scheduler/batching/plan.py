@@ -75,11 +75,11 @@ class StepPlan:
         pages: PageTables,
         slots: Slots,
         step_cost: StepCost,
-        newcomers: float,
+        num_arrivals: float,
     ) -> None:
         """Adds drafts to the rows that draw, as far as they pay, within the remaining budget.
 
-        ``newcomers`` may come while the step is computed, and have to wait for its end.
+        ``num_arrivals`` requests are expected to arrive during the step and wait for its end.
         """
         limit = min(self.tokens, self.logits)
         if limit < 1:
@@ -101,7 +101,7 @@ class StepPlan:
         cost, token_cost = step_cost.expected(self.num_tokens, num_rows)
         draft_cost = _DRAFT_TOKEN_COST * token_cost
         limit = min(limit, int((_MAX_SLOWDOWN - 1.0) * cost / draft_cost))
-        lens = draft_lens(acceptance, num_rows + newcomers, cost, draft_cost, limit)
+        lens = draft_lens(acceptance, num_rows + num_arrivals, cost, draft_cost, limit)
         for (row, draft), length in zip(drafts, lens, strict=True):
             sequence = row.sequence
             if not length or not pages.grow(sequence, sequence.num_tokens + length):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ramet.runtime.api.batch import SampledTokens, StepResult
-from ramet.runtime.api.errors import RametError
 from ramet.runtime.api.events import Embedding, TokenInfo
 from ramet.runtime.scheduler.batching.batch_builder import Row
 from ramet.runtime.scheduler.batching.page_tables import PageTables
@@ -33,7 +32,7 @@ class Committer:
         self._stats = stats
         self._clock = clock
 
-    def commit(self, step: Step, result: StepResult) -> Iterator[tuple[Sequence, End | RametError]]:
+    def commit(self, step: Step, result: StepResult) -> Iterator[tuple[Sequence, End | Exception]]:
         """Takes a step's result; yields each sequence that has ended, with how, to be released.
 
         All rows' pages are shared before any sequence is released.
@@ -47,9 +46,9 @@ class Committer:
             if row.num_hidden:
                 self._pool(row, result, first_hidden)
                 first_hidden += row.num_hidden
-            end: End | RametError | None
+            end: End | Exception | None
             if index in step.faults:
-                end = request_error(step.faults[index])
+                end = step.faults[index]
             else:
                 end = self._take(row, drawn, first)
             if end is not None:
@@ -62,7 +61,7 @@ class Committer:
         if row.sequence.pooler is not None and result.hidden_states is not None:
             row.sequence.pooler.take(result.hidden_states[first : first + row.num_hidden])
 
-    def _take(self, row: Row, drawn: _Drawn, first: int) -> End | RametError | None:
+    def _take(self, row: Row, drawn: _Drawn, first: int) -> End | Exception | None:
         """Takes the row's tokens, ``drawn`` from ``first`` on; returns the sequence's end."""
         sequence = row.sequence
         try:
@@ -73,7 +72,7 @@ class Committer:
                 end = self._take_draws(row, drawn, first + row.num_scores)
             self._slots.note_tokens(sequence)
         except Exception as error:  # a fault of this request's own matcher or stream
-            return request_error(error)
+            return error
         if sequence.num_output and sequence.first_token_time is None:
             sequence.first_token_time = self._clock()
         if end is None and sequence.num_pending <= 0:
@@ -143,12 +142,3 @@ class _Drawn:
         values = result.top_logprobs[index, :wanted].tolist()
         top = tuple((i, value) for i, value in zip(ids, values, strict=True) if i >= 0)
         return self._output.token_info(token_id, float(result.logprobs[index]), top)
-
-
-def request_error(error: Exception) -> RametError:
-    """A fault that ends a request, as its caller gets to see it."""
-    if isinstance(error, RametError):
-        return error
-    wrapped = RametError(f"the request failed inside the engine: {type(error).__name__}: {error}")
-    wrapped.__cause__ = error
-    return wrapped

@@ -32,7 +32,7 @@ class SchedulerStats:
     _last_time: float = 0.0  # of an end, or of an arrival where there was nothing to do
 
     def reset(self) -> None:
-        """Starts counting anew."""
+        """Resets all counts."""
         for item in fields(self):
             setattr(self, item.name, getattr(SchedulerStats(), item.name))
 
@@ -42,24 +42,26 @@ class SchedulerStats:
         self.num_rows += num_rows
 
     def note_work(self, now: float) -> None:
-        """A request has come when there was none: the time before tells nothing of the rate."""
+        """Restarts the rate window after an idle period."""
         self._last_time = now
 
-    def note_end(self, sequence: Sequence, reason: Any, now: float) -> None:
-        """Counts an end by its finish reason or its error's code."""
+    def note_work_done(self, sequence: Sequence, now: float, *, is_success: bool) -> None:
+        """Counts the tokens of a sequence that leaves the queue or the batch for good."""
         self.num_prompt_tokens += sequence.num_prompt
         self.num_output_tokens += sequence.num_output
         self.num_forced_tokens += sequence.num_forced
         self._intervals.append(now - self._last_time)
         self._last_time = now
-        if isinstance(reason, RametError):
-            self.ends[reason.code or reason.type] += 1
-            return
-        self.ends[reason.reason] += 1
-        self.num_good += met_targets(sequence, now)
+        if is_success:
+            self.num_good += met_targets(sequence, now)
+
+    def note_end(self, reason: Any) -> None:
+        """Counts an end by its finish reason or its error's code."""
+        is_error = isinstance(reason, RametError)
+        self.ends[(reason.code or reason.type) if is_error else reason.reason] += 1
 
     def expected_wait_s(self, num_ends: int) -> float:
-        """Seconds until so many requests will have ended, by the recent rate; at least 1."""
+        """Seconds until ``num_ends`` requests will have ended, by the recent rate; at least 1."""
         if not self._intervals:
             return 1.0
         mean_s = sum(self._intervals) / len(self._intervals)

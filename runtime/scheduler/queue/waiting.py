@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections.abc import Callable, Iterator
-from itertools import islice
 from operator import itemgetter
 
 from ramet.runtime.scheduler.queue.policy import Rank
@@ -69,12 +69,12 @@ class WaitingQueue:
         for (parked, preempted, _, _), queue in self._queues.items():
             if parked:
                 continue
-            ranked = ((rank(sequence), sequence) for sequence in islice(queue, _WINDOW))
+            ranked = ((rank(sequence), sequence) for sequence in itertools.islice(queue, _WINDOW))
             if not preempted and self._by_arrival():
                 parts.append(ranked)
             else:
                 parts.append(iter(sorted(ranked, key=itemgetter(0))))
-        return list(islice(heapq.merge(*parts, key=itemgetter(0)), count))
+        return list(itertools.islice(heapq.merge(*parts, key=itemgetter(0)), count))
 
 
 def _place(sequence: Sequence) -> _Place:
@@ -83,17 +83,18 @@ def _place(sequence: Sequence) -> _Place:
 
 
 class Deadlines:
-    """Which sequences are late: a heap, so that a step looks at the earliest only."""
+    """Deadlines of sequences in a heap, so that a step looks at the earliest only."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Sequence]] = []
         self._max_len = 64
+        self._serials = itertools.count()
 
     def add(self, sequence: Sequence) -> None:
         """Watches a sequence, if it has a deadline."""
         if sequence.deadline is None:
             return
-        heapq.heappush(self._heap, (sequence.deadline, sequence.arrival, sequence))
+        heapq.heappush(self._heap, (sequence.deadline, next(self._serials), sequence))
         if len(self._heap) > self._max_len:
             self._heap = [e for e in self._heap if e[2].state is not SequenceState.FINISHED]
             heapq.heapify(self._heap)

@@ -24,8 +24,13 @@ NO_SLOT = -1
 
 
 class SequenceState(enum.Enum):
-    """Where a sequence is. It leaves RUNNING for WAITING when it is preempted."""
+    """Where a sequence is: held for its grammar, queued, in the batch, or ended.
 
+    It leaves RUNNING for WAITING when it is preempted.
+    """
+
+    NEW = "new"
+    COMPILING = "compiling"
     WAITING = "waiting"
     RUNNING = "running"
     FINISHED = "finished"
@@ -131,7 +136,7 @@ class Sequence:
         self.matcher = matcher
         self.bans = bans
         self.arrival = 0
-        self.state = SequenceState.WAITING
+        self.state = SequenceState.NEW
         self.token_ids = np.empty(len(prompt) + min(max_len - len(prompt) + 1, 64), np.int32)
         self.token_ids[: len(prompt)] = prompt
         self.num_prompt = self.num_tokens = len(prompt)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from operator import mul
 
 _USUAL: tuple[float, ...] = (7.0, 1.0, 0.3)
@@ -14,7 +15,8 @@ _USUAL_WEIGHT = 4.0
 _SOLVE_EVERY = 8
 _LATE = 2.0
 _EARLY = 3.0
-"""A step that took so many times what was expected, or less than one over that, tells of others."""
+"""Outlier bounds: slower steps than expected times the one are clipped, and steps faster than
+expected over the other reset the fit."""
 
 
 class StepCost:
@@ -24,13 +26,28 @@ class StepCost:
     steps are alike nothing else tells a token's cost from the step's own. Until the first
     observation the unit is one token's cost, which is all that comparing needs.
 
+    Args:
+        timer: seconds; None: nothing is timed.
+
     Plain floats: between two steps nothing of numpy is left in the CPU's caches.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, timer: Callable[[], float] | None = None) -> None:
+        self._timer = timer
+        self._started = 0.0
         self._costs = _USUAL
         self._sums = [0.0] * 9
         self._num_seen = 0
+
+    def start(self) -> None:
+        """Starts to time a step."""
+        if self._timer is not None:
+            self._started = self._timer()
+
+    def stop(self, num_tokens: int, num_rows: int) -> None:
+        """Learns from the step that was started."""
+        if self._timer is not None:
+            self.observe(num_tokens, num_rows, self._timer() - self._started)
 
     def observe(self, num_tokens: int, num_rows: int, seconds: float) -> None:
         """Learns from a step; one of no duration teaches nothing.

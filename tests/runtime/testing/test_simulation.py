@@ -251,7 +251,9 @@ class SchedulerMachine(RuleBasedStateMachine):
     @rule(really=st.sampled_from([False] * 19 + [True]))
     def end_all(self, really: bool) -> None:
         if really:
-            self.sim.scheduler.release_all(EngineDeadError("the engine has been closed"))
+            for sequence in self.sim.requests.live():
+                self.sim.scheduler.release(sequence, EngineDeadError("the engine is closed"))
+            assert not self.sim.requests.live()
             assert self.sim.scheduler.idle
 
     @rule(broken=st.sampled_from([False] * 9 + [True]))
