@@ -35,7 +35,9 @@ demo: $(VENV)/.installed
 serve: $(VENV)/.installed
 	$(BIN)/ramet serve --model smollm2 --port 8000
 
-test: lint types imports unit
+# The checks run side by side with the tests: each takes one core for a while.
+test: $(VENV)/.installed-test
+	$(MAKE) --jobs=2 --no-print-directory lint types imports unit
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff format --check .
@@ -47,10 +49,17 @@ types: $(VENV)/.installed-test
 imports: $(VENV)/.installed-test
 	$(BIN)/lint-imports
 
-# What constraints need is compiled first, so that no test's deadline meets a compiler.
+# Two processes compile what the tests need first, so that none of them waits for a compiler; they
+# share the work by file locks. Tests run in as many processes as there are cores, at most 8, each
+# with one thread for torch. TESTS=tests/lang runs a part of them, WORKERS=0 in this process.
+COMPILED := ramet.grammars.masks.walk ramet.grammars.pushdown.transitions ramet.grammars.regular \
+	ramet.kernels.sampling.cpu_mask ramet.grammars ramet.kernels.sampling.cpu ramet.kernels.cpu
+WORKERS ?= auto
+TESTS ?=
+
 unit: $(VENV)/.installed-test
-	$(BIN)/python -c "from ramet.jit import load; load('ramet.kernels.sampling.cpu_mask', 'ramet.grammars')"
-	$(BIN)/python -m pytest
+	@for each in 1 2; do $(BIN)/python -m ramet.jit $$$$ $(COMPILED) & done; wait
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 --dist worksteal $(TESTS)
 
 # These don't fit into one environment, so each has its own, without Ramet.
 CLIENTS := instructor langchain-openai litellm openai-agents pydantic-ai schemathesis

@@ -20,9 +20,10 @@ if version < (3, 7) and np.lib.NumpyVersion(np.__version__) >= "2.4.0":
 FOLDER = Path(__file__).parent / "triton_kernels"
 
 
-def test_interpreted_kernels_equal_their_references():
+@pytest.mark.parametrize("file", sorted(path.name for path in FOLDER.glob("test_*.py")))
+def test_interpreted_kernels_equal_their_references(file):
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", str(FOLDER)],
+        [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", str(FOLDER / file)],
         cwd=FOLDER.parents[2],
         env=os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"},
         capture_output=True,

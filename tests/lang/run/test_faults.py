@@ -213,7 +213,7 @@ def test_ctrl_c_aborts_the_runs_calls(scripted) -> None:
     with pytest.raises(KeyboardInterrupt):
         waits.run(backend=backend)
     thread.join()
-    assert backend.aborted == ["0"]
+    wait_until(lambda: backend.aborted == ["0"])
     assert backend.running == set()
 
 

@@ -380,7 +380,7 @@ def test_a_value_that_cant_be_formatted_as_asked_fails_its_node(serve, spec):
 
 @pytest.mark.parametrize("of", ["text", "list"])
 def test_joins_of_joins_make_no_text_without_end(serve, of):
-    server = start(serve)
+    server = start(serve, max_body_bytes=2**18)
     joins = []
     for index in range(60):
         last = "1" if not index else f"j{index - 1}"
