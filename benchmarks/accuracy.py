@@ -23,7 +23,7 @@ from ramet.runtime.model.cpu.runner import ActivationKind, CpuRunner
 from ramet.runtime.model.files.gguf import GgufFile
 from ramet.runtime.model.files.locate import locate_model
 from ramet.runtime.testing.reference_model import ReferenceModel
-from ramet.runtime.tokenizer.tokenizer import Tokenizer
+from ramet.runtime.tokenizer import read_tokenizer
 
 Float64Array = npt.NDArray[np.float64]
 _CLEAR_MARGIN = 0.1
@@ -121,7 +121,7 @@ def main() -> None:
 
     file = GgufFile(locate_model(options.model))
     text = "\n\n".join(pydoc_data.topics.topics[name] for name in sorted(pydoc_data.topics.topics))
-    tokenizer = Tokenizer.from_gguf(file)
+    tokenizer = read_tokenizer(file)
     token_ids = tokenizer.encode(text)
     start = [tokenizer.bos_id] if tokenizer.adds_bos and tokenizer.bos_id is not None else []
     window_len = options.window_len - len(start)

@@ -15,9 +15,9 @@ import argparse
 import numpy as np
 import torch
 
+from ramet.kernels.attention.costs import attention_costs
 from ramet.kernels.attention.paged import attention_shape
 from ramet.kernels.attention.plan import AttentionPlan, build_plan
-from ramet.kernels.triton_support.dispatch import attention_costs
 
 HEADS, KV_HEADS, HEAD_DIM, PAGE_SIZE = 32, 8, 128, 16
 KEY_BYTES = 2 * KV_HEADS * HEAD_DIM * 2

@@ -27,7 +27,7 @@ from ramet.runtime.api.request import Request
 from ramet.runtime.engine import Engine, EngineConfig
 from ramet.runtime.model.cpu.runner import CpuRunner
 from ramet.runtime.model.load import open_model
-from ramet.runtime.tokenizer import Tokenizer
+from ramet.runtime.tokenizer import read_tokenizer
 
 SWITCH_S = 0.0005
 Prompt = tuple[int, ...]
@@ -106,7 +106,7 @@ def main() -> None:
     options = parser.parse_args()
     sys.setswitchinterval(SWITCH_S)
     file = open_model("smollm2")
-    tokenizer = Tokenizer.from_gguf(file)
+    tokenizer = read_tokenizer(file)
     for max_draft_len in (16, 0):
         runner = CpuRunner(file)
         team = TimedTeam(runner._team)

@@ -29,7 +29,7 @@ from ramet.runtime.api.request import Request
 from ramet.runtime.engine import Engine, EngineConfig
 from ramet.runtime.model.cpu.runner import CpuRunner
 from ramet.runtime.model.load import open_model
-from ramet.runtime.tokenizer import Tokenizer
+from ramet.runtime.tokenizer import Tokenizer, read_tokenizer
 
 QUESTIONS = (
     "Tell me about the history of Rome.",
@@ -247,7 +247,7 @@ def main() -> None:
     args = parser.parse_args()
     file = open_model(args.model)
     cpu_runner = CpuRunner(file)
-    runner, tokenizer = TimedRunner(cpu_runner), Tokenizer.from_gguf(file)
+    runner, tokenizer = TimedRunner(cpu_runner), read_tokenizer(file)
     print(f"{'load':14} {'rate':>6} {'wait':>6} {'right':>6} {'steps':>6} {'gap':>6} {'p95':>6}")
     for name in args.load or LOADS:
         without, guessing = (

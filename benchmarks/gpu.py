@@ -24,11 +24,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from ramet.kernels.attention.costs import attention_costs
 from ramet.kernels.attention.paged import AttentionInputs, attention_shape, paged_attention
 from ramet.kernels.attention.plan import AttentionCosts, AttentionPlan, Grouping, build_plan
 from ramet.kernels.linear import PackedWeight, linear, pack_q4, pack_q8
 from ramet.kernels.sampling.token_mask import apply_token_mask
-from ramet.kernels.triton_support.dispatch import architecture, attention_costs
+from ramet.kernels.triton_support.dispatch import architecture
 from ramet.runtime.api.batch import Batch
 from ramet.runtime.model.config import ModelConfig
 from ramet.runtime.model.torch.runner import TorchOptions, TorchRunner

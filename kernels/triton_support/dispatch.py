@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 
-from ramet.kernels.attention.plan import AttentionCosts
 from ramet.kernels.triton_support.triton_language import HAS_TRITON, triton
 
 Config = dict[str, int]
@@ -43,11 +42,12 @@ def architecture(device: torch.device) -> str:
 
 
 @functools.cache
-def _data(name: str) -> Any:
+def data(name: str) -> Any:
+    """A table of ``ramet/kernels/data``, by device."""
     return json.loads((resources.files("ramet.kernels") / "data" / name).read_text())
 
 
-def _nearest(table: dict[str, Any], arch: str) -> Any:
+def nearest(table: dict[str, Any], arch: str) -> Any:
     """The entry for ``arch``; or for the newest older one of its family; or ``default``."""
     if arch in table:
         return table[arch]
@@ -63,12 +63,7 @@ def _nearest(table: dict[str, Any], arch: str) -> Any:
 
 def kernel_config(kernel: str, variant: str, arch: str) -> Config:
     """The constants of a kernel's variant on an architecture, from ``data/tuning.json``."""
-    return dict(_nearest(_data("tuning.json")[kernel][variant], arch))
-
-
-def attention_costs(arch: str) -> AttentionCosts:
-    """The cost coefficients of an architecture, from ``data/attention_costs.json``."""
-    return AttentionCosts(**_nearest(_data("attention_costs.json"), arch)["costs"])
+    return dict(nearest(data("tuning.json")[kernel][variant], arch))
 
 
 def next_power_of_2(number: int) -> int:

@@ -48,7 +48,7 @@ from ramet.runtime.model.load import open_model
 from ramet.runtime.model.runners import load_runner
 from ramet.runtime.scheduler import Scheduler, SequenceState
 from ramet.runtime.scheduler.sequence.sequence import Sequence
-from ramet.runtime.tokenizer import Tokenizer
+from ramet.runtime.tokenizer import Tokenizer, read_tokenizer
 
 if TYPE_CHECKING:
     from ramet.runtime.tokenizer import ChatTemplate
@@ -163,7 +163,7 @@ class Engine:
         try:
             engine = cls(
                 runner,
-                Tokenizer.from_gguf(file),
+                read_tokenizer(file),
                 config,
                 model_name=Path(model).stem,
                 fingerprint=file.fingerprint,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ramet.runtime.tokenizer.from_gguf import read_tokenizer
 from ramet.runtime.tokenizer.kinds import TokenKind
 from ramet.runtime.tokenizer.tokenizer import PromptPiece, Tokenizer
 from ramet.runtime.tokenizer.tool_prompts import fold_tools
@@ -14,7 +15,7 @@ from ramet.runtime.tokenizer.tool_prompts import fold_tools
 if TYPE_CHECKING:
     from ramet.runtime.tokenizer.chat_template import ChatTemplate
 
-__all__ = ["ChatTemplate", "PromptPiece", "TokenKind", "Tokenizer", "fold_tools"]
+__all__ = ["ChatTemplate", "PromptPiece", "TokenKind", "Tokenizer", "fold_tools", "read_tokenizer"]
 
 
 def __getattr__(name: str) -> Any:

@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import Protocol
 
 from ramet.runtime.api.errors import InvalidParameterError
-from ramet.runtime.model.files.model_file import ModelFile
 from ramet.runtime.tokenizer.kinds import TokenKind, ids_by_kind
 
 PromptPiece = tuple[str, bool]
@@ -91,13 +90,6 @@ class Tokenizer:
         whole = [text.encode("utf-8", "surrogateescape") for text in user_defined]
         self._begun = frozenset(text[:n] for text in whole for n in range(1, len(text)))
         self._longest_begun = max(map(len, self._begun), default=0)
-
-    @classmethod
-    def from_gguf(cls, file: ModelFile) -> Tokenizer:
-        """The tokenizer in a model file; ``UnsupportedModelError`` for a kind that Ramet lacks."""
-        from ramet.runtime.tokenizer.from_gguf import read_tokenizer
-
-        return read_tokenizer(file)
 
     @property
     def vocab_size(self) -> int:

@@ -48,7 +48,7 @@ from ramet.runtime.engine.request_stream import RequestStream, Wakeups
 from ramet.runtime.engine.stats import EngineStats
 from ramet.runtime.model.files.locate import locate_model
 from ramet.runtime.model.load import open_model
-from ramet.runtime.tokenizer import Tokenizer
+from ramet.runtime.tokenizer import Tokenizer, read_tokenizer
 
 if TYPE_CHECKING:
     from ramet.grammars import Vocabulary
@@ -106,7 +106,7 @@ class EngineProcess:
         process = cls.__new__(cls)
         process._begin(partial(load_engine, path, config))
         with process._closed_on_failure():
-            tokenizer = Tokenizer.from_gguf(open_model(path))
+            tokenizer = read_tokenizer(open_model(path))
             meanwhile()
             process._attach(tokenizer, path.stem, None)
         return process

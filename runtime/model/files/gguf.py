@@ -17,10 +17,10 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from ramet.runtime.api.errors import ModelLoadError, UnsupportedModelError
 from ramet.runtime.model.files.model_file import MetadataValue, ModelFile
+from ramet.runtime.model.files.tensor import GgufTensor
 
 _MAGIC = b"GGUF"
 _DEFAULT_ALIGNMENT = 32
@@ -68,38 +68,6 @@ TENSOR_TYPES: Mapping[int, TensorType] = {
     30: TensorType("BF16", 1, 2),
 }
 """The tensor types that Ramet reads, by their number in the file."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class GgufTensor:
-    """One tensor of a model file.
-
-    Attributes:
-        name: such as ``blk.0.attn_q.weight``.
-        type: the name of its storage, a value of ``TENSOR_TYPES``, such as ``Q4_1``.
-        shape: outermost dimension first, so a linear layer is ``(out_features, in_features)``.
-        data: the stored bytes, read-only uint8[rows, bytes a row]; a view of the mapped file.
-    """
-
-    name: str
-    type: str
-    shape: tuple[int, ...]
-    data: npt.NDArray[np.uint8]
-
-    def to_float32(self) -> npt.NDArray[np.float32]:
-        """The tensor's values, float32[shape]; always a copy."""
-        if self.type == "F32":
-            values = self.data.view("<f4").astype(np.float32, copy=True)
-        elif self.type == "F16":
-            values = self.data.view("<f2").astype(np.float32)
-        elif self.type == "BF16":
-            values = (self.data.view("<u2").astype(np.uint32) << 16).view(np.float32)
-        else:
-            from gguf.constants import GGMLQuantizationType
-            from gguf.quants import dequantize
-
-            values = dequantize(self.data, GGMLQuantizationType[self.type])
-        return values.reshape(self.shape)
 
 
 class GgufFile(ModelFile):

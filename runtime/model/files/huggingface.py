@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ramet.runtime.api.errors import ModelLoadError, UnsupportedModelError
-from ramet.runtime.model.files.gguf import GgufTensor
 from ramet.runtime.model.files.huggingface_tokenizer import tokenizer_metadata
 from ramet.runtime.model.files.model_file import MetadataValue, ModelFile, read_json
 from ramet.runtime.model.files.safetensors import read_safetensors
+from ramet.runtime.model.files.tensor import GgufTensor
 
 _ARCHITECTURES = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
 _LAYER_TENSORS = {

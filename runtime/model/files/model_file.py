@@ -6,15 +6,13 @@ import contextlib
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from ramet.runtime.api.errors import ModelLoadError
-
-if TYPE_CHECKING:
-    from ramet.runtime.model.files.gguf import GgufTensor
+from ramet.runtime.model.files.tensor import GgufTensor
 
 MetadataValue = Any
 """bool, int, float, str, list[str], a numpy array of numbers, or a list of such arrays."""

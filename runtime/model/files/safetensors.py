@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from ramet.runtime.api.errors import ModelLoadError, UnsupportedModelError
-from ramet.runtime.model.files.gguf import GgufTensor, map_file
+from ramet.runtime.model.files.gguf import map_file
+from ramet.runtime.model.files.tensor import GgufTensor
 
 _ITEM_BYTES = {"F32": 4, "F16": 2, "BF16": 2}
 _MAX_HEADER_BYTES = 100 << 20

@@ -10,8 +10,8 @@ import torch
 
 from ramet.kernels.linear import PackedWeight, WeightFormat, pack_q4, pack_q8
 from ramet.runtime.model.config import ModelConfig, inverse_frequencies
-from ramet.runtime.model.files.gguf import GgufTensor
 from ramet.runtime.model.files.model_file import ModelFile
+from ramet.runtime.model.files.tensor import GgufTensor
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ramet.kernels.attention.costs import attention_costs
 from ramet.kernels.attention.paged import (
     AttentionInputs,
     attention_shape,
@@ -24,7 +25,6 @@ from ramet.kernels.attention.plan import (
     AttentionShape,
     build_plan,
 )
-from ramet.kernels.triton_support.dispatch import attention_costs
 
 SHAPE = AttentionShape(
     num_kv_heads=2, group_size=3, head_dim=16, narrow_tokens=2, wide_tokens=7, block_keys=4

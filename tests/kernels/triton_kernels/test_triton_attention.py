@@ -7,9 +7,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ramet.kernels.attention.costs import attention_costs
 from ramet.kernels.attention.paged import AttentionInputs, attention_shape, paged_attention
 from ramet.kernels.attention.plan import SLOT, build_plan
-from ramet.kernels.triton_support.dispatch import architecture, attention_costs, interpreting
+from ramet.kernels.triton_support.dispatch import architecture, interpreting
 
 # The interpreter's logarithm of an empty sum, which is meant to be -inf.
 pytestmark = pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning")

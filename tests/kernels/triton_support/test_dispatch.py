@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
+from ramet.kernels.attention.costs import attention_costs
 from ramet.kernels.triton_support.dispatch import (
-    _data,
-    _nearest,
     architecture,
-    attention_costs,
+    data,
     kernel_config,
+    nearest,
     next_power_of_2,
 )
 
@@ -30,12 +30,12 @@ from ramet.kernels.triton_support.dispatch import (
 )
 def test_the_nearest_entry(arch, chosen):
     table = {name: name for name in ("default", "sm_80", "sm_90", "gfx942")}
-    assert _nearest(table, arch) == chosen
+    assert nearest(table, arch) == chosen
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_86", "sm_90", "gfx942", "gfx1100", "cpu"])
 def test_every_variant_has_constants_and_costs(arch):
-    for kernel, variants in _data("tuning.json").items():
+    for kernel, variants in data("tuning.json").items():
         for variant in variants:
             assert all(
                 value == next_power_of_2(value) or name == "num_stages"

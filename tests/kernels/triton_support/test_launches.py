@@ -19,10 +19,10 @@ from triton.backends.compiler import GPUTarget  # noqa: E402
 
 from ramet.kernels import activation, linear, norm, rotary  # noqa: E402
 from ramet.kernels.attention import paged as paged_attention  # noqa: E402
+from ramet.kernels.attention.costs import attention_costs  # noqa: E402
 from ramet.kernels.attention.plan import SLOT, build_plan  # noqa: E402
 from ramet.kernels.sampling import token_mask  # noqa: E402
 from ramet.kernels.sampling import triton as sampling_gpu  # noqa: E402
-from ramet.kernels.triton_support.dispatch import attention_costs  # noqa: E402
 from ramet.runtime.model.config import ModelConfig  # noqa: E402
 from ramet.runtime.model.torch.decoder import TorchDecoder  # noqa: E402
 from ramet.runtime.model.torch.device_arrays import pack, unpack  # noqa: E402

@@ -17,7 +17,7 @@ from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.engine import Engine, EngineConfig
 from ramet.runtime.model.files.gguf import GgufFile
 from ramet.runtime.testing.reference_model import ReferenceModel
-from ramet.runtime.tokenizer import Tokenizer
+from ramet.runtime.tokenizer import Tokenizer, read_tokenizer
 
 POOL = (
     *"abcXYZ012 \n\t.,'\"!?-_éñü漢字かな한글Жш😀½²\u00a0𝒳\r\u0301▁\x00\x7f",
@@ -50,7 +50,7 @@ def file(path: Path) -> GgufFile:
 
 @pytest.fixture(scope="module")
 def tokenizer(file: GgufFile) -> Tokenizer:
-    return Tokenizer.from_gguf(file)
+    return read_tokenizer(file)
 
 
 def random_texts(tokenizer: Tokenizer, count: int) -> list[str]:

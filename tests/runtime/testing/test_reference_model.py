@@ -16,7 +16,7 @@ from ramet.runtime.model.files.gguf import GgufFile
 from ramet.runtime.model.files.locate import locate_model
 from ramet.runtime.model.torch.runner import TorchOptions, TorchRunner
 from ramet.runtime.testing.reference_model import ReferenceModel
-from ramet.runtime.tokenizer import ChatTemplate, Tokenizer
+from ramet.runtime.tokenizer import ChatTemplate, read_tokenizer
 
 VOCAB_SIZE, HIDDEN, HEADS, KV_HEADS, HEAD_DIM, FFN = 50, 32, 4, 2, 16, 48
 NAMES = {
@@ -346,7 +346,7 @@ def test_the_bundled_model_answers() -> None:
     config = ModelConfig.from_gguf(file)
     assert (config.num_layers, config.num_heads, config.num_kv_heads) == (30, 9, 3)
     assert (config.vocab_size, config.head_dim, config.max_context_len) == (49152, 64, 8192)
-    tokenizer = Tokenizer.from_gguf(file)
+    tokenizer = read_tokenizer(file)
     prompt = ChatTemplate.of(tokenizer).encode(
         [{"role": "user", "content": "What is the capital of France?"}]
     )

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ramet.runtime.api.errors import ModelLoadError, UnsupportedModelError
 from ramet.runtime.model.files.model_file import ModelFile
-from ramet.runtime.tokenizer import Tokenizer, TokenKind
+from ramet.runtime.tokenizer import Tokenizer, TokenKind, read_tokenizer
 
 CONTROL = ("<pad>", "<eos>", "<bos>", "<unk>", "<end_of_turn>")
 WHOLE = ("\n", "\n\n", "\n\n\n", "  ", "   ", "<h1>", "<h2>")
@@ -53,7 +53,7 @@ class Vocabulary(ModelFile):
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    return Tokenizer.from_gguf(Vocabulary())
+    return read_tokenizer(Vocabulary())
 
 
 def plainly_encoded(file: Vocabulary, text: str) -> list[int]:
@@ -177,24 +177,24 @@ def test_the_vocabulary_has_spaces_for_marks_and_bytes(tokenizer: Tokenizer) -> 
 @pytest.mark.parametrize("option", ["add_space_prefix", "remove_extra_whitespaces"])
 def test_what_is_not_done_is_refused_by_name(option: str) -> None:
     with pytest.raises(UnsupportedModelError, match=option):
-        Tokenizer.from_gguf(Vocabulary(**{option: True}))
+        read_tokenizer(Vocabulary(**{option: True}))
 
 
 def test_vocabularies_that_contradict_themselves_are_refused() -> None:
     whole = Vocabulary().metadata
     scores = whole["tokenizer.ggml.scores"]
     with pytest.raises(ModelLoadError, match="scores"):
-        Tokenizer.from_gguf(Vocabulary(scores=scores[:-1]))
+        read_tokenizer(Vocabulary(scores=scores[:-1]))
     with pytest.raises(UnsupportedModelError, match="scores repeat"):
-        Tokenizer.from_gguf(Vocabulary(scores=np.zeros_like(scores)))
+        read_tokenizer(Vocabulary(scores=np.zeros_like(scores)))
     kinds = whole["tokenizer.ggml.token_type"]
     with pytest.raises(ModelLoadError, match="of 256 bytes"):
-        Tokenizer.from_gguf(
+        read_tokenizer(
             Vocabulary(token_type=np.where(kinds == TokenKind.BYTE, TokenKind.UNUSED, kinds))
         )
     repeated = [*whole["tokenizer.ggml.tokens"][:-1], "the"]
     with pytest.raises(ModelLoadError, match="twice"):
-        Tokenizer.from_gguf(Vocabulary(tokens=repeated))
+        read_tokenizer(Vocabulary(tokens=repeated))
 
 
 def _is_utf8(data: bytes) -> bool:

@@ -15,7 +15,7 @@ from ramet.runtime.api.errors import InvalidParameterError, UnsupportedModelErro
 from ramet.runtime.model.files.gguf import GgufFile
 from ramet.runtime.model.files.locate import locate_model
 from ramet.runtime.testing.scripted_tokenizer import scripted_tokenizer
-from ramet.runtime.tokenizer import Tokenizer, TokenKind
+from ramet.runtime.tokenizer import Tokenizer, TokenKind, read_tokenizer
 from ramet.runtime.tokenizer.byte_alphabet import decode_alphabet, encode_alphabet
 from ramet.runtime.tokenizer.byte_level import ByteLevelMerger
 from ramet.runtime.tokenizer.pretokenizers import MAX_SPACE_RUN, PRE_TOKENIZERS, pre_tokenizer
@@ -51,7 +51,7 @@ def smollm2_file() -> GgufFile:
 
 @pytest.fixture(scope="module")
 def smollm2(smollm2_file: GgufFile) -> Tokenizer:
-    return Tokenizer.from_gguf(smollm2_file)
+    return read_tokenizer(smollm2_file)
 
 
 def reference(file: GgufFile) -> ReferenceTokenizer:
@@ -142,7 +142,7 @@ def test_huge_and_monotonous_texts_take_linear_time(smollm2: Tokenizer, unit: st
 @pytest.mark.model
 def test_opening_a_tokenizer_is_fast(smollm2_file: GgufFile) -> None:
     start = time.perf_counter()
-    Tokenizer.from_gguf(GgufFile(smollm2_file.path))
+    read_tokenizer(GgufFile(smollm2_file.path))
     assert time.perf_counter() - start < 2.0
 
 
@@ -231,7 +231,7 @@ def test_every_family_cuts_text_as_the_reference_library_does(
     if rule.normal_form == "NFC":
         expected.normalizer = normalizers.NFC()
     smollm2_file.metadata["tokenizer.ggml.pre"] = name
-    tokenizer = Tokenizer.from_gguf(smollm2_file)
+    tokenizer = read_tokenizer(smollm2_file)
     smollm2_file.metadata["tokenizer.ggml.pre"] = "smollm"
     for text in corpus(600):
         assert tokenizer.encode(text) == expected.encode(text).ids, text

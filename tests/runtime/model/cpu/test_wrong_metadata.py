@@ -17,7 +17,7 @@ from ramet.runtime.engine import Engine
 from ramet.runtime.model.config import ModelConfig, inverse_frequencies
 from ramet.runtime.model.cpu.runner import CpuRunner
 from ramet.runtime.model.files.model_file import ModelFile
-from ramet.runtime.tokenizer import ChatTemplate, Tokenizer, TokenKind
+from ramet.runtime.tokenizer import ChatTemplate, TokenKind, read_tokenizer
 
 TOKENIZER = {
     "tokenizer.ggml.model": "llama",
@@ -79,7 +79,7 @@ def read(file: ModelFile) -> None:
     config = ModelConfig.from_gguf(file)
     for local in (False, True):
         assert np.isfinite(inverse_frequencies(config, file, local=local)).all()
-    tokenizer = Tokenizer.from_gguf(file)
+    tokenizer = read_tokenizer(file)
     plain = tokenizer.encode("ab")
     assert tokenizer.decode(plain) == "ab"
     # A file may name any token as its first; an ordinary one has a text.
@@ -145,7 +145,7 @@ def test_no_token_is_beyond_the_head(model_factory: Any) -> None:
     runner = CpuRunner(file, num_pages=4, kv_bytes=0, num_threads=1)
     try:
         with pytest.raises(ModelLoadError, match="260 tokens"):
-            Engine(runner, Tokenizer.from_gguf(file))
+            Engine(runner, read_tokenizer(file))
     finally:
         runner.close()
 
@@ -156,6 +156,6 @@ def test_no_token_is_beyond_the_head(model_factory: Any) -> None:
 @given(key=st.sampled_from(tuple(BYTE_LEVEL)), value=anything)
 def test_so_is_any_value_of_a_byte_level_tokenizer(sound: ModelFile, key: str, value: Any) -> None:
     bare = dict.fromkeys(TOKENIZER)
-    Tokenizer.from_gguf(changed(sound, **{**bare, **BYTE_LEVEL}))
+    read_tokenizer(changed(sound, **{**bare, **BYTE_LEVEL}))
     with contextlib.suppress(ModelLoadError, UnsupportedModelError):
-        Tokenizer.from_gguf(changed(sound, **{**bare, **BYTE_LEVEL, key: value}))
+        read_tokenizer(changed(sound, **{**bare, **BYTE_LEVEL, key: value}))

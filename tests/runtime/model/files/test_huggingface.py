@@ -22,7 +22,7 @@ from ramet.runtime.model.config import ModelConfig
 from ramet.runtime.model.files.huggingface import HfDirectory
 from ramet.runtime.model.load import open_model
 from ramet.runtime.testing.reference_model import ReferenceModel
-from ramet.runtime.tokenizer import ChatTemplate, Tokenizer, TokenKind
+from ramet.runtime.tokenizer import ChatTemplate, TokenKind, read_tokenizer
 
 QWEN2_PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
@@ -118,7 +118,7 @@ def test_logits_equal_the_library_that_wrote_the_folder(
 @pytest.mark.parametrize("family", ["smollm", "qwen2"])
 def test_tokens_equal_those_of_the_folder(tmp_path: Path, family: str) -> None:
     write_folder(tmp_path, "Llama", family)
-    tokenizer = Tokenizer.from_gguf(HfDirectory(tmp_path))
+    tokenizer = read_tokenizer(HfDirectory(tmp_path))
     expected = trained_tokenizer(family)
     for text in ("the cat", " then 1234 fish's e\u0301 日本 \n\n x", "I <think> so", "a  b   "):
         assert tokenizer.encode(text) == expected.encode(text).ids
@@ -239,7 +239,7 @@ def test_any_value_in_a_json_file_is_taken_or_is_a_load_error(tmp_path: Path, na
         try:
             folder = HfDirectory(tmp_path)
             ModelConfig.from_gguf(folder)
-            tokenizer = Tokenizer.from_gguf(folder)
+            tokenizer = read_tokenizer(folder)
             if tokenizer.chat_template is not None:
                 ChatTemplate.of(tokenizer)
         except ModelLoadError:

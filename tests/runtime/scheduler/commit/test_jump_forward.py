@@ -17,7 +17,7 @@ from ramet.runtime.model.files.locate import locate_model
 from ramet.runtime.scheduler.commit.jump_forward import ForcedTokens
 from ramet.runtime.testing.scripted_model import Script
 from ramet.runtime.testing.scripted_tokenizer import scripted_tokenizer
-from ramet.runtime.tokenizer import Tokenizer
+from ramet.runtime.tokenizer import Tokenizer, read_tokenizer
 
 GREEDY = SamplingParams(temperature=0, max_tokens=80)
 SCHEMA = {
@@ -31,7 +31,7 @@ SCHEMA = {
 @pytest.fixture(scope="module")
 def model_tokenizer() -> Tokenizer:
     try:
-        return Tokenizer.from_gguf(GgufFile(locate_model("smollm2")))
+        return read_tokenizer(GgufFile(locate_model("smollm2")))
     except ModelLoadError:
         pytest.skip("the bundled model is not installed")
 
