@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from ramet.grammars import Constraint, Vocabulary
+from ramet.grammars import Constraint
 from ramet.runtime.api.events import Event
 from ramet.runtime.api.request import HintUpdate, Request
 from ramet.runtime.engine.stats import EngineStats
 from ramet.runtime.tokenizer import ChatTemplate, Tokenizer
+
+if TYPE_CHECKING:
+    from ramet.grammars import Vocabulary  # loads compiled code
 
 
 class EventSource(Protocol):
