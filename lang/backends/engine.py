@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ramet.lang.backends.base import (
     Call,
@@ -26,7 +25,6 @@ from ramet.lang.graph.nodes import Gen, Select
 from ramet.lang.types.values import add_usage
 from ramet.runtime.api.errors import EmptyPromptError
 from ramet.runtime.api.events import (
-    Event,
     Failed,
     Finished,
     PromptLogprobs,
@@ -39,8 +37,7 @@ from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.api.request import HintUpdate, Request
 
 if TYPE_CHECKING:
-    from ramet.runtime.engine.stats import EngineStats
-    from ramet.runtime.tokenizer import ChatTemplate, Tokenizer
+    from ramet.runtime.engine.api import GenerationEngine
 
 Pieces = list[tuple[str, bool]]
 """A prompt's text in pieces; the flag marks control tokens. No two texts are neighbours."""
@@ -50,31 +47,6 @@ MAX_REMEMBERED = 4096
 
 MIN_WARM_LEN = 32
 """Tokens below which computing a beginning ahead isn't worth a request."""
-
-
-class EngineLike(Protocol):
-    """What the backend needs of an engine: an ``Engine``, or one in another process."""
-
-    @property
-    def model_name(self) -> str: ...
-
-    @property
-    def tokenizer(self) -> Tokenizer: ...
-
-    @property
-    def chat_template(self) -> ChatTemplate | None: ...
-
-    def stats(self) -> EngineStats:
-        """What the engine is doing; may take a moment."""
-        ...
-
-    def update_hint(self, update: HintUpdate) -> None:
-        """Takes in what a program has learned; never fails, and doesn't wait."""
-        ...
-
-    def submit(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
-        """The request's events; leaving early aborts it."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +66,7 @@ class EngineBackend:
     they were (some trim them), the prompt is encoded anew.
     """
 
-    def __init__(self, engine: EngineLike) -> None:
+    def __init__(self, engine: GenerationEngine) -> None:
         self._engine = engine
         self._told: OrderedDict[str, dict[str, _Told]] = OrderedDict()  # by run, by node
 

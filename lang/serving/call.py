@@ -1,124 +1,129 @@
-"""One program that runs on a server: its place among the server's calls, and its end."""
+"""A program that runs on a server: a call of the server, its engine and its run."""
 
 from __future__ import annotations
 
-import asyncio
+import dataclasses
+import itertools
 import time
-from collections.abc import Coroutine
 from typing import Any
 
+from fastapi import Request as HttpRequest
+
 from ramet.lang.run.run import Run
-from ramet.lang.serving.engine import ProgramEngine
-from ramet.runtime.api.errors import DeadlineExceededError, RametError, RequestAbortedError
-from ramet.runtime.api.events import Failed, Finished
-from ramet.runtime.api.request import Request
+from ramet.runtime.api.errors import RametError
+from ramet.runtime.api.request import HintUpdate, Request
+from ramet.runtime.engine.api import EngineApi, EventStream
+from ramet.runtime.engine.stats import EngineStats
+from ramet.runtime.server.calls.call import Call
 from ramet.runtime.server.calls.context import ServerContext
-from ramet.runtime.server.calls.tenants import Tenant
-from ramet.runtime.server.observability.trace import Trace
+from ramet.runtime.server.calls.engine_requests import scoped_hint
+from ramet.runtime.server.calls.in_flight import InFlightLimit
+from ramet.runtime.tokenizer import ChatTemplate, Tokenizer
 
 ProgramRun = Run[dict[str, Any]]
 
 
 class ProgramCall:
-    """A program's share of the server while it runs: it counts as one call of its tenant.
-
-    Args:
-        trace: is told of the program's requests.
-        deadline_s: seconds from now until the program fails; None: it has all the time.
+    """A program's call, admitted when this is made; see ``Call`` for errors.
 
     Attributes:
+        call: its place among the server's calls.
         engine: takes the program's requests.
-        reason: why the program was ended early; None: it wasn't.
-
-    Raises:
-        ShuttingDownError, QueueFullError: the program isn't admitted.
-        InvalidRequestError: a call with this id is running.
     """
 
     def __init__(
         self,
         context: ServerContext,
-        tenant: Tenant,
+        http_request: HttpRequest,
         call_id: str,
-        trace: Trace,
         *,
         deadline_s: float | None = None,
     ) -> None:
-        self.id = call_id
-        self.reason: RametError | None = None
-        self._context = context
-        self._tenant = tenant
-        self._trace = trace
-        self._name = tenant.scoped(call_id)
+        self.call = Call(context, http_request, call_id, deadline_s=deadline_s)
+        self.engine = ProgramEngine(context.engine, self.call, context.config.max_choices)
+        self._telemetry = context.telemetry
         self._began = time.monotonic()
-        self._preparing: asyncio.Task[None] | None = None
         self._run: ProgramRun | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._is_closed = False
-        self.engine = ProgramEngine(
-            context.engine,
-            tenant,
-            self._name,
-            max_at_once=context.config.max_choices,
-            on_end=self._note_end,
-        )
-        context.lifecycle.enter(self._name, self.abort)
-        try:
-            tenant.enter()
-        except BaseException:
-            context.lifecycle.leave(self._name)
-            raise
-        if deadline_s is not None:
-            late = DeadlineExceededError("the deadline passed before the program had ended")
-            self._timer = asyncio.get_running_loop().call_later(deadline_s, self.abort, late)
 
-    async def prepare(self, work: Coroutine[Any, Any, None]) -> None:
-        """Waits for what comes before the run; raises ``reason`` if the call is aborted then."""
-        self._preparing = asyncio.ensure_future(work)
-        try:
-            await self._preparing
-        except asyncio.CancelledError:
-            if self.reason is None:
-                raise
-            raise self.reason from None
-        finally:
-            self._preparing = None
+    @property
+    def reason(self) -> RametError | None:
+        """Why the program was ended early; None: it wasn't."""
+        return self.call.reason
 
-    def runs(self, run: ProgramRun) -> None:
-        """Takes the program's run."""
+    def attach_run(self, run: ProgramRun) -> None:
+        """Makes an abort of the call cancel the run."""
         self._run = run
-        if self.reason is not None:
-            run.cancel()
+        self.call.on_abort(self._cancel_run)
 
-    def abort(self, reason: RametError | None = None) -> None:
-        """Ends every request of the program within a step; the call fails with ``reason``."""
-        self.reason = self.reason or reason or RequestAbortedError("the program was aborted")
-        if self._preparing is not None:
-            self._preparing.cancel()
-        if self._run is not None:
-            self._run.cancel()
+    def abort(self) -> None:
+        """Ends every request of the program within a step."""
+        self.call.abort()
 
     def close(self) -> None:
-        """Ends the call, and what of the program still runs; harmless when repeated."""
-        if self._is_closed:
-            return
-        self._is_closed = True
-        if self._timer is not None:
-            self._timer.cancel()
-        self._context.lifecycle.leave(self._name)
-        self._tenant.leave()
-        self._trace.close()
+        """Ends the call and a program that still runs; harmless when repeated."""
         run = self._run
+        if run is not None and not run.done:
+            self.call.abort()
+        self.call.close()
+        self._run = None
         if run is None:
             return
-        if not run.done:
-            self.abort()
         failed = "failed" if run.done and run.error is not None else "completed"
         outcome = failed if self.reason is None else "aborted"
         seconds = time.monotonic() - self._began
-        self._context.telemetry.program(outcome, seconds, len(run.graph.calls()))
+        self._telemetry.program(outcome, seconds, len(run.graph.calls()))
 
-    def _note_end(self, request: Request, event: Finished | Failed) -> None:
-        self._context.telemetry.end(event)
-        self._trace.note_node(request, event)
-        self._tenant.pay(event.usage.prompt_tokens + event.usage.completion_tokens)
+    def _cancel_run(self) -> None:
+        if self._run is not None and not self._run.done:
+            self._run.cancel()
+
+
+class ProgramEngine:
+    """The server's engine for one program: names scoped to its tenant, requests in flight bounded.
+
+    Implements ``GenerationEngine``.
+    """
+
+    def __init__(self, engine: EngineApi, call: Call, max_in_flight: int) -> None:
+        self._engine = engine
+        self._tenant = call.tenant
+        self._name = call.name
+        self._limit = InFlightLimit(engine.submit, max_in_flight, call.note_node_end)
+        self._numbers = itertools.count()
+
+    @property
+    def model_name(self) -> str:
+        return self._engine.model_name
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self._engine.tokenizer
+
+    @property
+    def chat_template(self) -> ChatTemplate | None:
+        return self._engine.chat_template
+
+    def stats(self) -> EngineStats:
+        return self._engine.stats()
+
+    def update_hint(self, update: HintUpdate) -> None:
+        tenant = self._tenant
+        self._engine.update_hint(
+            dataclasses.replace(
+                update,
+                program_id=tenant.scoped(update.program_id),
+                cache_salt=tenant.scoped(update.cache_salt),
+            )
+        )
+
+    def submit(self, request: Request) -> EventStream:
+        tenant = self._tenant
+        return self._limit.submit(
+            dataclasses.replace(
+                request,
+                cache_salt=tenant.scoped(request.cache_salt),
+                tenant=tenant.name,
+                hint=scoped_hint(request.hint, tenant) if request.hint else None,
+                request_id=f"{self._name}-{next(self._numbers)}",
+            )
+        )

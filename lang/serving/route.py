@@ -21,18 +21,13 @@ from ramet.lang.serving.admit import check_calls, read_graph
 from ramet.lang.serving.body import ProgramRequest
 from ramet.lang.serving.call import ProgramCall, ProgramRun
 from ramet.lang.serving.output import ProgramOutput, plain_error
-from ramet.runtime.server.calls.context import (
-    ServerContext,
-    abort_on_disconnect,
-    tenant_of,
-    trace_of,
-    whole_answer,
-)
+from ramet.runtime.server.calls.context import ServerContext, trace_of
+from ramet.runtime.server.calls.respond import abort_on_disconnect, respond
 from ramet.runtime.server.extension import Extension
 from ramet.runtime.server.http.error_response import error_headers
 from ramet.runtime.server.http.json_response import JsonResponse, new_id
 from ramet.runtime.server.http.openapi import json_body
-from ramet.runtime.server.http.sse import EventStreamResponse, named_event
+from ramet.runtime.server.http.sse import named_event
 
 
 def programs_router(context: ServerContext) -> APIRouter:
@@ -45,20 +40,18 @@ def programs_router(context: ServerContext) -> APIRouter:
         body = await context.body(http_request, ProgramRequest)
         model = context.check_model(body.model)
         graph = await read_graph(body.graph, context.config)
-        trace, tenant = trace_of(http_request), tenant_of(http_request)
-        trace.describe(model)
+        trace_of(http_request).describe(model)
         call = ProgramCall(
             context,
-            tenant,
+            http_request,
             body.request_id or new_id("prog"),
-            trace,
             deadline_s=body.deadline_s,
         )
-        trace.begin_program(call.id, graph.name, tenant.name)
         try:
+            call.call.trace.begin_program(call.call.id, graph.name, call.call.tenant.name)
             backend = EngineBackend(call.engine)
             async with abort_on_disconnect(http_request, call):
-                await call.prepare(check_calls(graph, backend, context.engine))
+                await call.call.wait_for(check_calls(graph, backend, context.engine))
             run = run_graph(
                 graph,
                 backend=backend,
@@ -68,15 +61,17 @@ def programs_router(context: ServerContext) -> APIRouter:
                 max_text_len=context.config.max_body_bytes,
                 loop=asyncio.get_running_loop(),
             )
-            call.runs(run)
+            call.attach_run(run)
         except BaseException:
             call.close()
             raise
         program = _Program(call, run, graph, model, int(time.time()))
-        if body.stream:
-            return EventStreamResponse(program.stream(), abort=call.abort, close=call.close)
-        async with whole_answer(http_request, call):
-            return await program.whole()
+        return await respond(
+            http_request,
+            call,
+            stream=program.stream() if body.stream else None,
+            whole=program.whole,
+        )
 
     return router
 
@@ -100,7 +95,7 @@ class _Program:
 
     def head(self) -> dict[str, Any]:
         return {
-            "id": self.call.id,
+            "id": self.call.call.id,
             "object": "program",
             "created": self.created,
             "model": self.model,

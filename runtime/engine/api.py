@@ -32,12 +32,20 @@ class EventSource(Protocol):
     async def __anext__(self) -> Event: ...
 
 
+class EventStream(EventSource, Protocol):
+    """An event source that is a context manager: leaving it early aborts the request."""
+
+    async def __aenter__(self) -> EventStream: ...
+
+    async def __aexit__(self, *exception: object) -> None: ...
+
+
 Submit = Callable[[Request], EventSource]
-"""The type of ``EngineApi.submit``."""
+"""Submits a request: the type of ``EngineApi.submit`` and of its wrappers."""
 
 
-class EngineApi(Protocol):
-    """A running engine."""
+class GenerationEngine(Protocol):
+    """What programs need of an engine."""
 
     @property
     def model_name(self) -> str: ...
@@ -47,6 +55,22 @@ class EngineApi(Protocol):
 
     @property
     def chat_template(self) -> ChatTemplate | None: ...
+
+    def stats(self) -> EngineStats:
+        """What the engine is doing; may take a moment."""
+        ...
+
+    def update_hint(self, update: HintUpdate) -> None:
+        """Updates what is known of a program's future calls; never fails and never waits."""
+        ...
+
+    def submit(self, request: Request) -> EventStream:
+        """Queues a request, or raises why it can't be served."""
+        ...
+
+
+class EngineApi(GenerationEngine, Protocol):
+    """A running engine."""
 
     @property
     def max_context_len(self) -> int: ...
@@ -61,18 +85,6 @@ class EngineApi(Protocol):
         """What the engine has died of; None while it lives."""
         ...
 
-    def stats(self) -> EngineStats:
-        """What the engine is doing."""
-        ...
-
     def compile(self, constraint: Constraint) -> Future[None]:
         """Has a constraint compiled ahead of its requests; the future's error says why not."""
-        ...
-
-    def update_hint(self, update: HintUpdate) -> None:
-        """Updates what is known of a program's future calls; never fails and never waits."""
-        ...
-
-    def submit(self, request: Request) -> EventSource:
-        """Queues a request, or raises why it can't be served."""
         ...

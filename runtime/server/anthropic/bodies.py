@@ -11,7 +11,7 @@ from pydantic import Discriminator, Field, Tag
 
 from ramet.runtime.api.errors import InvalidParameterError
 from ramet.runtime.server.protocol.base import THREAD_UNSUPPORTED, ApiModel, Int
-from ramet.runtime.server.protocol.shared_fields import OneAnswerRequest
+from ramet.runtime.server.protocol.shared_fields import CallFields
 from ramet.runtime.server.protocol.tagged_unions import supported_types, type_of
 
 _CACHED = frozenset({"cache_control"})
@@ -189,7 +189,7 @@ class CountTokensRequest(ApiModel):
     }
 
 
-class MessagesRequest(CountTokensRequest, OneAnswerRequest):
+class MessagesRequest(CountTokensRequest, CallFields):
     """The body of a call."""
 
     max_tokens: Int = Field(ge=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter
@@ -13,14 +14,15 @@ from ramet.runtime.server.anthropic.bodies import CountTokensRequest, MessagesRe
 from ramet.runtime.server.anthropic.conversation import anthropic_conversation
 from ramet.runtime.server.anthropic.shapes import AnswerBlocks, Event, answer_end, answer_head
 from ramet.runtime.server.calls.chat_call import ChatCall, prepare_chat_call
-from ramet.runtime.server.calls.context import ServerContext, whole_answer
+from ramet.runtime.server.calls.context import ServerContext
 from ramet.runtime.server.calls.engine_requests import enforced_headers
 from ramet.runtime.server.calls.generation import Generation
+from ramet.runtime.server.calls.respond import respond
 from ramet.runtime.server.http.body import run_for_body
 from ramet.runtime.server.http.error_response import as_ramet_error, error_body
 from ramet.runtime.server.http.json_response import JsonResponse, new_id
 from ramet.runtime.server.http.openapi import json_body
-from ramet.runtime.server.http.sse import EventStreamResponse, named_event
+from ramet.runtime.server.http.sse import named_event
 
 _PATH = "/v1/messages"
 
@@ -43,17 +45,14 @@ def anthropic_router(context: ServerContext) -> APIRouter:
             await run_for_body(http_request, lambda: anthropic_conversation(body)),
             fit_context=True,
         )
-        generation = await call.begin(context, http_request)
-        headers = enforced_headers(call.plan.constraint)
-        if body.stream:
-            return EventStreamResponse(
-                _stream(call, generation),
-                abort=generation.abort,
-                close=generation.close,
-                headers=headers,
-            )
-        async with whole_answer(http_request, generation):
-            return JsonResponse(await _whole(call, generation), headers=headers)
+        generation = await call.start(context, http_request)
+        return await respond(
+            http_request,
+            generation.call,
+            stream=_stream(call, generation) if body.stream else None,
+            whole=partial(_whole, call, generation),
+            headers=enforced_headers(call.plan.constraint),
+        )
 
     @router.post(_PATH + "/count_tokens", openapi_extra=json_body(CountTokensRequest))
     async def count_tokens(http_request: HttpRequest) -> Response:
@@ -75,7 +74,7 @@ async def _whole(call: ChatCall, generation: Generation) -> dict[str, Any]:
     blocks = AnswerBlocks(call.choice.message)
     async for _, events in generation.events():
         blocks.feed(call.choice.feed(events)[0])
-    end = answer_end(call.choice, max_tokens=call.request.params.max_tokens)
+    end = answer_end(call.choice, max_tokens=call.requests[0].params.max_tokens)
     return _head(call) | {"content": blocks.blocks, **end["stop"], "usage": end["usage"]}
 
 
@@ -90,7 +89,7 @@ async def _stream(call: ChatCall, generation: Generation) -> AsyncIterator[bytes
     except Exception as error:
         yield named_event("error", error_body(as_ramet_error(error), _PATH))
         return
-    end = answer_end(call.choice, max_tokens=call.request.params.max_tokens)
+    end = answer_end(call.choice, max_tokens=call.requests[0].params.max_tokens)
     delta = {"type": "message_delta", "delta": end["stop"], "usage": end["usage"]}
     yield _written([*blocks.end(), delta, {"type": "message_stop"}])
 

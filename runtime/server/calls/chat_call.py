@@ -1,9 +1,8 @@
-"""A chat call with one answer: what the Responses and the Messages API have in common."""
+"""A chat call up to its submission: what Chat Completions, Responses and Messages share."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fastapi import Request as HttpRequest
@@ -12,79 +11,75 @@ from ramet.runtime.api.request import Request
 from ramet.runtime.engine.api import EngineApi, Submit
 from ramet.runtime.server.calls.context import ServerContext, tenant_of, trace_of
 from ramet.runtime.server.calls.engine_requests import build_requests, sampling_params
-from ramet.runtime.server.calls.generation import Generation
+from ramet.runtime.server.calls.generation import Generation, start_generation
 from ramet.runtime.server.chat.choice import ChatChoice, ShownTokens
 from ramet.runtime.server.chat.conversation import Conversation
 from ramet.runtime.server.chat.planner import ChatPlan
 from ramet.runtime.server.chat.reasoning_budget import BudgetedStream
-from ramet.runtime.server.protocol.shared_fields import OneAnswerRequest
+from ramet.runtime.server.protocol.shared_fields import CallFields
 
 
 @dataclass(frozen=True, slots=True)
 class ChatCall:
-    """A call that is ready to run: its request, and the choice that reads its events."""
+    """A call that is ready to be submitted: a request and a choice for each answer."""
 
     id: str
     model: str
     plan: ChatPlan
-    request: Request
-    choice: ChatChoice
+    requests: list[Request]
+    choices: list[ChatChoice]
 
-    async def begin(self, context: ServerContext, http_request: HttpRequest) -> Generation:
-        """Submits the request and waits until it has something to say."""
-        trace_of(http_request).describe(self.model, [self.choice])
-        return await begin_chat(context, http_request, self.id, [self.request], self.plan)
+    @property
+    def choice(self) -> ChatChoice:
+        """The choice of an API that has one."""
+        return self.choices[0]
 
-
-async def begin_chat(
-    context: ServerContext,
-    http_request: HttpRequest,
-    call_id: str,
-    requests: Sequence[Request],
-    plan: ChatPlan,
-) -> Generation:
-    """Submits a chat call's requests as its plan says; see ``ServerContext.begin``."""
-    return await context.begin(
-        call_id,
-        requests,
-        http_request,
-        submitter(plan, context.engine),
-        plan.origins,
-        later=plan.budget.answer if plan.budget else None,
-    )
-
-
-def submitter(plan: ChatPlan, engine: EngineApi) -> Submit:
-    """What sends a plan's requests to the engine: as they are, or with bounded reasoning."""
-    budget = plan.budget
-    if budget is None:
-        return engine.submit
-    return lambda request: BudgetedStream(
-        request, budget, engine.tokenizer, engine.submit, engine.max_context_len
-    )
+    async def start(self, context: ServerContext, http_request: HttpRequest) -> Generation:
+        """Submits the requests and waits for the first event."""
+        trace_of(http_request).describe(self.model, self.choices)
+        return await start_generation(
+            context,
+            http_request,
+            self.id,
+            self.requests,
+            submit=_submit(self.plan, context.engine),
+            origins=self.plan.origins,
+            later=self.plan.budget.answer if self.plan.budget else None,
+        )
 
 
 async def prepare_chat_call(
     context: ServerContext,
     http_request: HttpRequest,
     call_id: str,
-    body: OneAnswerRequest,
+    body: CallFields,
     conversation: Conversation,
     *,
     fit_context: bool = False,
 ) -> ChatCall:
-    """Checks a body and plans its answer; ``RametError`` says what is wrong.
+    """Checks a body and plans its answers; a ``RametError`` explains what is wrong.
 
-    With ``fit_context``, more output tokens than the context has room for mean as many as it has.
+    With ``fit_context``, a ``max_tokens`` beyond the remaining context means all of that.
     """
     model = context.check_model(body.model)
     params = sampling_params(body)
     plan = await context.planner.plan(conversation)
-    room = context.engine.max_context_len - len(plan.prompt)
-    if fit_context and params.max_tokens is not None and params.max_tokens > room:
+    remaining_len = context.engine.max_context_len - len(plan.prompt)
+    if fit_context and params.max_tokens is not None and params.max_tokens > remaining_len:
         params = dataclasses.replace(params, max_tokens=None)
-    (request,) = build_requests(
+    requests = build_requests(
         call_id, body, plan.adapt(params), [plan.prompt], plan.constraint, tenant_of(http_request)
     )
-    choice = ChatChoice(plan.parser(), ShownTokens(params, context.engine.tokenizer.eos_ids))
-    return ChatCall(call_id, model, plan, request, choice)
+    eos_ids = context.engine.tokenizer.eos_ids
+    choices = [ChatChoice(plan.parser(), ShownTokens(params, eos_ids)) for _ in requests]
+    return ChatCall(call_id, model, plan, requests, choices)
+
+
+def _submit(plan: ChatPlan, engine: EngineApi) -> Submit:
+    """How a plan's requests are submitted: as they are, or with bounded reasoning."""
+    budget = plan.budget
+    if budget is None:
+        return engine.submit
+    return lambda request: BudgetedStream(
+        request, budget, engine.tokenizer, engine.submit, engine.max_context_len
+    )

@@ -1,79 +1,107 @@
-"""The requests of one HTTP call, one a choice, and their events as one stream."""
+"""The requests of one call, one for each choice, and their events as one stream."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from concurrent.futures import Future
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 
-from ramet.runtime.api.errors import DeadlineExceededError, RametError, RequestAbortedError
+from fastapi import Request as HttpRequest
+
+from ramet.grammars.constraints import Constraint
+from ramet.runtime.api.errors import (
+    DeadlineExceededError,
+    InvalidConstraintError,
+    RequestAbortedError,
+)
 from ramet.runtime.api.events import Event, Failed, Finished
-from ramet.runtime.engine.api import EventSource
+from ramet.runtime.api.request import Request
+from ramet.runtime.engine.api import EventSource, Submit
+from ramet.runtime.server.calls.call import Call
+from ramet.runtime.server.calls.context import ServerContext
+from ramet.runtime.server.calls.respond import abort_on_disconnect
+from ramet.runtime.server.protocol.param_paths import Origins
+
+
+async def start_generation(
+    context: ServerContext,
+    http_request: HttpRequest,
+    call_id: str,
+    requests: Sequence[Request],
+    *,
+    submit: Submit | None = None,
+    origins: Origins | None = None,
+    later: Constraint | None = None,
+) -> Generation:
+    """Admits a call, submits its requests and waits for the first event.
+
+    A failure up to here is raised, so that it becomes a plain error response. The call is aborted
+    if the client disconnects.
+
+    Args:
+        submit: the engine's, if None.
+        origins: the fields that the constraint comes from, for errors.
+        later: the constraint of a follow-up request; compiled now, so that it is refused now.
+    """
+    call = Call(context, http_request, call_id)
+    whole = later
+    try:
+        call.trace.begin(call_id, requests)
+        generation = Generation(call)
+        async with abort_on_disconnect(http_request, call):
+            if later is not None:
+                requests = await _compile(context, call, later, requests)
+            whole = requests[0].constraint
+            for request in requests:
+                generation.add((submit or context.engine.submit)(request))
+            await generation.begin()
+    except InvalidConstraintError as error:
+        call.close()
+        if origins is None or whole is None:
+            raise
+        raise origins.locate(whole, error) from None
+    except BaseException:
+        call.close()
+        raise
+    return generation
+
+
+async def _compile(
+    context: ServerContext, call: Call, constraint: Constraint, requests: Sequence[Request]
+) -> list[Request]:
+    """Awaits a constraint; returns the requests with what is left of their deadlines."""
+    clock = asyncio.get_running_loop().time
+    began = clock()
+    deadlines = [each.deadline_s for each in requests if each.deadline_s is not None]
+    compiled = asyncio.wrap_future(context.engine.compile(constraint))
+    try:
+        await call.wait_for(asyncio.wait_for(compiled, min(deadlines, default=None)))
+    except TimeoutError:
+        raise DeadlineExceededError("the request's deadline has passed") from None
+
+    def left(deadline_s: float | None) -> float | None:
+        return None if deadline_s is None else max(deadline_s - (clock() - began), 1e-6)
+
+    return [replace(each, deadline_s=left(each.deadline_s)) for each in requests]
 
 
 class Generation:
-    """Merges the events of what is added; whatever happens, none outlives this object's use.
+    """Merges the events of a call's requests; all end with the call.
 
     Events that are ready together come together, so that a slow reader costs few, large writes.
     The first request that fails fails the call: its error is raised and the others are aborted.
     """
 
-    def __init__(
-        self,
-        *,
-        on_end: Callable[[Finished | Failed], None],
-        on_close: Callable[[], None],
-    ) -> None:
+    def __init__(self, call: Call) -> None:
+        self.call = call
         self._sources: list[EventSource] = []
-        self._awaited: Future[None] | None = None
-        self._on_end = on_end
-        self._on_close: Callable[[], None] | None = on_close
-        self._is_aborted = False
-        self._reason: RametError | None = None
         self._first: tuple[int, list[Event]] | None = None
         self._merged: AsyncIterator[tuple[int, list[Event]]] | None = None
 
     def add(self, source: EventSource) -> None:
         """Adds the next choice's request; before ``begin``."""
         self._sources.append(source)
-        if self._is_aborted:
-            source.abort()
-
-    async def wait_for(self, work: Future[None], timeout_s: float | None) -> None:
-        """Waits for what requests need that are yet to be added; cancels it if the call is aborted.
-
-        RequestAbortedError, or the reason for that; DeadlineExceededError after ``timeout_s``.
-        """
-        self._awaited = work
-        if self._is_aborted:
-            work.cancel()
-        try:
-            await asyncio.wait_for(asyncio.wrap_future(work), timeout_s)
-        except TimeoutError:
-            raise DeadlineExceededError("the request's deadline has passed") from None
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-            raise self._reason or RequestAbortedError("the request was aborted") from None
-        finally:
-            self._awaited = None
-
-    def abort(self, reason: RametError | None = None) -> None:
-        """Aborts every request that still runs; the call fails with ``reason``."""
-        self._is_aborted = True
-        self._reason = self._reason or reason
-        if self._awaited is not None:
-            self._awaited.cancel()
-        for source in self._sources:
-            source.abort()
-
-    def close(self) -> None:
-        """Aborts what still runs and ends the call; harmless when repeated."""
-        self.abort()
-        if self._on_close is not None:
-            self._on_close()
-            self._on_close = None
+        self.call.on_abort(source.abort)
 
     async def begin(self) -> None:
         """Waits for the first event, so that an early failure can still be a plain response."""
@@ -95,7 +123,7 @@ class Generation:
             async for item in self._merged:
                 yield item
         finally:
-            self.close()
+            self.call.close()
 
     async def _merge(self) -> AsyncIterator[tuple[int, list[Event]]]:
         if len(self._sources) == 1:
@@ -133,19 +161,19 @@ class Generation:
             queue.put_nowait((index, error))
 
     async def _read(self, source: EventSource) -> AsyncIterator[list[Event]]:
-        """At least one event at a time, and all that are ready with it; a failure is raised."""
+        """Yields all events that are ready, at least one; raises a failure."""
         while True:
             events = [await anext(source)]
             events += source.take()
             last = events[-1]
             if isinstance(last, Failed):
-                self._on_end(last)
+                self.call.note_end(last)
                 if len(events) > 1:
                     yield events[:-1]
                 aborted = isinstance(last.error, RequestAbortedError)
-                raise self._reason if aborted and self._reason else last.error
+                raise self.call.reason if aborted and self.call.reason else last.error
             if isinstance(last, Finished):
-                self._on_end(last)
+                self.call.note_end(last)
                 yield events
                 return
             yield events

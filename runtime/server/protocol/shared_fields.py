@@ -72,19 +72,16 @@ class EngineFields(ApiModel):
         return 1
 
 
-class OneAnswerRequest(CommonSampling, EngineFields):
-    """What the APIs share that give one answer a call: who answers, and how it travels."""
+class CallFields(CommonSampling, EngineFields):
+    """Fields of every generating API: the model and how the answer is sent."""
 
     model: str | None = None
     stream: bool = False
 
 
-class GenerationRequest(SamplingFields, ConstraintFields, EngineFields):
-    """What chat and completions share: who answers, how the answer travels, and how the engine
-    treats the request, besides sampling and constraints."""
+class GenerationRequest(SamplingFields, ConstraintFields, CallFields):
+    """Fields that chat and completions share."""
 
-    model: str | None = None
-    stream: bool = False
     stream_options: StreamOptions | None = None
     return_token_ids: bool = False
     request_id: str | None = Field(default=None, pattern=r"^[A-Za-z0-9._-]{1,128}$")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter
@@ -13,24 +14,19 @@ from starlette.responses import Response
 
 from ramet.runtime.api.errors import InvalidParameterError
 from ramet.runtime.api.events import Event, TokenInfo
-from ramet.runtime.api.request import Request
-from ramet.runtime.server.calls.chat_call import begin_chat
-from ramet.runtime.server.calls.context import ServerContext, tenant_of, trace_of, whole_answer
-from ramet.runtime.server.calls.engine_requests import (
-    build_requests,
-    enforced_headers,
-    sampling_params,
-)
+from ramet.runtime.server.calls.chat_call import ChatCall, prepare_chat_call
+from ramet.runtime.server.calls.context import ServerContext
+from ramet.runtime.server.calls.engine_requests import enforced_headers
 from ramet.runtime.server.calls.generation import Generation
 from ramet.runtime.server.calls.logprobs import chat_logprobs, prompt_logprobs
+from ramet.runtime.server.calls.respond import respond
 from ramet.runtime.server.calls.usage import CallUsage
-from ramet.runtime.server.chat.choice import ChatChoice, ShownTokens
-from ramet.runtime.server.chat.planner import ChatPlan
+from ramet.runtime.server.chat.choice import ChatChoice
 from ramet.runtime.server.http.body import run_for_body
 from ramet.runtime.server.http.error_response import as_ramet_error
-from ramet.runtime.server.http.json_response import JsonResponse, new_id
+from ramet.runtime.server.http.json_response import new_id
 from ramet.runtime.server.http.openapi import json_body
-from ramet.runtime.server.http.sse import DONE, EventStreamResponse, data_event
+from ramet.runtime.server.http.sse import DONE, data_event
 from ramet.runtime.server.openai.chat.bodies import ChatCompletionRequest
 from ramet.runtime.server.openai.chat.shapes import chunk_deltas, whole_message
 
@@ -44,42 +40,35 @@ def chat_router(context: ServerContext) -> APIRouter:
         """Continues a conversation."""
         body = await context.body(http_request, ChatCompletionRequest)
         call = await _prepare(context, body, http_request)
-        trace_of(http_request).describe(call.model, call.choices)
-        generation = await begin_chat(context, http_request, call.id, call.requests, call.plan)
-        headers = enforced_headers(call.plan.constraint)
-        if body.stream:
-            return EventStreamResponse(
-                _stream(call, generation),
-                abort=generation.abort,
-                close=generation.close,
-                headers=headers,
-            )
-        async with whole_answer(http_request, generation):
-            return JsonResponse(await _whole(call, generation), headers=headers)
+        generation = await call.start(context, http_request)
+        answer = _Answer(body, call, int(time.time()))
+        return await respond(
+            http_request,
+            generation.call,
+            stream=_stream(answer, generation) if body.stream else None,
+            whole=partial(_whole, answer, generation),
+            headers=enforced_headers(call.plan.constraint),
+        )
 
     return router
 
 
 @dataclass(frozen=True, slots=True)
-class _Call:
-    """A chat call that is ready to run: its requests, one a choice, and how to read them."""
+class _Answer:
+    """A call's answer while it is generated."""
 
-    id: str
-    created: int
-    model: str
     body: ChatCompletionRequest
-    requests: list[Request]
-    plan: ChatPlan
-    choices: list[ChatChoice]
+    call: ChatCall
+    created: int
 
     def head(self, kind: str) -> dict[str, Any]:
-        return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
+        call = self.call
+        return {"id": call.id, "object": kind, "created": self.created, "model": call.model}
 
 
 async def _prepare(
     context: ServerContext, body: ChatCompletionRequest, http_request: HttpRequest
-) -> _Call:
-    model = context.check_model(body.model)
+) -> ChatCall:
     context.check_choices(body.n)
     body.usage_wanted()
     if body.stream and body.prompt_logprobs is not None:
@@ -87,24 +76,13 @@ async def _prepare(
             "prompt_logprobs come only in a whole response; leave stream out",
             param="prompt_logprobs",
         )
-    params = sampling_params(body)
-    plan = await context.planner.plan(await run_for_body(http_request, body.conversation))
+    conversation = await run_for_body(http_request, body.conversation)
     call_id = body.request_id or new_id("chatcmpl")
-    requests = build_requests(
-        call_id,
-        body,
-        plan.adapt(params),
-        [plan.prompt],
-        plan.constraint,
-        tenant_of(http_request),
-    )
-    eos_ids = context.engine.tokenizer.eos_ids
-    choices = [ChatChoice(plan.parser(), ShownTokens(params, eos_ids)) for _ in requests]
-    return _Call(call_id, int(time.time()), model, body, requests, plan, choices)
+    return await prepare_chat_call(context, http_request, call_id, body, conversation)
 
 
-async def _whole(call: _Call, generation: Generation) -> dict[str, Any]:
-    body = call.body
+async def _whole(answer: _Answer, generation: Generation) -> dict[str, Any]:
+    body, call = answer.body, answer.call
     shown: list[list[TokenInfo]] = [[] for _ in call.choices]
     ids: list[list[int]] = [[] for _ in call.choices]
     async for index, events in generation.events():
@@ -124,19 +102,19 @@ async def _whole(call: _Call, generation: Generation) -> dict[str, Any]:
         if body.return_token_ids:
             entry["token_ids"] = ids[index]
         entries.append(entry)
-    answer = call.head("chat.completion") | {"choices": entries, "usage": _usage(call)}
+    completion = answer.head("chat.completion") | {"choices": entries, "usage": _usage(call)}
     if body.return_token_ids:
-        answer["prompt_token_ids"] = list(call.plan.prompt)
-    prompt = call.choices[0].prompt_logprobs
+        completion["prompt_token_ids"] = list(call.plan.prompt)
+    prompt = call.choice.prompt_logprobs
     if prompt is not None:
-        answer["prompt_logprobs"] = prompt_logprobs(prompt.tokens)
-    return answer
+        completion["prompt_logprobs"] = prompt_logprobs(prompt.tokens)
+    return completion
 
 
-async def _stream(call: _Call, generation: Generation) -> AsyncIterator[bytes]:
-    body = call.body
+async def _stream(answer: _Answer, generation: Generation) -> AsyncIterator[bytes]:
+    body, call = answer.body, answer.call
     options = body.usage_wanted()
-    head = call.head("chat.completion.chunk")
+    head = answer.head("chat.completion.chunk")
     streams = [_ChoiceStream(index, choice, body) for index, choice in enumerate(call.choices)]
     first = head
     if body.return_token_ids:
@@ -209,7 +187,7 @@ def _logprobs(tokens: list[TokenInfo]) -> dict[str, Any]:
     return {"content": chat_logprobs(tokens), "refusal": None}
 
 
-def _usage(call: _Call) -> dict[str, Any]:
+def _usage(call: ChatCall) -> dict[str, Any]:
     return CallUsage.of(
         [choice.usage for choice in call.choices],
         len(call.choices),
@@ -217,7 +195,7 @@ def _usage(call: _Call) -> dict[str, Any]:
     ).openai()
 
 
-def _usage_so_far(call: _Call) -> dict[str, int]:
+def _usage_so_far(call: ChatCall) -> dict[str, int]:
     prompt_tokens = len(call.plan.prompt)
     completion_tokens = sum(choice.num_tokens for choice in call.choices)
     return {

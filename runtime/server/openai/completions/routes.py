@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter
@@ -14,20 +15,21 @@ from starlette.responses import Response
 from ramet.runtime.api.errors import InvalidParameterError
 from ramet.runtime.api.events import Event, Finished, PromptLogprobs, TextDelta, TokenInfo
 from ramet.runtime.api.request import Request
-from ramet.runtime.server.calls.context import ServerContext, tenant_of, trace_of, whole_answer
+from ramet.runtime.server.calls.context import ServerContext, tenant_of, trace_of
 from ramet.runtime.server.calls.engine_requests import (
     build_requests,
     enforced_headers,
     sampling_params,
 )
-from ramet.runtime.server.calls.generation import Generation
+from ramet.runtime.server.calls.generation import Generation, start_generation
 from ramet.runtime.server.calls.logprobs import CompletionLogprobs, prompt_logprobs
+from ramet.runtime.server.calls.respond import respond
 from ramet.runtime.server.calls.usage import CallUsage
 from ramet.runtime.server.chat.choice import ShownTokens
 from ramet.runtime.server.http.error_response import as_ramet_error
-from ramet.runtime.server.http.json_response import JsonResponse, new_id
+from ramet.runtime.server.http.json_response import new_id
 from ramet.runtime.server.http.openapi import json_body
-from ramet.runtime.server.http.sse import DONE, EventStreamResponse, data_event
+from ramet.runtime.server.http.sse import DONE, data_event
 from ramet.runtime.server.openai.completions.bodies import CompletionRequest
 from ramet.runtime.server.protocol.param_paths import Origins
 from ramet.runtime.server.protocol.shared_fields import split_prompts
@@ -43,17 +45,16 @@ def completions_router(context: ServerContext) -> APIRouter:
         body = await context.body(http_request, CompletionRequest)
         call = await _prepare(context, body, http_request)
         trace_of(http_request).describe(call.model)
-        generation = await context.begin(call.id, call.requests, http_request, origins=call.origins)
-        headers = enforced_headers(call.requests[0].constraint)
-        if body.stream:
-            return EventStreamResponse(
-                _stream(call, generation),
-                abort=generation.abort,
-                close=generation.close,
-                headers=headers,
-            )
-        async with whole_answer(http_request, generation):
-            return JsonResponse(await _whole(call, generation), headers=headers)
+        generation = await start_generation(
+            context, http_request, call.id, call.requests, origins=call.origins
+        )
+        return await respond(
+            http_request,
+            generation.call,
+            stream=_stream(call, generation) if body.stream else None,
+            whole=partial(_whole, call, generation),
+            headers=enforced_headers(call.requests[0].constraint),
+        )
 
     return router
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from fastapi import APIRouter
@@ -16,11 +17,12 @@ from ramet.runtime.api.errors import ContextLengthError, InvalidParameterError
 from ramet.runtime.api.events import Embedding, Finished
 from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.api.request import Request
-from ramet.runtime.server.calls.context import ServerContext, tenant_of, trace_of, whole_answer
+from ramet.runtime.server.calls.context import ServerContext, tenant_of, trace_of
 from ramet.runtime.server.calls.engine_requests import build_requests
-from ramet.runtime.server.calls.generation import Generation
-from ramet.runtime.server.calls.in_flight import Window
-from ramet.runtime.server.http.json_response import JsonResponse, new_id
+from ramet.runtime.server.calls.generation import Generation, start_generation
+from ramet.runtime.server.calls.in_flight import InFlightLimit
+from ramet.runtime.server.calls.respond import respond
+from ramet.runtime.server.http.json_response import new_id
 from ramet.runtime.server.http.openapi import json_body
 from ramet.runtime.server.openai.embeddings.bodies import EmbeddingsRequest
 from ramet.runtime.server.protocol.shared_fields import split_prompts
@@ -44,14 +46,16 @@ def embeddings_router(context: ServerContext) -> APIRouter:
             )
         ]
         trace_of(http_request).describe(model)
-        window = Window(context.engine.submit, context.config.max_choices)
-        generation = await context.begin(call_id, requests, http_request, window)
-        async with whole_answer(http_request, generation):
-            vectors = await _vectors(generation, len(requests))
+        limit = InFlightLimit(context.engine.submit, context.config.max_choices)
+        generation = await start_generation(
+            context, http_request, call_id, requests, submit=limit.submit
+        )
         encode = _as_base64 if body.encoding_format == "base64" else _as_numbers
         num_tokens = sum(map(len, prompts))
-        return JsonResponse(
-            {
+
+        async def answer() -> dict[str, Any]:
+            vectors = await _vectors(generation, len(requests))
+            return {
                 "object": "list",
                 "data": [
                     {"object": "embedding", "index": index, "embedding": encode(vector)}
@@ -60,7 +64,8 @@ def embeddings_router(context: ServerContext) -> APIRouter:
                 "model": model,
                 "usage": {"prompt_tokens": num_tokens, "total_tokens": num_tokens},
             }
-        )
+
+        return await respond(http_request, generation.call, whole=answer)
 
     return router
 

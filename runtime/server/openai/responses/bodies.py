@@ -15,7 +15,7 @@ from ramet.runtime.server.openai.responses.items import Input
 from ramet.runtime.server.protocol.base import ApiModel, Int
 from ramet.runtime.server.protocol.constraints import answer_schema
 from ramet.runtime.server.protocol.param_paths import Asked
-from ramet.runtime.server.protocol.shared_fields import NO_EFFECT, OneAnswerRequest
+from ramet.runtime.server.protocol.shared_fields import NO_EFFECT, CallFields
 from ramet.runtime.server.protocol.tagged_unions import supported_types, type_of
 
 LOGPROBS = "message.output_text.logprobs"
@@ -141,7 +141,7 @@ class InputTokensRequest(ApiModel):
     }
 
 
-class ResponsesRequest(InputTokensRequest, OneAnswerRequest):
+class ResponsesRequest(InputTokensRequest, CallFields):
     """The body of a response."""
 
     include: list[str] | None = None

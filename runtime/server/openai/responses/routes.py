@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter
@@ -13,15 +14,16 @@ from starlette.responses import Response
 
 from ramet.runtime.api.errors import InvalidParameterError
 from ramet.runtime.server.calls.chat_call import ChatCall, prepare_chat_call
-from ramet.runtime.server.calls.context import ServerContext, tenant_of, whole_answer
+from ramet.runtime.server.calls.context import ServerContext, tenant_of
 from ramet.runtime.server.calls.engine_requests import enforced_headers
 from ramet.runtime.server.calls.generation import Generation
+from ramet.runtime.server.calls.respond import respond
 from ramet.runtime.server.chat.conversation import Conversation
 from ramet.runtime.server.http.body import run_for_body
 from ramet.runtime.server.http.error_response import as_ramet_error
 from ramet.runtime.server.http.json_response import JsonResponse, new_id
 from ramet.runtime.server.http.openapi import json_body
-from ramet.runtime.server.http.sse import EventStreamResponse, named_event
+from ramet.runtime.server.http.sse import named_event
 from ramet.runtime.server.openai.responses.bodies import InputTokensRequest, ResponsesRequest
 from ramet.runtime.server.openai.responses.conversation import (
     ChatMessage,
@@ -58,17 +60,14 @@ def responses_router(context: ServerContext) -> APIRouter:
         """Continues a conversation, or begins one."""
         body = await context.body(http_request, ResponsesRequest)
         answer = await _prepare(context, body, http_request, store_of(http_request))
-        generation = await answer.call.begin(context, http_request)
-        headers = enforced_headers(answer.call.plan.constraint)
-        if body.stream:
-            return EventStreamResponse(
-                _stream(answer, generation),
-                abort=generation.abort,
-                close=generation.close,
-                headers=headers,
-            )
-        async with whole_answer(http_request, generation):
-            return JsonResponse(await _whole(answer, generation), headers=headers)
+        generation = await answer.call.start(context, http_request)
+        return await respond(
+            http_request,
+            generation.call,
+            stream=_stream(answer, generation) if body.stream else None,
+            whole=partial(_whole, answer, generation),
+            headers=enforced_headers(answer.call.plan.constraint),
+        )
 
     @router.post("/v1/responses/input_tokens", openapi_extra=json_body(InputTokensRequest))
     async def input_tokens(http_request: HttpRequest) -> Response:
@@ -155,7 +154,7 @@ async def _prepare(
         body,
         response_id=call.id,
         model=call.model,
-        params=call.request.params,
+        params=call.requests[0].params,
         created_at=int(time.time()),
     )
     return _Answer(body, call, store, messages, response, OutputItems(call.choice.message))
