@@ -7,7 +7,7 @@ import difflib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from ramet.runtime.api.errors import InvalidParameterError
 from ramet.runtime.api.validate import biases, flag, number, texts, token_ids, whole
@@ -18,49 +18,182 @@ MAX_STOP_CHARS = 8192
 MAX_BAD_WORDS = 256
 MAX_BAD_WORDS_CHARS = 4096
 
-_CHECKS: dict[str, Callable[[str, Any], Any]] = {
-    **dict.fromkeys(("max_tokens", "min_tokens", "top_k", "seed"), whole),
-    **dict.fromkeys(("logprobs", "prompt_logprobs"), whole),
-    **dict.fromkeys(("temperature", "top_p", "min_p", "repetition_penalty"), number),
-    **dict.fromkeys(("presence_penalty", "frequency_penalty"), number),
-    **dict.fromkeys(("include_stop_str_in_output", "ignore_eos", "skip_special_tokens"), flag),
-    **dict.fromkeys(("stop", "bad_words"), texts),
-    **dict.fromkeys(("stop_token_ids", "allowed_token_ids"), token_ids),
-    "logit_bias": biases,
+ParamKind = Literal["integer", "number", "boolean", "strings", "token_ids", "biases"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParamSpec:
+    """What is true of one sampling parameter everywhere: in programs, on the wire, in traces.
+
+    Attributes:
+        kind: the type of its values. ``number`` parameters are arrays of ``SamplingRows``.
+        description: one sentence for API schemas and editors.
+        minimum, maximum: the range of a number or integer; ``excludes_minimum`` opens it below.
+        api: who defines the name and meaning on the wire: OpenAI's API or vLLM's extensions of it.
+        trace_attribute: the attribute of OpenTelemetry's conventions; empty: there is none.
+        aliases: other names that programs may use.
+    """
+
+    kind: ParamKind
+    description: str
+    minimum: float = -math.inf
+    maximum: float = math.inf
+    excludes_minimum: bool = False
+    api: Literal["openai", "vllm"] = "vllm"
+    trace_attribute: str = ""
+    aliases: tuple[str, ...] = ()
+
+    def check(self, name: str, value: Any) -> Any:
+        """The value in its own type; InvalidParameterError for another type or out of range."""
+        checked = _CHECKS[self.kind](name, value)
+        if self.kind not in ("integer", "number"):
+            return checked
+        too_low = checked <= self.minimum if self.excludes_minimum else checked < self.minimum
+        if too_low or not checked <= self.maximum:
+            least = "above" if self.excludes_minimum else "at least"
+            most = "" if self.maximum == math.inf else f" and at most {self.maximum:g}"
+            raise InvalidParameterError(
+                f"{name} must be {least} {self.minimum:g}{most}, not {checked!r}", param=name
+            )
+        return checked
+
+
+_CHECKS: dict[ParamKind, Callable[[str, Any], Any]] = {
+    "integer": whole,
+    "number": number,
+    "boolean": flag,
+    "strings": texts,
+    "token_ids": token_ids,
+    "biases": biases,
 }
-_OPTIONAL = frozenset(("max_tokens", "seed", "logprobs", "prompt_logprobs", "allowed_token_ids"))
+
+SAMPLING_PARAMS: Mapping[str, ParamSpec] = {
+    "max_tokens": ParamSpec(
+        kind="integer",
+        description="Most tokens to generate; by default what is left of the context. "
+        "0 generates none, which needs `prompt_logprobs`.",
+        minimum=0,
+        api="openai",
+        trace_attribute="gen_ai.request.max_tokens",
+        aliases=("max_new_tokens",),
+    ),
+    "min_tokens": ParamSpec(
+        kind="integer",
+        description="End-of-text and stop conditions are ignored before this many tokens.",
+        minimum=0,
+    ),
+    "temperature": ParamSpec(
+        kind="number",
+        description="Divides the logits before sampling; 0 is greedy.",
+        minimum=0,
+        maximum=1e3,
+        api="openai",
+        trace_attribute="gen_ai.request.temperature",
+    ),
+    "top_p": ParamSpec(
+        kind="number",
+        description="Nucleus sampling (Holtzman et al. 2019): keeps the fewest likeliest tokens "
+        "that together have this probability.",
+        minimum=0,
+        maximum=1,
+        excludes_minimum=True,
+        api="openai",
+        trace_attribute="gen_ai.request.top_p",
+    ),
+    "top_k": ParamSpec(
+        kind="integer",
+        description="Keeps the k likeliest tokens; 0 or -1 keeps all.",
+        minimum=-1,
+        maximum=2**31 - 1,
+        trace_attribute="gen_ai.request.top_k",
+    ),
+    "min_p": ParamSpec(
+        kind="number",
+        description="Drops tokens less likely than `min_p` times the likeliest.",
+        minimum=0,
+        maximum=1,
+    ),
+    "presence_penalty": ParamSpec(
+        kind="number",
+        description="Subtracted from the logits of tokens that have been generated.",
+        minimum=-2,
+        maximum=2,
+        api="openai",
+        trace_attribute="gen_ai.request.presence_penalty",
+    ),
+    "frequency_penalty": ParamSpec(
+        kind="number",
+        description="Subtracted from a token's logit each time that it has been generated.",
+        minimum=-2,
+        maximum=2,
+        api="openai",
+        trace_attribute="gen_ai.request.frequency_penalty",
+    ),
+    "repetition_penalty": ParamSpec(
+        kind="number",
+        description="Divides positive and multiplies negative logits of tokens that the prompt or "
+        "the output has (Keskar et al. 2019); 1 is none.",
+        minimum=1e-3,  # float32 logits divided by less may be infinite
+        maximum=1e3,
+    ),
+    "seed": ParamSpec(
+        kind="integer",
+        description="Keys the counter-based random numbers; by default one is drawn at admission.",
+        api="openai",
+        trace_attribute="gen_ai.request.seed",
+    ),
+    "stop": ParamSpec(
+        kind="strings",
+        description="Strings that end the output, or one string; they match raw text, special "
+        "tokens included.",
+        api="openai",
+        trace_attribute="gen_ai.request.stop_sequences",
+    ),
+    "stop_token_ids": ParamSpec(kind="token_ids", description="Tokens that end the output."),
+    "include_stop_str_in_output": ParamSpec(
+        kind="boolean", description="Keeps the matched stop string in the text."
+    ),
+    "ignore_eos": ParamSpec(kind="boolean", description="End-of-text does not end the output."),
+    "skip_special_tokens": ParamSpec(
+        kind="boolean", description="Leaves special tokens out of the text."
+    ),
+    "logprobs": ParamSpec(
+        kind="integer",
+        description="Log-probabilities of the chosen token and of this many likeliest ones; by "
+        "default none.",
+        minimum=0,
+        maximum=MAX_LOGPROBS,
+        api="openai",
+        aliases=("top_logprobs_num",),
+    ),
+    "prompt_logprobs": ParamSpec(
+        kind="integer",
+        description="The same for the prompt's tokens.",
+        minimum=0,
+        maximum=MAX_LOGPROBS,
+    ),
+    "logit_bias": ParamSpec(
+        kind="biases", description="Added to the logits of these tokens.", api="openai"
+    ),
+    "allowed_token_ids": ParamSpec(
+        kind="token_ids", description="Only these tokens may be generated."
+    ),
+    "bad_words": ParamSpec(kind="strings", description="Strings that may not be generated."),
+}
+"""The one list of sampling parameters, in the order of ``SamplingParams``' fields."""
+
+PARAM_ALIASES: Mapping[str, str] = {
+    alias: name for name, spec in SAMPLING_PARAMS.items() for alias in spec.aliases
+}
+"""Other names that programs may use for parameters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingParams:
     """Sampling parameters of one request. Names and meanings are those of the OpenAI API and vLLM.
 
-    A value of another type, or out of its range, is an InvalidParameterError.
-
-    Attributes:
-        max_tokens: most tokens to generate; None: what is left of the context; 0: none, which
-            only makes sense with ``prompt_logprobs``.
-        min_tokens: end-of-text and stop conditions are ignored before this many tokens.
-        temperature: 0 is greedy.
-        top_p: nucleus sampling (Holtzman et al. 2019), in (0, 1].
-        top_k: keep the k likeliest tokens; 0 or -1 keeps all.
-        min_p: drop tokens less likely than min_p times the likeliest.
-        presence_penalty, frequency_penalty: subtracted from the logits of generated tokens.
-        repetition_penalty: divides positive and multiplies negative logits of tokens that the
-            prompt or the output has (Keskar et al. 2019); 1 is none, and it is in [0.001, 1000]:
-            float32 logits divided by less may be infinite.
-        seed: keys the counter-based random numbers; None: one is drawn at admission.
-        stop: strings that end the output, or one string; they match raw text, special tokens
-            included.
-        stop_token_ids: tokens that end the output.
-        include_stop_str_in_output: keep the matched stop string in the text.
-        ignore_eos: end-of-text does not end the output.
-        skip_special_tokens: leave special tokens out of the text.
-        logprobs: log-probabilities of the chosen token and this many likeliest ones; None: none.
-        prompt_logprobs: the same for the prompt's tokens.
-        logit_bias: added to the logits of these tokens.
-        allowed_token_ids: only these tokens may be generated.
-        bad_words: strings that may not be generated.
+    ``SAMPLING_PARAMS`` says what each means. A value of another type, or out of its range, is an
+    InvalidParameterError.
     """
 
     max_tokens: int | None = None
@@ -85,27 +218,15 @@ class SamplingParams:
     bad_words: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name, check in _CHECKS.items():
+        for name, spec in SAMPLING_PARAMS.items():
             value = getattr(self, name)
             if value is not None or name not in _OPTIONAL:
-                object.__setattr__(self, name, check(name, value))
-        self._check_range("max_tokens", self.max_tokens, 0, math.inf, optional=True)
+                object.__setattr__(self, name, spec.check(name, value))
         if self.max_tokens == 0 and self.prompt_logprobs is None:
             raise InvalidParameterError(
                 "max_tokens may be 0 only to score a prompt (with prompt_logprobs)",
                 param="max_tokens",
             )
-        self._check_range("min_tokens", self.min_tokens, 0, math.inf)
-        self._check_range("temperature", self.temperature, 0, 1e3)
-        if not 0 < self.top_p <= 1:
-            raise InvalidParameterError("top_p must be in (0, 1]", param="top_p")
-        self._check_range("top_k", self.top_k, -1, 2**31 - 1)
-        self._check_range("min_p", self.min_p, 0, 1)
-        self._check_range("presence_penalty", self.presence_penalty, -2, 2)
-        self._check_range("frequency_penalty", self.frequency_penalty, -2, 2)
-        self._check_range("repetition_penalty", self.repetition_penalty, 1e-3, 1e3)
-        self._check_range("logprobs", self.logprobs, 0, MAX_LOGPROBS, optional=True)
-        self._check_range("prompt_logprobs", self.prompt_logprobs, 0, MAX_LOGPROBS, optional=True)
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
             raise InvalidParameterError(
                 f"min_tokens ({self.min_tokens}) is above max_tokens ({self.max_tokens})",
@@ -137,25 +258,12 @@ class SamplingParams:
                 "logit_bias values must be in [-100, 100]", param="logit_bias"
             )
 
-    @staticmethod
-    def _check_range(
-        name: str, value: float | None, low: float, high: float, *, optional: bool = False
-    ) -> None:
-        if value is None and optional:
-            return
-        if value is None or not low <= value <= high:
-            upper = "" if high == math.inf else f" and at most {high:g}"
-            raise InvalidParameterError(
-                f"{name} must be at least {low:g}{upper}, not {value!r}", param=name
-            )
-
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> SamplingParams:
         """Builds parameters from named values; an unknown name is refused with a suggestion."""
-        names = {field.name for field in dataclasses.fields(cls)}
         for name in values:
-            if name not in names:
-                close = difflib.get_close_matches(name, names, n=1)
+            if name not in SAMPLING_PARAMS:
+                close = difflib.get_close_matches(name, SAMPLING_PARAMS, n=1)
                 hint = f"; did you mean {close[0]!r}?" if close else ""
                 raise InvalidParameterError(
                     f"unknown sampling parameter {name!r}{hint}",
@@ -163,3 +271,8 @@ class SamplingParams:
                     code="unknown_parameter",
                 )
         return cls(**values)
+
+
+_OPTIONAL = frozenset(
+    field.name for field in dataclasses.fields(SamplingParams) if field.default is None
+)

@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ramet.runtime.api.batch import SamplingRows
+from ramet.runtime.api.params import SAMPLING_PARAMS
 from ramet.runtime.scheduler.sequence.sequence import Sequence
 
-_MAX_TOP_K = 2**31 - 1
+_FLOAT_PARAMS = tuple(name for name, spec in SAMPLING_PARAMS.items() if spec.kind == "number")
 _EMPTY_I32 = np.empty(0, np.int32)
 _EMPTY_F32 = np.empty(0, np.float32)
 
@@ -28,8 +29,7 @@ class Slots:
     def __init__(self, num_slots: int, max_pages: int) -> None:
         self.page_tables = np.full((num_slots, max_pages), -1, np.int32)
         self._free = list(range(num_slots - 1, -1, -1))
-        # temperature, top_p, min_p, presence, frequency and repetition penalty
-        self._floats = np.zeros((6, num_slots), np.float32)
+        self._floats = np.zeros((len(_FLOAT_PARAMS), num_slots), np.float32)
         # top_k, num_logprobs, num_prompt_logprobs
         self._integers = np.zeros((3, num_slots), np.int32)
         self._seeds = np.zeros(num_slots, np.uint64)
@@ -45,16 +45,9 @@ class Slots:
     def assign(self, sequence: Sequence) -> None:
         """Gives a sequence a slot and writes its parameters there; changes nothing if it can't."""
         slot, params = self._free[-1], sequence.params
-        self._floats[:, slot] = (
-            params.temperature,
-            params.top_p,
-            params.min_p,
-            params.presence_penalty,
-            params.frequency_penalty,
-            params.repetition_penalty,
-        )
+        self._floats[:, slot] = [getattr(params, name) for name in _FLOAT_PARAMS]
         self._integers[:, slot] = (
-            min(max(params.top_k, 0), _MAX_TOP_K),
+            max(params.top_k, 0),
             -1 if params.logprobs is None else params.logprobs,
             -1 if params.prompt_logprobs is None else params.prompt_logprobs,
         )
@@ -116,19 +109,12 @@ class Slots:
                 self._greedy = SamplingRows.greedy(2 * num_rows)
             return self._greedy.first_greedy(num_rows, mask_rows, masks)
         slots, targets = np.array(slot_ids, np.intp), np.array(target_ids, np.int32)
-        temperature, top_p, min_p, presence, frequency, repetition = np.take(
-            self._floats, slots, axis=1
-        )
+        floats = dict(zip(_FLOAT_PARAMS, np.take(self._floats, slots, axis=1), strict=True))
         top_k, num_logprobs, num_prompt_logprobs = np.take(self._integers, slots, axis=1)
         bias_starts, seen_starts = np.zeros((2, len(slots) + 1), np.int32)
         rows = SamplingRows(
-            temperature=temperature,
-            top_p=top_p,
+            **floats,
             top_k=top_k,
-            min_p=min_p,
-            presence_penalty=presence,
-            frequency_penalty=frequency,
-            repetition_penalty=repetition,
             seeds=self._seeds[slots],
             positions=np.array(positions, np.int64),
             targets=targets,
@@ -148,8 +134,8 @@ class Slots:
         if any_scored:
             # A prompt's log-probabilities are the model's own.
             num_logprobs[scored] = num_prompt_logprobs[scored]
-            presence[scored] = frequency[scored] = 0
-            repetition[scored] = 1
+            rows.presence_penalty[scored] = rows.frequency_penalty[scored] = 0
+            rows.repetition_penalty[scored] = 1
         if self._biases and len(slots):
             self._gather_biases(slots, scored, rows)
         if self._seen and len(slots):
