@@ -22,13 +22,13 @@ from ramet.lang.run.session import RunOptions
 from ramet.lang.run.state import State
 from ramet.lang.types.options import SamplingOptions, sampling_params
 from ramet.lang.types.values import Value
+from ramet.runtime.api.params import PARAM_ALIASES
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 _SAMPLING_NAMES = frozenset(SamplingOptions.__annotations__) - {"seed"}
 _SETTING_NAMES = frozenset(("backend", "seed", "cache_salt", "priority", "hints", "prefill_ahead"))
-_OTHER_SPELLINGS = {"max_new_tokens": "max_tokens"}
 
 
 class SupportsEncode(Protocol):
@@ -197,7 +197,7 @@ class Program(Generic[P, T]):
                 values[name] = value
         backend = settings.pop("backend", None)
         sampling = {
-            _OTHER_SPELLINGS.get(name, name): settings.pop(name)
+            PARAM_ALIASES.get(name, name): settings.pop(name)
             for name in list(settings)
             if _is_sampling(name)
         }
@@ -213,7 +213,7 @@ class Program(Generic[P, T]):
 
 
 def _is_sampling(name: str) -> bool:
-    return name in _SAMPLING_NAMES or name in _OTHER_SPELLINGS
+    return name in _SAMPLING_NAMES or name in PARAM_ALIASES
 
 
 @overload

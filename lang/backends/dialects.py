@@ -20,15 +20,10 @@ from ramet.lang.backends.base import CallPlace, GenerateCall
 from ramet.lang.base.errors import UnsupportedError
 from ramet.lang.graph.nodes import Gen, Select
 from ramet.lang.types.options import given_fields
-from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.api.params import SAMPLING_PARAMS
 
-_OPENAI_FIELDS = frozenset(
-    {
-        *("max_tokens", "temperature", "top_p", "presence_penalty", "frequency_penalty"),
-        *("seed", "stop", "logprobs", "logit_bias"),
-    }
-)
-_ALL_FIELDS = frozenset(f.name for f in dataclasses.fields(SamplingParams)) - {"prompt_logprobs"}
+_OPENAI_FIELDS = frozenset(name for name, spec in SAMPLING_PARAMS.items() if spec.api == "openai")
+_ALL_FIELDS = frozenset(SAMPLING_PARAMS) - {"prompt_logprobs"}
 
 
 @dataclass(frozen=True, slots=True)

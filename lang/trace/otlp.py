@@ -12,19 +12,13 @@ from typing import Any
 
 from ramet.lang.trace.chrome import facts
 from ramet.lang.trace.records import CallRecord, RunRecord, lane_of
+from ramet.runtime.api.params import SAMPLING_PARAMS
 
 _INTERNAL, _CLIENT = 1, 3
 _ERROR = 2
 
 _REQUEST_ATTRIBUTES = {
-    "max_tokens": "gen_ai.request.max_tokens",
-    "temperature": "gen_ai.request.temperature",
-    "top_p": "gen_ai.request.top_p",
-    "top_k": "gen_ai.request.top_k",
-    "frequency_penalty": "gen_ai.request.frequency_penalty",
-    "presence_penalty": "gen_ai.request.presence_penalty",
-    "seed": "gen_ai.request.seed",
-    "stop": "gen_ai.request.stop_sequences",
+    name: spec.trace_attribute for name, spec in SAMPLING_PARAMS.items() if spec.trace_attribute
 }
 
 

@@ -11,7 +11,7 @@ from ramet.lang.base.errors import UsageError
 from ramet.lang.types.matching import check_constraint
 from ramet.lang.types.patterns import Pattern, choice, json
 from ramet.lang.types.types import INTEGER, NUMBER, TEXT, OutputType, output_type, text_matching
-from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.api.params import PARAM_ALIASES, SamplingParams
 
 DEFAULT_MAX_TOKENS = 256
 _DEFAULTS = SamplingParams()
@@ -113,9 +113,6 @@ def _text(option: str, value: Any) -> str:
     return value
 
 
-_OTHER_SPELLINGS = {"max_new_tokens": "max_tokens", "top_logprobs_num": "logprobs"}
-
-
 def sampling_params(defaults: Mapping[str, Any], own: Mapping[str, Any]) -> SamplingParams:
     """A call's parameters: its own over the run's defaults over the language's.
 
@@ -124,7 +121,7 @@ def sampling_params(defaults: Mapping[str, Any], own: Mapping[str, Any]) -> Samp
     """
     values: dict[str, Any] = {"max_tokens": DEFAULT_MAX_TOKENS, **defaults}
     for name, value in own.items():
-        values[_OTHER_SPELLINGS.get(name, name)] = value
+        values[PARAM_ALIASES.get(name, name)] = value
     if values.get("stop") is None:
         values.pop("stop", None)
     return SamplingParams.from_mapping(values)

@@ -27,7 +27,7 @@ from opentelemetry.util.types import AttributeValue
 
 from ramet.grammars.constraints import JsonObject, JsonSchema
 from ramet.runtime.api.events import Failed, Finished, Timings, Usage
-from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.api.params import SAMPLING_PARAMS, SamplingParams
 from ramet.runtime.api.request import Request
 from ramet.runtime.server.observability.trace import Choice, Scope, Trace, Tracing
 
@@ -294,11 +294,7 @@ def _sampling(params: SamplingParams) -> dict[str, AttributeValue]:
 
 
 _SAMPLING = {
-    "max_tokens": "gen_ai.request.max_tokens",
-    "top_p": "gen_ai.request.top_p",
-    "top_k": "gen_ai.request.top_k",
-    "frequency_penalty": "gen_ai.request.frequency_penalty",
-    "presence_penalty": "gen_ai.request.presence_penalty",
-    "seed": "gen_ai.request.seed",
-    "stop": "gen_ai.request.stop_sequences",
+    name: spec.trace_attribute
+    for name, spec in SAMPLING_PARAMS.items()
+    if spec.trace_attribute and name != "temperature"
 }
