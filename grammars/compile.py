@@ -29,7 +29,8 @@ from .limits import CompileLimits
 from .masks.context_independent import Insides, new_insides
 from .masks.vocabulary import Vocabulary
 from .outlines_backend import compile_with_outlines
-from .pushdown.automaton import AutomatonLexeme, Context, Whole
+from .pushdown.automaton import AutomatonLexeme, Whole
+from .pushdown.context_table import Context
 from .pushdown.lexemes import DfaLexeme
 from .pushdown.pushdown_table import Machine
 from .regular import Dfa, literals, regex_dfa

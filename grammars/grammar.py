@@ -13,7 +13,7 @@ from .limits import CompileLimits
 from .masks.context_independent import Insides
 from .masks.masks import Masks
 from .matcher import Matcher
-from .pushdown.automaton import Context
+from .pushdown.context_table import Context
 from .pushdown.parser_stack import Trail
 from .pushdown.pushdown_table import Machine
 

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .completion import CompletionSearch
 from .errors import GrammarTooComplexError
-from .masks.masks import bit
-from .masks.vocabulary import Mask
-from .pushdown.automaton import DEAD, Context
+from .masks.masks import Masks, bit
+from .masks.vocabulary import Mask, Vocabulary
+from .pushdown.context_table import Context
 from .pushdown.parser_stack import BYTE_SPANS, BYTES, Trail
 from .pushdown.pushdown_table import Machine
+from .pushdown.rows import DEAD
 from .pushdown.transitions import BEGIN, CONTEXT, LENGTH, STATE
 
-if TYPE_CHECKING:
-    from .grammar import Grammar
-
 _MAX_FORCED = 4096
+
+
+class MatchedGrammar(Protocol):
+    """What a matcher needs of its grammar."""
+
+    vocab: Vocabulary
+    masks: Masks
+    completions: CompletionSearch
 
 
 class Matcher:
@@ -31,7 +38,7 @@ class Matcher:
 
     def __init__(
         self,
-        grammar: Grammar,
+        grammar: MatchedGrammar,
         machine: Machine,
         trail: Trail,
         counts: list[tuple[tuple[int, int], ...]] | None = None,

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from ramet.grammars.errors import GrammarTooComplexError
-from ramet.grammars.pushdown.automaton import DEAD, LAZY, LexemeEnd
-from ramet.grammars.pushdown.state_table import Lexicon
+from ramet.grammars.pushdown.rows import DEAD, LAZY
+from ramet.grammars.pushdown.state_table import LexemeEnd, Lexicon
 from ramet.grammars.pushdown.transitions import END_LABEL
 
 _MAX_STATES = 200_000

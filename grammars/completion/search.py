@@ -21,7 +21,8 @@ from itertools import count
 import numpy as np
 
 from ramet.grammars.errors import GrammarTooComplexError
-from ramet.grammars.pushdown.automaton import NOTHING, After, Context, End, Lexeme, LexemeEnd
+from ramet.grammars.pushdown.automaton import NOTHING, End
+from ramet.grammars.pushdown.context_table import After, Context, ContextTable
 from ramet.grammars.pushdown.parser_stack import Frozen, Trail
 from ramet.grammars.pushdown.pushdown_table import Machine
 from ramet.grammars.pushdown.stack_records import (
@@ -31,6 +32,7 @@ from ramet.grammars.pushdown.stack_records import (
     SEEN,
     WHAT,
 )
+from ramet.grammars.pushdown.state_table import Lexeme, LexemeEnd
 from ramet.grammars.pushdown.transitions import (
     AFTER_ITEMS,
     AFTER_PROPERTY,
@@ -363,10 +365,10 @@ class _Alone(Context):
     def key(self) -> str:
         return "alone"
 
-    def lexeme(self, machine: Machine) -> Lexeme | None:
+    def lexeme(self, machine: ContextTable) -> Lexeme | None:
         return NOTHING
 
-    def after(self, machine: Machine, label: int, text: bytes | None) -> After:
+    def after(self, machine: ContextTable, label: int, text: bytes | None) -> After:
         return machine.intern(End()) if label == 0 else None
 
 

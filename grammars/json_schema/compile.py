@@ -10,8 +10,7 @@ from typing import Any
 from ramet.grammars.constraints import Formats, Integers, Whitespace
 from ramet.grammars.errors import EmptyConstraintError, GrammarTooComplexError
 from ramet.grammars.limits import CompileLimits
-from ramet.grammars.pushdown.automaton import Context
-from ramet.grammars.pushdown.pushdown_table import Machine
+from ramet.grammars.pushdown.context_table import Context, ContextTable
 
 from .contexts.contexts import ValueContext
 from .contexts.values_plan import Values
@@ -67,7 +66,7 @@ class CompiledSchema:
                 leaf.is_settled = True
                 languages.share(leaf)
 
-    def start(self, machine: Machine) -> Context:
+    def start(self, machine: ContextTable) -> Context:
         """The beginning of a text that is one value and nothing more."""
         return self.value(Top(self._layout), self._layout.before_text())
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ramet.grammars.pushdown.automaton import DEAD, LAZY
 from ramet.grammars.pushdown.pointers import int32_table, int32s, uint8s, uint64s
+from ramet.grammars.pushdown.rows import DEAD, LAZY
 from ramet.grammars.pushdown.stack_records import FIRST_NAME, NAMES, WHAT, is_live, meets
 from ramet.grammars.pushdown.transitions import (
     ASKED,

@@ -8,9 +8,9 @@ import numpy as np
 
 from ramet.grammars.regular import Dfa
 
-from .automaton import DEAD, Lexeme, Row, ended
 from .labelled_dfa import LabelledDfa
-from .state_table import Lexicon
+from .rows import DEAD, Row, ended
+from .state_table import Lexeme, Lexicon
 from .transitions import END_LABEL, REACH, READY
 
 _SMALL = 48

@@ -8,16 +8,17 @@ stay as long as one of those grammars does.
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Hashable
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import ClassVar, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ramet.grammars.errors import GrammarTooComplexError
 
-from .automaton import DEAD, LAZY, Lexeme, Row
+from .rows import DEAD, LAZY, Row
 from .stack_records import NO_FILTER
 from .transitions import END_LABEL, READY
 
@@ -38,6 +39,59 @@ def _locked(method: Callable[Concatenate[Lexicon, P], T]) -> Callable[Concatenat
 
     locked.__doc__ = method.__doc__
     return locked
+
+
+class Lexeme(ABC):
+    """A byte automaton with labelled ends, installed into a lexicon on first use.
+
+    A lexeme ends in one of two ways. A byte may be its last (a closing quote): the row holds
+    ``ended(label)``. Or it may end before a byte that it does not have (a number): ``fill``
+    returns the label, and the byte is read by the context that follows. Where both are possible
+    the lexeme goes on, so what follows such a lexeme must not begin with a byte that continues it.
+    """
+
+    key: Hashable
+    """Equal keys mean equal automata with equal labels."""
+
+    installed_in: object = None
+    installed_at: int = -1
+    """A token of the lexicon that last installed it, and the start state there: its to use."""
+
+    has_edges: ClassVar[bool] = False
+    """Whether ``fill`` leaves ``LAZY`` entries to ``edge``."""
+
+    @abstractmethod
+    def install(self, lexicon: Lexicon) -> int:
+        """The lexicon's number of the start state."""
+
+    def fill(self, lexicon: Lexicon, local: int, row: Row) -> int:
+        """Write the row of the state that was reserved as ``lexicon.reserve(self, local)``.
+
+        Returns the label with which the lexeme may end in this state, or -1.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no lazy states")
+
+    def shortest_end(self, lexicon: Lexicon, state: int) -> LexemeEnd | None:
+        """A shortest way to end from a state of the lexicon; None where it is to be searched."""
+        return None
+
+    def edge(self, lexicon: Lexicon, local: int, byte: int, row: Row) -> None:
+        """Replace ``row[byte]``, which is ``LAZY``; other such entries may be replaced with it."""
+        raise NotImplementedError(f"{type(self).__name__} has no lazy entries")
+
+
+class LexemeEnd(NamedTuple):
+    """One way to end a lexeme.
+
+    Attributes:
+        text: the bytes from the state to the end.
+        label: the label with which the lexeme ends.
+        is_open: the lexeme ends before the next byte, not with the text's last byte.
+    """
+
+    text: bytes
+    label: int
+    is_open: bool
 
 
 class Lexicon:

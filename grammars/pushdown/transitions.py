@@ -12,8 +12,8 @@ from numba import njit
 
 from ramet.jit import jit
 
-from .automaton import DEAD, LAZY
 from .pointers import int32_table, int32s, uint64s
+from .rows import DEAD, LAZY
 from .seen_keys import is_taken, read_name
 from .stack_records import (
     AFTER_CONTEXT,

@@ -9,8 +9,7 @@ from ramet.grammars.ebnf import build_network
 from ramet.grammars.errors import ConstraintError
 from ramet.grammars.json_schema.compile import CompiledSchema
 from ramet.grammars.limits import CompileLimits
-from ramet.grammars.pushdown.automaton import Context
-from ramet.grammars.pushdown.pushdown_table import Machine
+from ramet.grammars.pushdown.context_table import Context, ContextTable
 
 from .automaton import TagAutomaton
 from .contexts import TokenBounds, context_of
@@ -24,7 +23,7 @@ def structural_tag_start(
     special_ids: Mapping[str, int],
     compile_schema: Callable[[JsonSchema | JsonObject], CompiledSchema],
     limits: CompileLimits,
-) -> Callable[[Machine], Context]:
+) -> Callable[[ContextTable], Context]:
     """What makes a structural tag's first context for a machine.
 
     Args:
@@ -45,7 +44,7 @@ def structural_tag_start(
         raise type(error)("/root", error.keyword, error.reason) from None
     has_special = any(isinstance(thing, SpecialToken) for thing in compiler.foreign)
 
-    def start(machine: Machine) -> Context:
+    def start(machine: ContextTable) -> Context:
         # A grammar has one machine, and both keep what they have worked out.
         automaton = TagAutomaton(network, compiler.foreign, limits)
         machine.has_special |= has_special

@@ -18,9 +18,9 @@ from ramet.grammars.ebnf.automaton import ACCEPT, Configuration, GrammarAutomato
 from ramet.grammars.ebnf.network import Network, foreign_node
 from ramet.grammars.json_schema.solver.frames import Top
 from ramet.grammars.limits import CompileLimits
-from ramet.grammars.pushdown.automaton import ended
 from ramet.grammars.pushdown.parser_stack import BYTE_SPANS, BYTES, Frozen, Trail
 from ramet.grammars.pushdown.pushdown_table import Machine
+from ramet.grammars.pushdown.rows import ended
 from ramet.grammars.pushdown.state_table import Lexicon
 
 from .bounded_text import FREE, LEAVING, TextPosition, first_phase, may_end, moves_of, phase_of

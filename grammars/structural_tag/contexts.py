@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from ramet.grammars.ebnf.automaton import Configuration
 from ramet.grammars.json_schema.solver.frames import Frame
-from ramet.grammars.pushdown.automaton import NOTHING, After, Context, Lexeme, Row
-from ramet.grammars.pushdown.pushdown_table import Machine
-from ramet.grammars.pushdown.state_table import Lexicon
+from ramet.grammars.pushdown.automaton import NOTHING
+from ramet.grammars.pushdown.context_table import After, Context, ContextTable
+from ramet.grammars.pushdown.rows import Row
+from ramet.grammars.pushdown.state_table import Lexeme, Lexicon
 from ramet.grammars.pushdown.transitions import STATE
 
 from .automaton import BorderExit, Counts, TagAutomaton, ValueExit
@@ -19,7 +20,7 @@ from .expressions import JsonValue
 
 
 def context_of(
-    machine: Machine, automaton: TagAutomaton, configurations: frozenset[Configuration]
+    machine: ContextTable, automaton: TagAutomaton, configurations: frozenset[Configuration]
 ) -> Context:
     """What may come next when the text has these readings."""
     state = automaton.intern(configurations)
@@ -29,7 +30,7 @@ def context_of(
     return machine.intern(StretchContext(automaton, state))
 
 
-def value_context(machine: Machine, automaton: TagAutomaton, exit_: ValueExit) -> Context:
+def value_context(machine: ContextTable, automaton: TagAutomaton, exit_: ValueExit) -> Context:
     """The beginning of a JSON value."""
     thing = automaton.foreign[exit_.index]
     assert isinstance(thing, JsonValue)
@@ -81,7 +82,7 @@ class TokenBounds:
         self._stretch = _Stretch(automaton)
 
     def count(
-        self, machine: Machine, position: NDArray[np.int64], counts: Counts, *, by_bytes: bool
+        self, machine: ContextTable, position: NDArray[np.int64], counts: Counts, *, by_bytes: bool
     ) -> Counts:
         """Change a position to what it is at a token's beginning; the new counts."""
         local = self._automaton.states_by_number.get(int(position[STATE]))
@@ -107,10 +108,10 @@ class StretchContext(Context):
     def key(self) -> Hashable:
         return ("stretch", self.automaton.key, self.state)
 
-    def lexeme(self, machine: Machine) -> Lexeme | None:
+    def lexeme(self, machine: ContextTable) -> Lexeme | None:
         return _StretchFrom(self.automaton, self.state)
 
-    def after(self, machine: Machine, label: int, text: bytes | None) -> Context | None:
+    def after(self, machine: ContextTable, label: int, text: bytes | None) -> Context | None:
         match self.automaton.exits[label]:
             case ValueExit() as exit_:
                 return value_context(machine, self.automaton, exit_)
@@ -149,16 +150,16 @@ class BorderContext(Context):
     def offers_special(self) -> bool:  # type: ignore[override]
         return self.automaton.offers_special(self.state)
 
-    def lexeme(self, machine: Machine) -> Lexeme | None:
+    def lexeme(self, machine: ContextTable) -> Lexeme | None:
         return NOTHING if self.value is None else self.value.lexeme(machine)
 
     def live(self) -> int | None:
         return None if self.value is None else self.value.live()
 
-    def after(self, machine: Machine, label: int, text: bytes | None) -> After:
+    def after(self, machine: ContextTable, label: int, text: bytes | None) -> After:
         return None if self.value is None else self.value.after(machine, label, text)
 
-    def special(self, machine: Machine) -> Mapping[int, Context]:
+    def special(self, machine: ContextTable) -> Mapping[int, Context]:
         return {
             token_id: context_of(machine, self.automaton, configurations)
             for token_id, configurations in self.automaton.after_special(self.state).items()
@@ -170,7 +171,7 @@ class ValueFrame(Frame):
 
     __slots__ = ("_after", "_automaton")
 
-    def __init__(self, machine: Machine, automaton: TagAutomaton, exit_: ValueExit) -> None:
+    def __init__(self, machine: ContextTable, automaton: TagAutomaton, exit_: ValueExit) -> None:
         thing = automaton.foreign[exit_.index]
         assert isinstance(thing, JsonValue)
         self.id = machine.number(("tag value", automaton.key, exit_))
@@ -183,6 +184,6 @@ class ValueFrame(Frame):
         return True
 
     def child_done(
-        self, machine: Machine, verdict: tuple[bool, ...], value: Hashable
+        self, machine: ContextTable, verdict: tuple[bool, ...], value: Hashable
     ) -> Context | None:
         return context_of(machine, self._automaton, self._automaton.returned(self._after))

@@ -10,8 +10,7 @@ from ramet.grammars.json_schema.schema.layout import Layout
 from ramet.grammars.json_schema.solver.arrays import ArrayPlan, State
 from ramet.grammars.json_schema.solver.children import Child
 from ramet.grammars.json_schema.solver.frames import UNKNOWN, Frame, OpenFrame
-from ramet.grammars.pushdown.automaton import After
-from ramet.grammars.pushdown.pushdown_table import Machine
+from ramet.grammars.pushdown.context_table import After, ContextTable
 
 from . import contexts  # Contexts nest, and so do their modules.
 from .values_plan import ValuePlan, Values, Verdict
@@ -42,7 +41,7 @@ class ArrayFrame(OpenFrame):
 
     def __init__(
         self,
-        machine: Machine,
+        machine: ContextTable,
         values: Values,
         plan: ArrayPlan,
         goals: tuple[Verdict, ...],
@@ -67,7 +66,7 @@ class ArrayFrame(OpenFrame):
         self.id = machine.number(("array", plan, goals, state, content, nodes, parent.id))
 
     @classmethod
-    def opened(cls, machine: Machine, value_plan: ValuePlan, parent: Frame) -> After:
+    def opened(cls, machine: ContextTable, value_plan: ValuePlan, parent: Frame) -> After:
         """The context after an opening bracket."""
         values = value_plan.values
         plan = values.solver.array_plan(value_plan.formulas("array"))
@@ -84,7 +83,7 @@ class ArrayFrame(OpenFrame):
         return frame._item(machine, may_close=may_close)
 
     def _with(
-        self, machine: Machine, state: State, content: Hashable, child: Child | None
+        self, machine: ContextTable, state: State, content: Hashable, child: Child | None
     ) -> ArrayFrame:
         return ArrayFrame(
             machine, self.values, self.plan, self.goals, state, content, child, self.parent,
@@ -120,7 +119,7 @@ class ArrayFrame(OpenFrame):
         assert self.child is not None
         return self.plan.is_simple or self._reaches(self.child, verdict)
 
-    def _item(self, machine: Machine, *, may_close: bool) -> After:
+    def _item(self, machine: ContextTable, *, may_close: bool) -> After:
         is_known = UNKNOWN not in self.state[3]
         child = self.next_child() if is_known else self.plan.child(self.state)
         frame = self._with(machine, self.state, self.content, child)
@@ -135,7 +134,7 @@ class ArrayFrame(OpenFrame):
             )
         )
 
-    def child_done(self, machine: Machine, verdict: Verdict, value: Hashable) -> After:
+    def child_done(self, machine: ContextTable, verdict: Verdict, value: Hashable) -> After:
         assert self.child is not None
         state = self.plan.after_child(self.state, self.child, verdict, value)
         if state[0][0].op == "false":
@@ -154,11 +153,11 @@ class ArrayFrame(OpenFrame):
         plan = self.plan
         return plan.never_depends(state) and self.values.never_runs_out(plan.child(state).nodes)
 
-    def go_on(self, machine: Machine) -> After:
+    def go_on(self, machine: ContextTable) -> After:
         """The context after a comma."""
         return self._item(machine, may_close=False)
 
-    def close(self, machine: Machine) -> After:
+    def close(self, machine: ContextTable) -> After:
         """The context after the closing bracket."""
         verdict = self.verdict()
         if verdict not in self.goals:

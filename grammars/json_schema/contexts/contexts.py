@@ -18,8 +18,9 @@ from ramet.grammars.json_schema.schema.layout import Layout
 from ramet.grammars.json_schema.schema.values import parse_scalar
 from ramet.grammars.json_schema.solver.frames import UNKNOWN, Frame, OpenFrame, Top
 from ramet.grammars.json_schema.text.lexemes import ARRAY, CLOSE, CLOSE_ARRAY, COMMA, OBJECT
-from ramet.grammars.pushdown.automaton import NOTHING, After, Context, Lexeme, Pop, Push
-from ramet.grammars.pushdown.pushdown_table import Machine
+from ramet.grammars.pushdown.automaton import NOTHING
+from ramet.grammars.pushdown.context_table import After, Context, ContextTable, Pop, Push
+from ramet.grammars.pushdown.state_table import Lexeme
 from ramet.grammars.pushdown.transitions import LOCAL, PLAIN, UNDECIDED
 
 from .array_frames import ArrayFrame
@@ -64,7 +65,7 @@ class ValueContext(Context):
             "value", self.plan, self.frame.id, self.prefixes, self.may_close, self._is_known,
         )  # fmt: skip
 
-    def lexeme(self, machine: Machine) -> Lexeme | None:
+    def lexeme(self, machine: ContextTable) -> Lexeme | None:
         close = self.frame.layout.empty_close() if self.may_close else None
         return self.plan.parts.lexeme(self.prefixes, close, is_recorded=self.frame.records)
 
@@ -76,7 +77,7 @@ class ValueContext(Context):
             return brackets
         return (*brackets, *self.plan.scalar_labels)
 
-    def after(self, machine: Machine, label: int, text: bytes | None) -> After:
+    def after(self, machine: ContextTable, label: int, text: bytes | None) -> After:
         frame = self.frame
         if not self._is_known:
             return machine.intern(UndecidedContext())
@@ -96,7 +97,7 @@ class ValueContext(Context):
             value = UNKNOWN if text is None else parse_scalar(text)
         return frame.child_done(machine, self.plan.verdict_of(label), value)
 
-    def _outer(self, machine: Machine) -> Context | None:
+    def _outer(self, machine: ContextTable) -> Context | None:
         """What a value inside is pushed upon; None: what this value is pushed upon itself."""
         if isinstance(self.frame, LocalFrame):
             return None
@@ -117,7 +118,7 @@ class ReturnContext(Context):
     def key(self) -> Hashable:
         return ("return", self.frame.id)
 
-    def lexeme(self, machine: Machine) -> Lexeme | None:
+    def lexeme(self, machine: ContextTable) -> Lexeme | None:
         return NOTHING
 
     def likely(self) -> Iterable[int]:
@@ -127,7 +128,7 @@ class ReturnContext(Context):
             return (self.DONE,) if is_told_nothing and not frame.records else ()
         return (self.DONE,) if isinstance(frame, Top) else ()
 
-    def after(self, machine: Machine, label: int, text: bytes | None) -> After:
+    def after(self, machine: ContextTable, label: int, text: bytes | None) -> After:
         if label == self.DONE:
             return self.frame.child_done(machine, (), None)
         assert isinstance(self.frame, OpenFrame)
@@ -139,7 +140,7 @@ class LocalFrame(Frame):
 
     __slots__ = ()
 
-    def __init__(self, machine: Machine, layout: Layout) -> None:
+    def __init__(self, machine: ContextTable, layout: Layout) -> None:
         self.id = machine.number(("local", layout))
         self.layout = layout
         self.records = False
@@ -147,12 +148,12 @@ class LocalFrame(Frame):
     def accepts(self, verdict: Verdict) -> bool:
         return True
 
-    def child_done(self, machine: Machine, verdict: Verdict, value: Hashable) -> After:
+    def child_done(self, machine: ContextTable, verdict: Verdict, value: Hashable) -> After:
         return Pop(ReturnContext.DONE)
 
 
 def pushed(
-    machine: Machine,
+    machine: ContextTable,
     plan: ValuePlan,
     frame: OpenFrame,
     prefixes: tuple[bytes, ...],
@@ -165,7 +166,7 @@ def pushed(
 
 
 def local_value(
-    machine: Machine,
+    machine: ContextTable,
     plan: ValuePlan,
     layout: Layout,
     prefixes: tuple[bytes, ...],
@@ -189,7 +190,7 @@ class AfterContext(Context):
     def key(self) -> Hashable:
         return ("after", self.frame.id)
 
-    def lexeme(self, machine: Machine) -> Lexeme | None:
+    def lexeme(self, machine: ContextTable) -> Lexeme | None:
         return after_lexeme(self.frame.bracket, self.frame.layout)
 
     def live(self) -> int | None:
@@ -208,7 +209,7 @@ class AfterContext(Context):
         _, may_close = self.frame.choices()
         return [CLOSE if may_close else COMMA]
 
-    def after(self, machine: Machine, label: int, text: bytes | None) -> After:
+    def after(self, machine: ContextTable, label: int, text: bytes | None) -> After:
         return self.frame.go_on(machine) if label == COMMA else self.frame.close(machine)
 
 
@@ -225,10 +226,10 @@ class UndecidedContext(Context):
     def key(self) -> Hashable:
         return ("undecided", self._lexeme and self._lexeme.key)
 
-    def lexeme(self, machine: Machine) -> Lexeme | None:
+    def lexeme(self, machine: ContextTable) -> Lexeme | None:
         return self._lexeme
 
-    def after(self, machine: Machine, label: int, text: bytes | None) -> After:
+    def after(self, machine: ContextTable, label: int, text: bytes | None) -> After:
         raise AssertionError("nothing is read in an undecided context")
 
 

@@ -15,8 +15,8 @@ from ramet.grammars.json_schema.solver.objects import CLOSE as CLOSE_OBJECT
 from ramet.grammars.json_schema.solver.objects import ObjectPlan
 from ramet.grammars.json_schema.text.excluded_text import excluding
 from ramet.grammars.json_schema.text.text_lexemes import TextLexeme
-from ramet.grammars.pushdown.automaton import After, Context, Lexeme
-from ramet.grammars.pushdown.pushdown_table import Machine
+from ramet.grammars.pushdown.context_table import After, Context, ContextTable
+from ramet.grammars.pushdown.state_table import Lexeme
 
 from . import contexts  # Contexts nest, and so do their modules.
 from .values_plan import ValuePlan, Values, Verdict
@@ -39,7 +39,7 @@ class KeyContext(Context):
     def key(self) -> Hashable:
         return ("key", self.frame.id, self.first)
 
-    def lexeme(self, machine: Machine) -> Lexeme | None:
+    def lexeme(self, machine: ContextTable) -> Lexeme | None:
         frame = self.frame
         layout = frame.layout
         return frame.names.keyed(layout.before_item(), layout.empty_close() if self.first else None)
@@ -67,7 +67,7 @@ class KeyContext(Context):
             return [next(bits_of(required & live))]
         return list(bits_of(useful & live or live))
 
-    def after(self, machine: Machine, label: int, text: bytes | None) -> After:
+    def after(self, machine: ContextTable, label: int, text: bytes | None) -> After:
         if label == CLOSE_OBJECT:
             return self.frame.close(machine)
         if self.frame.is_undecided and label < self.frame.plan.first_name:
@@ -102,7 +102,7 @@ class ObjectFrame(OpenFrame):
 
     def __init__(
         self,
-        machine: Machine,
+        machine: ContextTable,
         values: Values,
         plan: ObjectPlan,
         goals: tuple[Verdict, ...],
@@ -146,7 +146,7 @@ class ObjectFrame(OpenFrame):
         )  # fmt: skip
 
     @classmethod
-    def opened(cls, machine: Machine, value_plan: ValuePlan, parent: Frame) -> Context:
+    def opened(cls, machine: ContextTable, value_plan: ValuePlan, parent: Frame) -> Context:
         """The context after an opening brace."""
         values = value_plan.values
         plan = values.solver.object_plan(value_plan.formulas("object"))
@@ -191,7 +191,7 @@ class ObjectFrame(OpenFrame):
 
     # -- moving -----------------------------------------------------------------------------
 
-    def property(self, machine: Machine, label: int, name: str | None) -> After:
+    def property(self, machine: ContextTable, label: int, name: str | None) -> After:
         """The context of the value of a property with this label."""
         plan = self.plan
         child = plan.child(self.residual, label)
@@ -221,7 +221,7 @@ class ObjectFrame(OpenFrame):
             return contexts.pushed(machine, value_plan, frame, prefixes)
         return machine.intern(contexts.ValueContext(value_plan, frame, prefixes))
 
-    def child_done(self, machine: Machine, verdict: Verdict, value: Hashable) -> After:
+    def child_done(self, machine: ContextTable, verdict: Verdict, value: Hashable) -> After:
         plan = self.plan
         assert self.child is not None
         seen, residual = self.seen, self.residual
@@ -247,13 +247,13 @@ class ObjectFrame(OpenFrame):
         )  # fmt: skip
         return machine.intern(contexts.AfterContext(frame))
 
-    def go_on(self, machine: Machine) -> Context:
+    def go_on(self, machine: ContextTable) -> Context:
         """The context after a comma."""
         if self.is_undecided and not self.plan.never_runs_out:
             return machine.intern(contexts.UndecidedContext())
         return machine.intern(KeyContext(self, first=False))
 
-    def close(self, machine: Machine) -> After:
+    def close(self, machine: ContextTable) -> After:
         """The context after the closing brace."""
         verdict = self.verdict()
         if verdict not in self.goals:

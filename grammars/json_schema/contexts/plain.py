@@ -15,9 +15,10 @@ from ramet.grammars.json_schema.schema.layout import Layout
 from ramet.grammars.json_schema.solver.arrays import ArrayPlan
 from ramet.grammars.json_schema.solver.objects import ObjectPlan
 from ramet.grammars.json_schema.text.lexemes import AfterLexeme
-from ramet.grammars.pushdown.automaton import NOTHING, After, Context, Lexeme, Push
-from ramet.grammars.pushdown.pushdown_table import Machine
+from ramet.grammars.pushdown.automaton import NOTHING
+from ramet.grammars.pushdown.context_table import After, Context, ContextTable, Push
 from ramet.grammars.pushdown.stack_records import ARRAY, OBJECT
+from ramet.grammars.pushdown.state_table import Lexeme
 from ramet.grammars.pushdown.transitions import AFTER_ITEMS, AFTER_PROPERTY, KEY
 
 from . import contexts  # Contexts nest, and so do their modules.
@@ -28,7 +29,7 @@ _MAX_PREFIX = 1000
 
 
 def opened_object(
-    machine: Machine, value_plan: ValuePlan, layout: Layout, outer: Context | None
+    machine: ContextTable, value_plan: ValuePlan, layout: Layout, outer: Context | None
 ) -> Push | None:
     """What comes after an opening brace; None if the object isn't plain.
 
@@ -56,7 +57,7 @@ def opened_object(
 
 
 def opened_array(
-    machine: Machine, value_plan: ValuePlan, layout: Layout, outer: Context | None
+    machine: ContextTable, value_plan: ValuePlan, layout: Layout, outer: Context | None
 ) -> Push | None:
     """What comes after an opening bracket; None if the array isn't plain."""
     values = value_plan.values
@@ -102,7 +103,7 @@ class NameContext(Context):
     def key(self) -> Hashable:
         return ("name", self.plan, self.layout, self.may_close)
 
-    def lexeme(self, machine: Machine) -> Lexeme | None:
+    def lexeme(self, machine: ContextTable) -> Lexeme | None:
         layout = self.layout
         names = self.values.names(self.plan, layout)
         return names.keyed(layout.before_item(), layout.empty_close() if self.may_close else None)
@@ -113,7 +114,7 @@ class NameContext(Context):
         possible = self.plan.possible
         return (label for label in range(1, self.plan.num_labels) if possible >> label & 1)
 
-    def after(self, machine: Machine, label: int, text: bytes | None) -> After:
+    def after(self, machine: ContextTable, label: int, text: bytes | None) -> After:
         plan = self.plan
         value_plan = self.values.plan(plan.child(plan.formulas, label).nodes, lambda _: True)
         return contexts.local_value(machine, value_plan, self.layout, self.layout.after_colon())
@@ -133,10 +134,10 @@ class AfterProperty(Context):
     def key(self) -> Hashable:
         return ("after", self.bracket, self.layout)
 
-    def lexeme(self, machine: Machine) -> Lexeme | None:
+    def lexeme(self, machine: ContextTable) -> Lexeme | None:
         return after_lexeme(self.bracket, self.layout)
 
-    def after(self, machine: Machine, label: int, text: bytes | None) -> After:
+    def after(self, machine: ContextTable, label: int, text: bytes | None) -> After:
         raise AssertionError("records say what follows")
 
 
@@ -162,18 +163,18 @@ class ItemContext(Context):
     def key(self) -> Hashable:
         return ("items", self.plan, self.layout)
 
-    def lexeme(self, machine: Machine) -> Lexeme | None:
+    def lexeme(self, machine: ContextTable) -> Lexeme | None:
         return NOTHING
 
     def likely(self) -> Iterable[int]:
         return (0,)
 
-    def after(self, machine: Machine, label: int, text: bytes | None) -> After:
+    def after(self, machine: ContextTable, label: int, text: bytes | None) -> After:
         return contexts.local_value(
             machine, self._value_plan(label), self.layout, self.layout.before_item()
         )
 
-    def first(self, machine: Machine, *, may_go_on: bool) -> Context:
+    def first(self, machine: ContextTable, *, may_go_on: bool) -> Context:
         """The first item, or the closing bracket."""
         value_plan = self._value_plan(0)
         if not may_go_on:

@@ -37,10 +37,10 @@ from ramet.grammars.json_schema.text.text_lexemes import (
     TextLexeme,
 )
 from ramet.grammars.limits import CompileLimits
-from ramet.grammars.pushdown.automaton import Lexeme
 from ramet.grammars.pushdown.json_text import KEY_SLICE, VALUE_SLICE
 from ramet.grammars.pushdown.labelled_dfa import LabelledDfa
 from ramet.grammars.pushdown.lexemes import DfaLexeme, LabelledDfaLexeme
+from ramet.grammars.pushdown.state_table import Lexeme
 from ramet.grammars.regular import Dfa
 from ramet.grammars.regular.numbers import any_number, short_number
 

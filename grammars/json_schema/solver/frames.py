@@ -10,8 +10,8 @@ from collections.abc import Hashable
 from typing import ClassVar
 
 from ramet.grammars.json_schema.schema.layout import Layout
-from ramet.grammars.pushdown.automaton import After, End
-from ramet.grammars.pushdown.pushdown_table import Machine
+from ramet.grammars.pushdown.automaton import End
+from ramet.grammars.pushdown.context_table import After, ContextTable
 
 UNKNOWN = ("unknown",)
 """Stands for a value, or a name, whose text isn't known while a mask is computed."""
@@ -34,7 +34,9 @@ class Frame(ABC):
         """Whether the whole text can still be completed if the value came out like this."""
 
     @abstractmethod
-    def child_done(self, machine: Machine, verdict: tuple[bool, ...], value: Hashable) -> After:
+    def child_done(
+        self, machine: ContextTable, verdict: tuple[bool, ...], value: Hashable
+    ) -> After:
         """What follows the value. ``value`` is in canonical form if ``records`` is set."""
 
 
@@ -50,11 +52,11 @@ class OpenFrame(Frame):
         """Whether there may be another property or item, and whether it may end."""
 
     @abstractmethod
-    def go_on(self, machine: Machine) -> After:
+    def go_on(self, machine: ContextTable) -> After:
         """What follows a comma."""
 
     @abstractmethod
-    def close(self, machine: Machine) -> After:
+    def close(self, machine: ContextTable) -> After:
         """What follows the closing bracket."""
 
 
@@ -71,5 +73,7 @@ class Top(Frame):
     def accepts(self, verdict: tuple[bool, ...]) -> bool:
         return True
 
-    def child_done(self, machine: Machine, verdict: tuple[bool, ...], value: Hashable) -> After:
+    def child_done(
+        self, machine: ContextTable, verdict: tuple[bool, ...], value: Hashable
+    ) -> After:
         return machine.intern(End())

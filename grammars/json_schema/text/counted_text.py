@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ramet.grammars.json_schema.solver.character_dfa import CharacterDfa
-from ramet.grammars.pushdown.automaton import DEAD, Row
 from ramet.grammars.pushdown.json_text import KEY_SLICE
+from ramet.grammars.pushdown.rows import DEAD, Row
 from ramet.grammars.pushdown.state_table import Lexicon
 from ramet.grammars.pushdown.transitions import REACH
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ramet.grammars.pushdown.automaton import DEAD, LAZY, Row
 from ramet.grammars.pushdown.json_text import KEY_SLICE
+from ramet.grammars.pushdown.rows import DEAD, LAZY, Row
 from ramet.grammars.pushdown.state_table import Lexicon
 from ramet.grammars.pushdown.transitions import REACH
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ramet.grammars.pushdown.automaton import Lexeme, ended
 from ramet.grammars.pushdown.lexemes import Branch, LiteralLexeme, install_head
-from ramet.grammars.pushdown.state_table import Lexicon
+from ramet.grammars.pushdown.rows import ended
+from ramet.grammars.pushdown.state_table import Lexeme, Lexicon
 
 from .text_lexemes import QUOTE, TextLexeme
 

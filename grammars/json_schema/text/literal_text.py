@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ramet.grammars.masks.trie import build_trie, pack
-from ramet.grammars.pushdown.automaton import DEAD, LAZY, Row
 from ramet.grammars.pushdown.json_text import KEY_SLICE, spellings
+from ramet.grammars.pushdown.rows import DEAD, LAZY, Row
 from ramet.grammars.pushdown.state_table import UNBOUNDED_ROOM, Lexicon
 from ramet.grammars.pushdown.transitions import REACH, ROOM
 

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ramet.grammars.json_schema.schema.layout import Layout
-from ramet.grammars.pushdown.automaton import DEAD, LAZY, Lexeme, Row, ended
 from ramet.grammars.pushdown.json_text import KEY_SLICE, slice_tables
 from ramet.grammars.pushdown.labelled_dfa import LabelledDfa
 from ramet.grammars.pushdown.lexemes import Branch, install_head
-from ramet.grammars.pushdown.state_table import UNBOUNDED_ROOM, Lexicon
+from ramet.grammars.pushdown.rows import DEAD, LAZY, Row, ended
+from ramet.grammars.pushdown.state_table import UNBOUNDED_ROOM, Lexeme, Lexicon
 from ramet.grammars.pushdown.transitions import NAME_LABEL, REACH, ROOM, ROOM_LABEL, SLICE
 
 from .open_states import open_states

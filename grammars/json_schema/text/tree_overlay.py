@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ramet.grammars.pushdown.automaton import LAZY
+from ramet.grammars.pushdown.rows import LAZY
 from ramet.jit import jit
 
 

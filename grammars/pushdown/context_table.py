@@ -1,0 +1,389 @@
+"""A ``ContextTable`` numbers a grammar's contexts and keeps them as arrays.
+
+A *context* says which lexeme comes next and, by the label with which that lexeme ends, which
+context follows; a JSON document's contexts form a stack. A position in a grammar is a pair (lexeme
+state, context). Both are made as they are needed, so that the mask walk is compiled code over
+arrays (see ``pushdown_table.py``).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import ClassVar, NamedTuple, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ramet.grammars.errors import GrammarTooComplexError
+from ramet.grammars.limits import CompileLimits
+
+from .stack_records import NO_FILTER
+from .state_table import Lexeme, LexemeEnd, Lexicon
+from .transitions import LIVE, PENDING, POPPED, PUSHED, START, TRANSITIONS, UNKNOWN
+
+_NOT_ENTERED = -1
+_NUM_TEXTS = 64
+_BYTES, _CONTEXT_BYTES = 40_000, 1_000
+"""About what a machine takes with its schema's formulas, and each context's objects."""
+
+
+class Context(ABC):
+    """What may come next at a lexeme's border. Immutable; a machine interns it by ``key``."""
+
+    __slots__ = ("id",)
+
+    id: int
+    """The machine's number, set when it is interned."""
+
+    is_end: ClassVar[bool] = False
+    """Whether the text may end here and nothing may follow."""
+
+    kind: ClassVar[int] = 0
+    """One of ``moves.PLAIN`` and the kinds after it."""
+
+    may_close: ClassVar[bool] = False
+    """Whether a closing bracket may come in place of an object's key or of a value."""
+
+    captures: ClassVar[bool] = False
+    """Whether ``after`` depends on the lexeme's text, not on its label alone."""
+
+    offers_special: ClassVar[bool] = False
+    """Whether ``special`` may offer anything."""
+
+    @property
+    @abstractmethod
+    def key(self) -> Hashable:
+        """Contexts of one machine with equal keys are the same; name others by their ``id``."""
+
+    @abstractmethod
+    def lexeme(self, machine: ContextTable) -> Lexeme | None:
+        """What comes next. None if that depends on a text not known (see ``after``)."""
+
+    def live(self) -> int | None:
+        """The labels that may end the lexeme, as a bit set; None allows all.
+
+        The walk drops lexeme states from which no live label can be reached, if the lexeme gave
+        their reachable labels to the machine.
+        """
+        return None
+
+    @abstractmethod
+    def after(self, machine: ContextTable, label: int, text: bytes | None) -> After:
+        """What comes after the lexeme ended with ``label``; None if it may not.
+
+        An inner text that doesn't depend on what is around it (a JSON value) is best pushed: its
+        contexts are then the same wherever it stands.
+
+        ``text`` is the lexeme's text, given if ``captures`` is set and the text is known. While a
+        mask is computed it is None: the answer then must allow what any text of this label would
+        allow, up to a context whose ``lexeme`` is None; tokens that reach that far are decided
+        one by one with their texts.
+        """
+
+    def likely(self) -> Iterable[int]:
+        """Labels that are worth asking for before a text comes to them."""
+        return ()
+
+    def shortest_end(self, machine: ContextTable, state: int) -> LexemeEnd | None:
+        """A shortest way to end the lexeme from one of its states, if this context knows it."""
+        return None
+
+    def completing_labels(self) -> list[int] | None:
+        """The labels that a shortest completion may end the lexeme with; None: any of them."""
+        return None
+
+    def special(self, machine: ContextTable) -> Mapping[int, Context]:
+        """Special tokens that may stand at this context's beginning, and what follows each."""
+        return {}
+
+
+class Push(NamedTuple):
+    """An inner text comes next, from ``inner`` on. When that is popped with a label,
+    ``outer.after`` says what comes after it; ``outer`` has no lexeme of its own.
+
+    With a ``plan`` (see ``Machine.plan``) the inner text is an object or array that records
+    describe, above ``outer`` if there is one.
+    """
+
+    inner: Context
+    outer: Context | None
+    plan: int = -1
+
+
+class Pop(NamedTuple):
+    """The inner text ends, with 0 or 1 as its label."""
+
+    label: int
+
+
+After = Context | Push | Pop | None
+
+
+class TokenBounds(Protocol):
+    """Bounds on how many tokens begin in some part of a text, which bytes alone don't show."""
+
+    def count(
+        self,
+        machine: ContextTable,
+        position: NDArray[np.int64],
+        counts: tuple[tuple[int, int], ...],
+        *,
+        by_bytes: bool,
+    ) -> tuple[tuple[int, int], ...]:
+        """Change a position, at which a token has ended, to what it is at the next one's beginning.
+
+        Args:
+            machine: the position's; locked.
+            position: int64[NUM_COLUMNS].
+            counts: how many tokens had begun, by part, before that token; () at the beginning.
+            by_bytes: it was no token, but bytes of any number of them.
+
+        Returns:
+            The counts now.
+        """
+        ...
+
+
+class ContextTable:
+    """The contexts of one grammar.
+
+    Attributes:
+        lexicon: the lexeme states.
+        contexts: int32[capacity, 6]: START (the lexeme's start state), TRANSITIONS (offset into
+            ``transitions``), LIVE (offset into ``words`` of the live labels, or -1), IS_END,
+            CONTEXT_KIND and CAPTURES (see ``automaton.Context``).
+        transitions: int32[...]: by context offset + label, the next context, -1, ``UNKNOWN``, or a
+            push or pop.
+        pushes: int32[...]: an inner context, the outer one, and the plan of a record (or -1 each),
+            at 3 * i and after.
+        plans: int32[...]: what is fixed about objects and arrays that records describe; see
+            ``records.py``.
+        context_list: the contexts.
+        has_special: whether any context offers special tokens.
+        num_texts_asked: how often contexts were asked for what follows a text.
+        token_bounds: what keeps sequences within bounds on tokens, if there are any.
+        lock: to be held while a matcher reads or moves. The lexicon's lock is taken within it, and
+            only while its arrays are read or added to: making contexts may take long.
+    """
+
+    def __init__(self, limits: CompileLimits, lexicon: Lexicon) -> None:
+        self.limits = limits
+        self.lexicon = lexicon
+        self.lock = threading.RLock()
+        self.contexts: NDArray[np.int32] = np.empty((64, 6), np.int32)
+        self.transitions: NDArray[np.int32] = np.full(1024, UNKNOWN, np.int32)
+        self.num_contexts = 0
+        self.num_transitions = 0
+        self._numbers: dict[Hashable, int] = {}
+        self.pushes: NDArray[np.int32] = np.zeros(96, np.int32)
+        self._push_ids: dict[tuple[int, int, int], int] = {}
+        self.plans: NDArray[np.int32] = np.zeros(64, np.int32)
+        self._num_plan_entries = 0
+        self._plan_offsets: dict[Hashable, int] = {}
+        self._after: dict[tuple[int, int], int] = {}
+        self._after_text: dict[tuple[int, int, bytes], int] = {}
+        self.num_texts_asked = 0
+        self._context_ids: dict[Hashable, Context] = {}
+        self.context_list: list[Context] = []
+        self.has_special = False
+        self.token_bounds: TokenBounds | None = None
+        self._version = 0
+        self._table: NDArray[np.int64] = np.zeros(0, np.int64)
+        self._table_of = -1
+
+    @classmethod
+    def like(cls, other: Self) -> Self:
+        """A machine that begins with the contexts that another one has."""
+        made = cls(other.limits, other.lexicon)
+        made.contexts = other.contexts.copy()
+        made.transitions = other.transitions.copy()
+        made.pushes = other.pushes.copy()
+        made.plans = other.plans.copy()
+        made.num_contexts = other.num_contexts
+        made.num_transitions = other.num_transitions
+        made._num_plan_entries = other._num_plan_entries
+        made._numbers = other._numbers.copy()
+        made._push_ids = other._push_ids.copy()
+        made._plan_offsets = other._plan_offsets.copy()
+        made._after = other._after.copy()
+        made._context_ids = other._context_ids.copy()
+        made.context_list = other.context_list.copy()
+        made.has_special = other.has_special
+        return made
+
+    @property
+    def num_bytes(self) -> int:
+        """About the memory that it takes."""
+        flat = self.contexts.nbytes + self.transitions.nbytes + self.pushes.nbytes
+        return _BYTES + flat + self.plans.nbytes + _CONTEXT_BYTES * self.num_contexts
+
+    def number(self, key: Hashable) -> int:
+        """The number of a key that names something within this machine."""
+        return self._numbers.setdefault(key, len(self._numbers))
+
+    # -- contexts ---------------------------------------------------------------------------
+
+    def intern(self, context: Context) -> Context:
+        """The one context with this key."""
+        key = context.key
+        known = self._context_ids.get(key)
+        if known is not None:
+            return known
+        number = self.num_contexts
+        if number >= self.limits.max_contexts:
+            raise GrammarTooComplexError(
+                "", "states", f"more than {self.limits.max_contexts} contexts are needed"
+            )
+        context.id = number
+        self.has_special |= context.offers_special
+        self._context_ids[key] = context
+        self.context_list.append(context)
+        if number == len(self.contexts):
+            self.contexts = _grown(self.contexts, number, 2 * number)
+            self._version += 1
+        self.num_contexts = number + 1
+        self.contexts[number] = (
+            _NOT_ENTERED, -1, NO_FILTER, context.is_end, context.kind, context.captures,
+        )  # fmt: skip
+        return context
+
+    def enter(self, context: Context) -> int:
+        """The lexeme state in which an interned context starts; ``PENDING`` if it isn't known."""
+        number = context.id
+        start = int(self.contexts[number, START])
+        if start == _NOT_ENTERED:
+            lexeme = context.lexeme(self)
+            start = PENDING if lexeme is None else self.lexicon.install(lexeme)
+            live = context.live()
+            self.contexts[number, START] = start
+            if live is not None:
+                self.contexts[number, LIVE] = self.lexicon.bit_set(live)
+        return start
+
+    def transition(self, context: int, label: int) -> int:
+        """What comes after ``label``, with any captured text unknown, as ``transitions`` has it."""
+        known = self._after.get((context, label))
+        if known is not None:
+            return known
+        target = self._encoded(self.context_list[context].after(self, label, None))
+        self._after[context, label] = target
+        offset = int(self.contexts[context, TRANSITIONS])
+        if offset < 0 or label >= self.transitions[offset]:
+            offset = self._make_room(context, label + 1, offset)
+        self.transitions[offset + 1 + label] = target
+        return target
+
+    def transition_after(self, context: int, label: int, text: bytes) -> int:
+        """What comes after ``label`` with the captured text. A walk asks for the latest again."""
+        key = (context, label, text)
+        known = self._after_text.get(key)
+        if known is None:
+            self.num_texts_asked += 1
+            known = self._encoded(self.context_list[context].after(self, label, text))
+            if len(self._after_text) == _NUM_TEXTS:
+                self._after_text.clear()
+            self._after_text[key] = known
+        return known
+
+    def prepare(self, num_checked: int, count: int = 0, seconds: float = 0.0) -> None:
+        """Work out likely transitions: some in any case, then up to ``count``, in about some time.
+
+        Of each context its first label is followed at once, so that what lies on a schema's main
+        road comes first; then the other labels, those of the first contexts first.
+
+        GrammarTooComplexError: one of the first ``num_checked`` can't be made. At one of the
+        others, perhaps on a road that no text takes, this ends.
+        """
+        end = time.monotonic() + seconds
+        count = max(count, num_checked)
+        num_made = 0
+        others: deque[tuple[int, Iterator[int]]] = deque()
+        num_seen = 0
+        while num_made < count:
+            if num_seen < len(self.context_list):
+                context = self.context_list[num_seen]
+                at, labels = num_seen, iter(context.likely())
+                num_seen += 1
+                others.append((at, labels))
+            elif others:
+                at, labels = others[0]
+            else:
+                return
+            label = next(labels, None)
+            if label is None:
+                if others[0][1] is labels:
+                    others.popleft()
+                elif others[-1][1] is labels:
+                    others.pop()
+            elif (at, label) not in self._after:
+                try:
+                    self.transition(at, label)
+                except GrammarTooComplexError:
+                    if num_made < num_checked:
+                        raise
+                    return
+                num_made += 1
+                if num_made >= num_checked and time.monotonic() > end:
+                    return
+
+    def _encoded(self, after: After) -> int:
+        if after is None:
+            return -1
+        if isinstance(after, Pop):
+            return POPPED - after.label
+        if not isinstance(after, Push):
+            self.enter(after)
+            return after.id
+        self.enter(after.inner)
+        push = after.inner.id, -1 if after.outer is None else after.outer.id, after.plan
+        number = self._push_ids.get(push)
+        if number is None:
+            number = self._push_ids[push] = len(self._push_ids)
+            if 3 * number == len(self.pushes):
+                self.pushes = _grown(self.pushes, 3 * number, 6 * number)
+                self._version += 1
+            self.pushes[3 * number : 3 * number + 3] = push
+        return PUSHED - number
+
+    def plan(self, key: Hashable, make: Callable[[], Sequence[int]]) -> int:
+        """The offset in ``plans`` of what a key names; ``make`` gives its entries at first."""
+        known = self._plan_offsets.get(key)
+        if known is not None:
+            return known
+        entries = make()
+        offset = self._plan_offsets[key] = self._num_plan_entries
+        self._num_plan_entries += len(entries)
+        if self._num_plan_entries > len(self.plans):
+            self.plans = _grown(self.plans, offset, 2 * self._num_plan_entries)
+            self._version += 1
+        self.plans[offset : self._num_plan_entries] = entries
+        return offset
+
+    def _make_room(self, context: int, num_labels: int, old: int) -> int:
+        """Space for a context's transitions: their number, then one for each label."""
+        size = max(4, 1 << (num_labels - 1).bit_length())
+        offset = self.num_transitions
+        self.num_transitions += size + 1
+        if self.num_transitions > len(self.transitions):
+            grown = np.full(2 * self.num_transitions, UNKNOWN, np.int32)
+            grown[:offset] = self.transitions[:offset]
+            self.transitions = grown
+            self._version += 1
+        self.transitions[offset] = size
+        if old >= 0:
+            count = int(self.transitions[old])
+            self.transitions[offset + 1 : offset + 1 + count] = self.transitions[
+                old + 1 : old + 1 + count
+            ]
+        self.contexts[context, TRANSITIONS] = offset
+        return offset
+
+
+def _grown(array: NDArray, used: int, capacity: int) -> NDArray:  # type: ignore[type-arg]
+    bigger = np.empty((capacity, *array.shape[1:]), array.dtype)
+    bigger[:used] = array[:used]
+    return bigger
