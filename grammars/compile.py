@@ -108,12 +108,15 @@ class GrammarCompiler:
                 self._any_json_like(likely, self._shared_insides())
                 compile_schema(likely, self._languages, self.limits)
 
-    def find(self, constraint: Constraint) -> Grammar | None:
-        """The grammar of a constraint if it is remembered; never waits for a compilation."""
-        return self._remembered(content_key(constraint))
+    def find(self, constraint: Constraint, key: str | None = None) -> Grammar | None:
+        """The grammar of a constraint if it is cached; never waits for a compilation.
 
-    def compile(self, constraint: Constraint) -> Grammar:
-        """The grammar of a constraint.
+        ``key`` is its ``content_key``, where that is known.
+        """
+        return self._remembered(key or content_key(constraint))
+
+    def compile(self, constraint: Constraint, key: str | None = None) -> Grammar:
+        """The grammar of a constraint; ``key`` as for ``find``.
 
         Languages are shared between compilations, so these go one at a time; but none waits long
         for another, which may take seconds: it then shares nothing.
@@ -122,7 +125,7 @@ class GrammarCompiler:
             ConstraintError: it can't be honoured exactly; names the place, keyword and reason.
             GrammarTooComplexError: it needs more than the limits allow.
         """
-        key = content_key(constraint)
+        key = key or content_key(constraint)
         if not self._compile_lock.acquire(timeout=_PATIENCE_S):
             return self._remember(
                 key, compile_constraint(constraint, self.vocab, limits=self.limits)

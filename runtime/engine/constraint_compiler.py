@@ -1,4 +1,4 @@
-"""The compiler of an engine's constraints, made when the first one comes or before."""
+"""The compiler of an engine's constraints, made for the first one or before."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class ConstraintCompiler:
     """Compiles constraints for one model; may be used from several threads.
 
     Args:
-        vocabulary: makes what grammars are compiled for, which takes a while.
-        config: how much is remembered, and where.
-        is_wanted: whether there is an engine that waits for it.
+        vocabulary: makes the vocabulary, which takes a while.
+        config: how much is cached, and where.
+        is_wanted: False once the engine is closed.
     """
 
     def __init__(
@@ -32,20 +32,20 @@ class ConstraintCompiler:
         self._lock = threading.Lock()
         self._made: GrammarCompiler | None = None
 
-    def compile(self, constraint: Constraint) -> CompiledGrammar:
+    def compile(self, constraint: Constraint, key: str | None = None) -> CompiledGrammar:
         """The constraint's grammar. ConstraintError, or GrammarTooComplexError."""
-        return self._compiler().compile(constraint)
+        return self._compiler().compile(constraint, key)
 
-    def warm(self) -> None:
-        """Makes the compiler, as the first constraint would."""
+    def warm_up(self) -> None:
+        """Makes the compiler before the first constraint comes."""
         self._compiler()
 
-    def find(self, constraint: Constraint) -> CompiledGrammar | None:
-        """The constraint's grammar if it is remembered."""
-        return None if self._made is None else self._made.find(constraint)
+    def find(self, constraint: Constraint, key: str | None = None) -> CompiledGrammar | None:
+        """The constraint's grammar if it is cached."""
+        return None if self._made is None else self._made.find(constraint, key)
 
     def stats(self) -> GrammarStats:
-        """What is remembered."""
+        """Counts of the cached grammars."""
         return GrammarStats() if self._made is None else self._made.stats()
 
     def _compiler(self) -> GrammarCompiler:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import CancelledError, Future
 
 from ramet.runtime.api.batch import ModelRunner, StepResult
-from ramet.runtime.api.errors import EngineDeadError
-from ramet.runtime.scheduler import Scheduler, Step
+from ramet.runtime.api.errors import EngineDeadError, RametError
+from ramet.runtime.engine.grammar_manager import CompiledGrammar
+from ramet.runtime.scheduler import Scheduler, Sequence, SequenceState, Step
 
 logger = logging.getLogger("ramet.engine")
 
@@ -17,14 +20,20 @@ class EngineCore:
 
     Args:
         deliver: hands the events that there are to their readers.
+        clock: what submission times are by.
     """
 
     def __init__(
-        self, scheduler: Scheduler, runner: ModelRunner, deliver: Callable[[], None] = lambda: None
+        self,
+        scheduler: Scheduler,
+        runner: ModelRunner,
+        deliver: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._scheduler = scheduler
         self._runner = runner
         self._deliver = deliver
+        self._clock = clock
 
     def step(self) -> bool:
         """Runs one step; False if there was nothing to do.
@@ -45,6 +54,38 @@ class EngineCore:
         if step is None or self._scheduler.idle:
             self._deliver_events()  # no next step to overlap with
         return step is not None
+
+    def pause_s(self) -> float | None:
+        """How long to sleep after a step that did nothing; None: until something is posted."""
+        if not self._scheduler.idle:
+            return 0.001
+        return 0.02 if self._scheduler.num_compiling else None  # they may have deadlines
+
+    def prepare_ahead(self) -> bool:
+        """Has the idle runner do what steps would do later; False if nothing is left."""
+        return self._scheduler.idle and self._runner.prepare_ahead()
+
+    def add_compiled(self, sequence: Sequence, grammar: Future[CompiledGrammar]) -> None:
+        """Queues a sequence whose grammar is compiled, or releases it if that has failed."""
+        if sequence.state is SequenceState.FINISHED:
+            return
+        sequence.grammar_s = self._clock() - sequence.submit_time
+        try:
+            sequence.matcher = grammar.result().matcher()
+        except CancelledError:
+            self._scheduler.release(sequence, EngineDeadError("the engine has been closed"))
+        except Exception as error:
+            self._scheduler.release(sequence, error)
+        else:
+            self._scheduler.add(sequence)
+
+    def release_all(self, sequences: Iterable[Sequence], reason: RametError) -> None:
+        """Ends sequences with one error, also after a fault of the scheduler."""
+        for sequence in sequences:
+            try:
+                self._scheduler.release(sequence, reason)
+            except Exception:  # its bookkeeping is broken; it has got its terminal event
+                logger.exception("request %s was not released", sequence.request.request_id)
 
     def _overlap(self, step: Step) -> None:
         """What the host does during a step: its masks, and the events of the step before."""

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import Future
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -36,7 +36,7 @@ from ramet.runtime.engine.cache_trace import TraceWriter
 from ramet.runtime.engine.config import EngineConfig
 from ramet.runtime.engine.constraint_compiler import ConstraintCompiler
 from ramet.runtime.engine.core import EngineCore
-from ramet.runtime.engine.grammar_manager import CompiledGrammar, GrammarManager
+from ramet.runtime.engine.grammar_manager import GrammarManager
 from ramet.runtime.engine.grammar_vocabulary import grammar_vocabulary
 from ramet.runtime.engine.input_processor import InputProcessor
 from ramet.runtime.engine.prefix_persistence import PrefixPersistence
@@ -105,7 +105,6 @@ class Engine:
         self.error: RametError | None = None
         self._fork_guard = ForkGuard()
         self._runner = runner
-        self._clock = clock
         self._cache = RadixCache(PagePool(runner.num_pages, runner.page_size))
         self._scheduler = Scheduler(
             self._cache,
@@ -118,7 +117,7 @@ class Engine:
             on_end=self._note_end,
         )
         self._requests = RequestRegistry(self._scheduler, config.max_waiting)
-        self._core = EngineCore(self._scheduler, runner, self._deliver)
+        self._core = EngineCore(self._scheduler, runner, self._deliver, clock)
         self._closing = False
         self._compiler = ConstraintCompiler(
             lambda: self.vocabulary, config, lambda: not self._closing
@@ -130,13 +129,15 @@ class Engine:
         self._trace: TraceWriter | None = None
         if config.record_trace is not None:
             self._trace = TraceWriter(config.record_trace, runner.page_size, clock())
-        self._sequences = InputProcessor(
+        self._inputs = InputProcessor(
             runner, tokenizer, max_len=self.max_context_len, seed=config.seed, clock=clock
         )
         self._wakeups = Wakeups()
         self._step_listeners: list[Callable[[], None]] = [self._wakeups.flush]
         self._lock = threading.Lock()
-        self._thread = StepThread(self._core.step, self._rest, self._pause_s, self._shut_down)
+        self._thread = StepThread(
+            self._core.step, self._core.prepare_ahead, self._core.pause_s, self._shut_down
+        )
         self._thread.start()
 
     @classmethod
@@ -191,13 +192,16 @@ class Engine:
         self.submit_to(request, stream.push)
         return stream
 
-    def submit_to(self, request: Request, push: Callable[[Event], None]) -> None:
+    def submit_to(
+        self, request: Request, push: Callable[[Event], None], max_len: int | None = None
+    ) -> None:
         """Callback variant of ``submit``: events are pushed on the step thread.
 
         ``push`` must be quick; listeners of ``add_step_listener`` are called after a step's events.
+        ``max_len`` is the result of ``check_request``, if the request has been checked already.
         """
         self._fork_guard.require("the engine")
-        sequence = self._sequences.make(request, push)
+        sequence = self._inputs.process(request, push, max_len)
         self._scheduler.index_prompt(sequence)  # here, as the step thread is busier
         if request.constraint is None:
             self._requests.register(sequence)
@@ -213,7 +217,7 @@ class Engine:
             raise
         self._thread.post(lambda: self._scheduler.hold(sequence))
         grammar.add_done_callback(
-            lambda done: self._thread.post(lambda: self._add_compiled(sequence, done))
+            lambda done: self._thread.post(lambda: self._core.add_compiled(sequence, done))
         )
 
     def compile(self, constraint: Constraint) -> Future[None]:
@@ -326,7 +330,7 @@ class Engine:
         self.generate(prompt, params, hint=hint)
         self._ask(lambda: self._cache.evict(1))  # what it has left, for it goes first
         self._ask(self._scheduler.stats.reset)
-        self._grammars.prepare(self._compiler.warm)
+        self._grammars.run_first(self._compiler.warm_up)
 
     def save_prefixes(self) -> int:
         """Stores hot prefixes in ``config.prefix_store`` now; returns the number of pages."""
@@ -365,20 +369,6 @@ class Engine:
 
     # -- on the step thread --------------------------------------------------------------------
 
-    def _add_compiled(self, sequence: Sequence, grammar: Future[CompiledGrammar]) -> None:
-        """Queues a sequence whose grammar is there, or fails it with the reason why it isn't."""
-        if sequence.state is SequenceState.FINISHED:
-            return
-        sequence.grammar_s = self._clock() - sequence.submit_time
-        try:
-            sequence.matcher = grammar.result().matcher()
-        except CancelledError:
-            self._scheduler.release(sequence, EngineDeadError("the engine has been closed"))
-        except Exception as error:
-            self._scheduler.release(sequence, error)
-        else:
-            self._scheduler.add(sequence)
-
     def _abort(self, request_id: str) -> None:
         sequence = self._requests.find(request_id)
         if sequence is not None:
@@ -387,14 +377,6 @@ class Engine:
     def _deliver(self) -> None:
         for listener in self._step_listeners:
             listener()
-
-    def _rest(self) -> bool:
-        return self._scheduler.idle and self._runner.prepare_ahead()
-
-    def _pause_s(self) -> float | None:
-        if not self._scheduler.idle:
-            return 0.001
-        return 0.02 if self._scheduler.num_compiling else None  # they may have deadlines
 
     def _note_end(self, sequence: Sequence) -> None:
         self._requests.remove(sequence)
@@ -416,11 +398,7 @@ class Engine:
                 self._prefixes.save()
             except Exception:  # requests must be answered all the same
                 logger.exception("prefixes were not stored")
-        for sequence in self._requests.live():
-            try:
-                self._scheduler.release(sequence, reason)
-            except Exception:  # after a fault, its bookkeeping may be broken; it has its answer
-                logger.exception("request %s was not released", sequence.request.request_id)
+        self._core.release_all(self._requests.live(), reason)
         if self._trace is not None:
             self._trace.close()
         self._deliver()

@@ -36,7 +36,7 @@ _LARGE = 1 << 15
 
 @dataclass(slots=True)
 class _Compilation:
-    """One that waits or runs, and who wants it."""
+    """A compilation that waits or runs; each request of it adds an ``is_wanted``."""
 
     wanted_by: list[Callable[[], bool]]
     future: Future[CompiledGrammar] = field(init=False)
@@ -48,17 +48,17 @@ class GrammarManager:
     Requests with the same constraint share one compilation while it runs.
 
     Args:
-        compile_grammar: makes a constraint's grammar.
-        find: the grammar of a constraint that has been compiled before, or None; called in the
-            caller's thread, so it must be quick.
+        compile_grammar: compiles a constraint, given with its ``content_key``.
+        find: the cached grammar of such a constraint, or None; called in the caller's thread, so
+            it must be quick.
         num_threads: compilations at a time; of several, one is for large constraints, so that
             others never wait for these.
     """
 
     def __init__(
         self,
-        compile_grammar: Callable[[Constraint], CompiledGrammar],
-        find: Callable[[Constraint], CompiledGrammar | None] = lambda _: None,
+        compile_grammar: Callable[[Constraint, str], CompiledGrammar],
+        find: Callable[[Constraint, str], CompiledGrammar | None] = lambda *_: None,
         *,
         num_threads: int = 1,
     ) -> None:
@@ -73,13 +73,14 @@ class GrammarManager:
     def get(
         self, constraint: Constraint, is_wanted: Callable[[], bool] = lambda: True
     ) -> Future[CompiledGrammar]:
-        """The grammar of a constraint, soon or at once; a failure is a RametError.
+        """The grammar of a constraint: cached, or compiled in a thread; a failure is a RametError.
 
-        When its turn comes and no caller says any more that it ``is_wanted``, it isn't compiled.
+        It isn't compiled if no caller's ``is_wanted`` is true any more when its turn comes.
         InvalidConstraintError if it is no plain data; EngineDeadError after ``close``.
         """
         try:
-            found, key = self._find(constraint), content_key(constraint)
+            key = content_key(constraint)
+            found = self._find(constraint, key)
         except ConstraintError as error:
             raise _refusal(error) from error
         if found is not None:
@@ -99,7 +100,7 @@ class GrammarManager:
         return compilation.future
 
     def compile(self, constraint: Constraint) -> Future[None]:
-        """``get`` for one who only wants to know that it can be had.
+        """Like ``get``, but resolves to None; use it to validate a constraint.
 
         Cancelling it cancels no compilation that others wait for, or that has begun.
         """
@@ -117,8 +118,8 @@ class GrammarManager:
         self.get(constraint, lambda: not answer.cancelled()).add_done_callback(pass_on)
         return answer
 
-    def prepare(self, work: Callable[[], None]) -> None:
-        """Has one of the threads do what grammars need; those that come meanwhile wait for it."""
+    def run_first(self, work: Callable[[], None]) -> None:
+        """Runs work that grammars need in a compiling thread; small constraints wait for it."""
         self._threads.submit(work)
 
     def close(self) -> None:
@@ -132,16 +133,16 @@ class GrammarManager:
         with self._lock:
             if not any(is_wanted() for is_wanted in self._compilations[key].wanted_by):
                 del self._compilations[key]
-                raise RequestAbortedError("nobody waits for this grammar any more")
+                raise RequestAbortedError("no request waits for this grammar any more")
         try:
-            return self._compile_checked(constraint)
+            return self._compile_checked(constraint, key)
         finally:
             with self._lock:
                 del self._compilations[key]
 
-    def _compile_checked(self, constraint: Constraint) -> CompiledGrammar:
+    def _compile_checked(self, constraint: Constraint, key: str) -> CompiledGrammar:
         try:
-            return self._compile(constraint)
+            return self._compile(constraint, key)
         except RametError:
             raise
         except ConstraintError as error:
@@ -161,14 +162,14 @@ def _refusal(error: ConstraintError) -> InvalidConstraintError:
 
 
 def _threads(count: int) -> DaemonThreads:
-    return DaemonThreads(count, "ramet-grammar", _step_back)
+    return DaemonThreads(count, "ramet-grammar", _lower_priority)
 
 
-def _step_back() -> None:
-    """Gives this thread a small share of the processors, so that steps don't wait for it.
+def _lower_priority() -> None:
+    """Lowers this thread's priority, so that steps don't wait for it.
 
-    Steps synchronise their threads many times; one that a compilation keeps off its core would
-    hold up all. Where the system has no priorities by thread, nothing changes.
+    A step synchronises its threads many times: one that a compilation keeps off its core delays
+    all. Where the system has no priorities by thread, nothing changes.
     """
     if sys.platform == "linux":
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""From a request to the sequence that is scheduled, in the caller's thread."""
+"""Turns a request into the sequence that is scheduled, in the caller's thread."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ logger = logging.getLogger("ramet.engine")
 
 
 class InputProcessor:
-    """Checks requests and makes their sequences; safe from any thread.
+    """Checks requests and builds their sequences; safe from any thread.
 
     Args:
         max_len: the most tokens of a sequence.
-        seed: what the seeds of requests without one are drawn from; None: from chance.
-        clock: what submission times are by.
+        seed: seeds the draws of seeds for requests that name none; None: at random.
+        clock: seconds, for submission times.
     """
 
     def __init__(
@@ -46,14 +46,20 @@ class InputProcessor:
         self._seeds = random.Random(seed)
         self._lock = threading.Lock()
 
-    def make(self, request: Request, push: Callable[[Event], None]) -> Sequence:
+    def process(
+        self, request: Request, push: Callable[[Event], None], max_len: int | None = None
+    ) -> Sequence:
         """The request's sequence, whose events go to ``push``.
+
+        Args:
+            max_len: the result of ``check_request``; None: the request is checked here.
 
         Raises:
             RametError: what is wrong with the request.
         """
         runner, tokenizer, params = self._runner, self._tokenizer, request.params
-        max_len = check_request(request, vocab_size=runner.vocab_size, max_len=self._max_len)
+        if max_len is None:
+            max_len = check_request(request, vocab_size=runner.vocab_size, max_len=self._max_len)
         if request.pooling and not runner.has_hidden_states:
             raise InvalidParameterError(
                 f"{type(runner).__name__} has no hidden states to make embeddings of",
@@ -78,7 +84,7 @@ class InputProcessor:
 
 
 def _guarded(push: Callable[[Event], None]) -> Callable[[Event], None]:
-    """A caller's ``push`` that can't hurt the others."""
+    """A caller's ``push``, its errors logged instead of raised into the step thread."""
 
     def emit(event: Event) -> None:
         try:

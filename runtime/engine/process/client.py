@@ -170,10 +170,10 @@ class EngineProcess:
         return pid
 
     def submit(self, request: Request) -> RequestStream:
-        """Queues a request. What is wrong with the request itself is raised here; what only the
-        engine can tell (a full queue, a constraint) ends the stream in ``Failed``."""
+        """Queues a request. What is wrong with the request itself is raised here; a full queue or
+        a constraint that can't be honoured ends the stream in ``Failed``."""
         self._fork_guard.require("the engine")
-        check_request(request, vocab_size=self.vocab_size, max_len=self.max_context_len)
+        max_len = check_request(request, vocab_size=self.vocab_size, max_len=self.max_context_len)
         stream = RequestStream(request, abort=self.abort, wakeups=self._wakeups)
         with self._lock:
             if self.error is not None:
@@ -183,7 +183,7 @@ class EngineProcess:
                     f"a request {request.request_id!r} is running already", param="request_id"
                 )
             self._live[request.request_id] = stream
-            self._send(Submit(request))
+            self._send(Submit(request, max_len))
         return stream
 
     def abort(self, request_id: str) -> None:

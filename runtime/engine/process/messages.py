@@ -15,9 +15,10 @@ Question = Literal["stats", "check", "clear_cache"]
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """To the engine: queue this request."""
+    """To the engine: queue this request, which has been checked and may grow to ``max_len``."""
 
     request: Request
+    max_len: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,9 +125,9 @@ def _obey(
     command: Command, engine: Engine, outbox: Outbox, compiling: dict[int, Future[None]]
 ) -> None:
     match command:
-        case Submit(request):
+        case Submit(request, max_len):
             try:
-                engine.submit_to(request, partial(outbox.add, request.request_id))
+                engine.submit_to(request, partial(outbox.add, request.request_id), max_len)
             except RametError as refused:
                 usage = Usage(prompt_tokens=len(request.prompt_token_ids))
                 outbox.send(Events([(request.request_id, Failed(refused, usage))]))

@@ -32,9 +32,9 @@ def slow_compiler(engine: Engine, monkeypatch) -> threading.Event:
     """Makes compiling wait for the returned event."""
     go, compile_now = threading.Event(), engine._compiler.compile
 
-    def compile_later(constraint):
+    def compile_later(constraint, key):
         assert go.wait(20)
-        return compile_now(constraint)
+        return compile_now(constraint, key)
 
     monkeypatch.setattr(engine._grammars, "_compile", compile_later)
     return go
@@ -124,7 +124,7 @@ def test_a_matcher_fault_fails_only_its_request(make_engine, monkeypatch):
         def matcher(self):
             return Broken()
 
-    monkeypatch.setattr(engine._grammars, "_compile", lambda constraint: BrokenGrammar())
+    monkeypatch.setattr(engine._grammars, "_compile", lambda *_: BrokenGrammar())
     good = engine.submit(Request(prompt_token_ids=(70,) * 5, params=SHORT))
     bad = engine.submit(Request(prompt_token_ids=(71,) * 5, params=SHORT, constraint=Regex("a")))
     assert len(good.result(timeout=10).tokens) == 5
@@ -261,9 +261,9 @@ def test_a_refused_request_has_no_grammar_compiled(make_engine, monkeypatch):
     compiled: list[str] = []
     compile_now = engine._grammars._compile
 
-    def note(constraint):
+    def note(constraint, key):
         compiled.append(constraint.pattern)
-        return compile_now(constraint)
+        return compile_now(constraint, key)
 
     monkeypatch.setattr(engine._grammars, "_compile", note)
     refused = 0

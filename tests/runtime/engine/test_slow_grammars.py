@@ -79,7 +79,9 @@ def test_what_nobody_waits_for_any_more_is_not_compiled(engine, monkeypatch):
     compiled = []
     compile_one = engine._compiler.compile
     monkeypatch.setattr(
-        engine._grammars, "_compile", lambda each: compiled.append(each) or compile_one(each)
+        engine._grammars,
+        "_compile",
+        lambda each, key: compiled.append(each) or compile_one(each, key),
     )
     slow = [engine.submit(request(SLOW)), engine.compile(SLOW)]
     assert engine.started.wait(30)
