@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
+from prometheus_client.parser import text_string_to_metric_families
 
 from ramet.runtime.engine import Engine
 from ramet.runtime.engine.config import EngineConfig
@@ -73,6 +74,13 @@ class RunningServer:
         """The chunks of ``chat``."""
         messages = [{"role": "user", "content": content}]
         return self.stream("/v1/chat/completions", **{"messages": messages, **fields})
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The value of a series of ``/metrics`` with these labels and the model's; 0 if absent."""
+        labels = {"model_name": "m"} | labels
+        families = text_string_to_metric_families(self.http.get("/metrics").text)
+        samples = (sample for family in families for sample in family.samples)
+        return next((s.value for s in samples if (s.name, s.labels) == (name, labels)), 0.0)
 
     def num_live(self) -> int:
         """Requests that the engine has in any state."""

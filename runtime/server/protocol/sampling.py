@@ -1,44 +1,41 @@
-"""The fields that decide how tokens are chosen, under the names of OpenAI's API and vLLM's.
+"""Sampling fields of request bodies, under the names of OpenAI's API and vLLM's.
 
-This is the server's only list of them. A field here has the name that ``SamplingParams`` gives
-it, so that the conversion copies by name and can't drift.
+A field has the name of its parameter in ``SAMPLING_PARAMS``, which describes it and has its range;
+the conversion copies by name. A test checks that names and types agree.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, ClassVar
 
 from pydantic import Field
 
 from ramet.runtime.api.errors import InvalidParameterError
-from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.api.params import SAMPLING_PARAMS
 from ramet.runtime.server.protocol.base import ApiModel, Int
-
-_PARAM_NAMES = frozenset(field.name for field in dataclasses.fields(SamplingParams))
 
 
 class CommonSampling(ApiModel):
-    """What every API offers under one name."""
+    """Sampling fields that every API has under the same name."""
 
     temperature: float | None = None
     top_p: float | None = None
     top_k: Int | None = None
 
-    # Names of fields that mean something else than ``SamplingParams`` does under that name.
+    # Fields whose meaning differs from the parameter of the same name.
     OWN_MEANING: ClassVar[frozenset[str]] = frozenset()
 
     def sampling_values(self) -> dict[str, Any]:
-        """The given fields that ``SamplingParams`` has under the same name."""
+        """The given fields that are parameters, by name."""
         return {
             name: value
-            for name in self.model_fields_set & _PARAM_NAMES - self.OWN_MEANING
+            for name in self.model_fields_set & SAMPLING_PARAMS.keys() - self.OWN_MEANING
             if (value := getattr(self, name)) is not None
         }
 
 
 class SamplingFields(CommonSampling):
-    """The sampling fields of OpenAI's chat and completions, with vLLM's extensions."""
+    """Sampling fields of OpenAI's chat and completions, with vLLM's extensions."""
 
     max_tokens: Int | None = None
     min_tokens: Int | None = None
@@ -67,11 +64,17 @@ class SamplingFields(CommonSampling):
         return {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
 
 
+for _model in (CommonSampling, SamplingFields):
+    for _name, _field in _model.model_fields.items():
+        if _name in SAMPLING_PARAMS:
+            _field.description = SAMPLING_PARAMS[_name].description
+
+
 def _token_keys(bias: dict[str, float]) -> dict[int, float]:
-    """JSON keys are strings; these are token ids."""
+    """Converts the keys of a JSON object to token ids."""
     try:
         return {int(token_id): value for token_id, value in bias.items()}
     except ValueError:
         raise InvalidParameterError(
-            "the keys of logit_bias are token ids, such as {'42': -100}", param="logit_bias"
+            "the keys of logit_bias must be token ids, such as {'42': -100}", param="logit_bias"
         ) from None

@@ -7,7 +7,7 @@ import contextlib
 import importlib.metadata
 
 from fastapi import APIRouter, Depends
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
 
 from ramet.runtime.api.errors import EngineDeadError
 from ramet.runtime.engine.stats import EngineStats
@@ -46,7 +46,8 @@ def operations_router(context: ServerContext) -> APIRouter:
         stats: EngineStats | None = None
         with contextlib.suppress(EngineDeadError):
             stats = await asyncio.to_thread(context.engine.stats)
-        return PlainTextResponse(context.telemetry.render(stats), media_type=CONTENT_TYPE)
+        text = await asyncio.to_thread(context.telemetry.render, stats)
+        return Response(text, media_type=CONTENT_TYPE)
 
     return router
 

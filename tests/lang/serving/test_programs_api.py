@@ -243,7 +243,7 @@ def test_a_client_that_leaves_takes_the_program_with_it(serve, wait_until):
     with pytest.raises(httpx.ReadTimeout):
         post(server, fan(6, params={"max_tokens": 4000}), timeout=0.5)
     wait_until(lambda: server.num_live() == 0)
-    wait_until(lambda: 'outcome="aborted"} 2' in server.http.get("/metrics").text)
+    wait_until(lambda: server.metric("ramet:programs_total", outcome="aborted") == 2)
 
 
 def test_a_program_has_a_deadline(serve, wait_until):

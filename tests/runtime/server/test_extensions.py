@@ -93,10 +93,8 @@ def test_a_deadline_ends_a_call(serve):
 def test_goodput_counts_calls_that_met_their_targets(serve):
     server = serve(["ok"])
 
-    def num_good() -> int:
-        lines = server.http.get("/metrics").text.splitlines()
-        (line,) = [line for line in lines if line.startswith("ramet:good_requests_total{")]
-        return int(float(line.split()[-1]))
+    def num_good() -> float:
+        return server.metric("ramet:good_requests_total")
 
     server.chat(ttft_target_s=60, tpot_target_s=60)
     server.chat()

@@ -128,16 +128,29 @@ def test_metrics_count_what_happened(serve):
     server.chat()
     server.chat(max_tokens=1)
     server.complete(prompt="")
-    lines = server.http.get("/metrics").text.splitlines()
-    values = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
-    one = 'model_name="m"'
-    assert values[f'vllm:request_success_total{{{one},finished_reason="stop"}}'] == "1"
-    assert values[f'vllm:request_success_total{{{one},finished_reason="length"}}'] == "1"
-    assert values[f"vllm:generation_tokens_total{{{one}}}"] == "4"
-    assert values[f"vllm:num_requests_running{{{one}}}"] == "0"
-    assert values[f"vllm:time_to_first_token_seconds_count{{{one}}}"] == "2"
-    path = 'path="/v1/completions",status="400"'
-    assert values[f"ramet:http_responses_total{{{one},{path}}}"] == "1"
+    assert server.metric("vllm:request_success_total", finished_reason="stop") == 1
+    assert server.metric("vllm:request_success_total", finished_reason="length") == 1
+    assert server.metric("vllm:generation_tokens_total") == 4
+    assert server.metric("vllm:num_requests_running") == 0
+    assert server.metric("vllm:time_to_first_token_seconds_count") == 2
+    labels = {"path": "/v1/completions", "status": "400"}
+    assert server.metric("ramet:http_responses_total", **labels) == 1
+
+
+def test_metrics_are_in_the_text_format_without_created_series(serve):
+    server = serve(["a"])
+    server.chat()
+    answer = server.http.get("/metrics")
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert "# TYPE vllm:prompt_tokens_total counter\n" in answer.text
+    assert "_created" not in answer.text
+
+
+def test_two_servers_count_by_themselves(serve):
+    first, second = serve(["a"]), serve(["b"])
+    first.chat()
+    assert first.metric("vllm:request_success_total", finished_reason="stop") == 1
+    assert second.metric("vllm:request_success_total", finished_reason="stop") == 0
 
 
 def test_responses_carry_the_clients_request_id_if_it_is_plain(serve):
@@ -274,8 +287,8 @@ def test_a_client_that_leaves_inside_its_body_is_no_fault_of_the_server(serve, w
     with socket.create_connection(("127.0.0.1", server.http_server.port)) as connection:
         connection.sendall(head + b"content-type: application/json\r\n\r\n{")
         time.sleep(0.1)
-    counted = 'path="/v1/completions",status="499"'
-    wait_until(lambda: counted in server.http.get("/metrics").text)
+    labels = {"path": "/v1/completions", "status": "499"}
+    wait_until(lambda: server.metric("ramet:http_responses_total", **labels) == 1)
     assert not caplog.records
     assert server.chat().status_code == 200
 

@@ -123,8 +123,7 @@ def test_it_is_counted_and_shares_the_engine_with_chats(serve):
     for _ in range(5):
         assert embed(server, ["one", "two"]).json()["data"] == alone
     chat.join()
-    metrics = server.http.get("/metrics").text
-    assert 'vllm:request_success_total{model_name="m",finished_reason="stop"} 12' in metrics
+    assert server.metric("vllm:request_success_total", finished_reason="stop") == 12
 
 
 def test_a_client_that_leaves_takes_its_inputs_with_it(serve, wait_until):
@@ -156,8 +155,8 @@ def test_an_empty_user_message_is_a_message(ok_server):
 def test_metrics_carry_the_served_name(serve):
     server = serve(["ok"], served_model_names=("shown", "m"))
     assert server.chat().status_code == 200
-    labels = 'model_name="shown",finished_reason="stop"'
-    assert f"vllm:request_success_total{{{labels}}} 1" in server.http.get("/metrics").text
+    labels = {"model_name": "shown", "finished_reason": "stop"}
+    assert server.metric("vllm:request_success_total", **labels) == 1
 
 
 def test_a_call_of_many_inputs_leaves_room_for_others(serve):
