@@ -164,6 +164,7 @@ class ContextTable:
             ``records.py``.
         context_list: the contexts.
         has_special: whether any context offers special tokens.
+        token: tells what lexemes name by this machine's numbers from other machines'.
         num_texts_asked: how often contexts were asked for what follows a text.
         token_bounds: what keeps sequences within bounds on tokens, if there are any.
         lock: to be held while a matcher reads or moves. The lexicon's lock is taken within it, and
@@ -185,6 +186,7 @@ class ContextTable:
         self._num_plan_entries = 0
         self._plan_offsets: dict[Hashable, int] = {}
         self._after: dict[tuple[int, int], int] = {}
+        self.token = object()
         self._after_text: dict[tuple[int, int, bytes], int] = {}
         self.num_texts_asked = 0
         self._context_ids: dict[Hashable, Context] = {}

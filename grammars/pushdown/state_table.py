@@ -247,6 +247,10 @@ class Lexicon:
         lexeme, local = self._edges[state]
         lexeme.edge(self, local, byte, self.rows[state])
 
+    def origin(self, state: int) -> tuple[Lexeme, int] | None:
+        """The lexeme of a state that was reserved by itself, and its number there."""
+        return self._lazy.get(state)
+
     def has_edges(self, state: int, lexeme: Lexeme, local: int) -> None:
         """Let ``lexeme.edge`` write the ``LAZY`` entries of a state's row."""
         self._edges[state] = (lexeme, local)

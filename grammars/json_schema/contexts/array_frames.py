@@ -12,7 +12,7 @@ from ramet.grammars.json_schema.solver.children import Child
 from ramet.grammars.json_schema.solver.frames import UNKNOWN, Frame, OpenFrame
 from ramet.grammars.pushdown.context_table import After, ContextTable
 
-from . import contexts  # Contexts nest, and so do their modules.
+from . import contexts, unique_frames  # Contexts nest, and so do their modules.
 from .values_plan import ValuePlan, Values, Verdict
 
 
@@ -70,6 +70,8 @@ class ArrayFrame(OpenFrame):
         """The context after an opening bracket."""
         values = value_plan.values
         plan = values.solver.array_plan(value_plan.formulas("array"))
+        if unique_frames.UniqueArrayFrame.fits(plan, value_plan.verdicts):
+            return unique_frames.UniqueArrayFrame.opened(machine, values, plan, parent)
         frame = cls(
             machine, values, plan, value_plan.verdicts, plan.start,
             () if parent.records else None, None, parent, parent.layout.deeper(),

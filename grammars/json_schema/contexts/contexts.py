@@ -26,6 +26,7 @@ from ramet.grammars.pushdown.transitions import LOCAL, PLAIN, UNDECIDED
 from .array_frames import ArrayFrame
 from .object_frames import ObjectFrame
 from .plain import after_lexeme, opened_array, opened_object
+from .unique_frames import UniqueArrayFrame
 from .values_plan import ValuePlan, Verdict
 
 
@@ -66,7 +67,10 @@ class ValueContext(Context):
         )  # fmt: skip
 
     def lexeme(self, machine: ContextTable) -> Lexeme | None:
-        close = self.frame.layout.empty_close() if self.may_close else None
+        frame = self.frame
+        close = frame.layout.empty_close() if self.may_close else None
+        if isinstance(frame, UniqueArrayFrame) and self.plan is frame.used.plan():
+            return frame.used.lexeme(machine, self.prefixes, close)
         return self.plan.parts.lexeme(self.prefixes, close, is_recorded=self.frame.records)
 
     def likely(self) -> Iterable[int]:
@@ -90,7 +94,7 @@ class ValueContext(Context):
             kind = ObjectFrame if label == OBJECT else ArrayFrame
             return kind.opened(machine, self.plan, frame)
         if label == CLOSE_ARRAY:
-            assert isinstance(frame, ArrayFrame)
+            assert isinstance(frame, OpenFrame)
             return frame.close(machine)
         value: Hashable = None
         if frame.records:

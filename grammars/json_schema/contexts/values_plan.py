@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ramet.grammars.constraints import Integers
 from ramet.grammars.errors import GrammarTooComplexError
@@ -58,6 +58,7 @@ class Values:
     Attributes:
         any_order: an object's properties come in any order; otherwise in the schema's.
         integers: how numbers that must be integers are written.
+        unique_items: by node, what all items of an array may be that must differ.
     """
 
     def __init__(self, solver: Solver, *, any_order: bool, integers: Integers) -> None:
@@ -68,6 +69,7 @@ class Values:
         self._plans: dict[object, ValuePlan] = {}
         self._names: dict[object, TextLexeme] = {}
         self._live: dict[object, int] = {}
+        self.unique_items: dict[Formula, Any] = {}
 
     def plan(self, nodes: tuple[Formula, ...], accepts: Callable[[Verdict], bool]) -> ValuePlan:
         """The plan for a value in which ``nodes`` are followed and some verdicts are acceptable."""
@@ -197,6 +199,7 @@ class ValueParts:
 
     Attributes:
         brackets: which of ``OBJECT`` and ``ARRAY`` may be opened.
+        text, number, literals: strings and numbers, if any; the labels of null, true and false.
     """
 
     def __init__(
@@ -208,15 +211,15 @@ class ValueParts:
     ) -> None:
         """Strings and numbers, if any; the labels of null, true and false."""
         self.brackets = brackets
-        self._text = text
-        self._number = number
-        self._literals = literals
+        self.text = text
+        self.number = number
+        self.literals = literals
         self._lexemes: dict[object, Lexeme] = {}
 
     @property
     def has_scalars(self) -> bool:
         """Whether it may be neither object nor array."""
-        return bool(self._text or self._number or self._literals)
+        return bool(self.text or self.number or self.literals)
 
     def lexeme(
         self,
@@ -233,12 +236,12 @@ class ValueParts:
         key = (prefixes, close_prefixes, is_recorded)
         known = self._lexemes.get(key)
         if known is None:
-            number = self._number
+            number = self.number
             if is_recorded and isinstance(number, DfaLexeme) and number.dfa is any_number():
                 number = DfaLexeme(short_number(), number.label)
             brackets = self.brackets if close_prefixes is None else self.brackets | {CLOSE_ARRAY}
             known = self._lexemes[key] = ValueLexeme(
-                self._text, number, self._literals, brackets, prefixes, close_prefixes or ()
+                self.text, number, self.literals, brackets, prefixes, close_prefixes or ()
             )
         return known
 
@@ -343,9 +346,17 @@ class ValuePlan:
 
 
 def text_lexeme(
-    parts: Sequence[tuple[int, TextSet]], languages: Languages, closing: Closing | None = None
+    parts: Sequence[tuple[int, TextSet]],
+    languages: Languages,
+    closing: Closing | None = None,
+    *,
+    has_one_spelling: bool = False,
 ) -> TextLexeme | None:
-    """The lexeme of disjoint sets of strings with their labels."""
+    """The lexeme of disjoint sets of strings with their labels.
+
+    Those that are to be told apart have few spellings (``KEY_SLICE``); with ``has_one_spelling``
+    all have.
+    """
     if not parts:
         return None
     is_key = closing is not None
@@ -361,7 +372,7 @@ def text_lexeme(
         if infinite:
             label, texts = infinite[0]
             listed.update({t: EXCLUDED for t in texts.texts if t not in listed})
-            slice_ = KEY_SLICE if listed or is_key else VALUE_SLICE
+            slice_ = KEY_SLICE if listed or is_key or has_one_spelling else VALUE_SLICE
             if texts.low == 0 and texts.high is None:
                 base = AnyText(closing, label, slice_)
             else:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
+
+import numpy as np
 
 from ramet.grammars.pushdown.lexemes import Branch, LiteralLexeme, install_head
-from ramet.grammars.pushdown.rows import ended
+from ramet.grammars.pushdown.rows import DEAD, LAZY, Row, ended
 from ramet.grammars.pushdown.state_table import Lexeme, Lexicon
 
 from .text_lexemes import QUOTE, TextLexeme
@@ -17,6 +19,7 @@ around; a scalar has ended with the first or a further verdict."""
 COMMA, CLOSE = range(2)
 """Labels of what comes after a property or an item."""
 
+_NUMBER_BYTES = b"-0123456789"
 _LITERALS = {"null": b"null", "true": b"true", "false": b"false"}
 
 
@@ -75,6 +78,74 @@ class ValueLexeme(Lexeme):
         if CLOSE_ARRAY in self.brackets:
             branches.append((self.close_prefixes, {0x5D: ended(CLOSE_ARRAY)}, None))
         return install_head(lexicon, branches)
+
+
+class ItemLexeme(Lexeme):
+    """A value like ``ValueLexeme``'s whose strings and numbers are worked out if one begins.
+
+    ``number`` and ``text`` give their lexemes; ``id`` tells lexemes of one lexicon apart.
+    """
+
+    has_edges = True
+
+    def __init__(
+        self,
+        id_: Hashable,
+        text: Callable[[Lexicon], Lexeme] | None,
+        number: Callable[[Lexicon], Lexeme] | None,
+        literals: Mapping[str, int],
+        brackets: frozenset[int],
+        prefixes: tuple[bytes, ...],
+        close_prefixes: tuple[bytes, ...],
+    ) -> None:
+        self._text = text
+        self._number = number
+        self._literals = literals
+        self._brackets = brackets
+        self._prefixes = prefixes
+        self._close_prefixes = close_prefixes
+        self.key = ("item", id_, brackets, prefixes, close_prefixes)
+
+    def install(self, lexicon: Lexicon) -> int:
+        targets: dict[int, int] = {}
+        if self._number is not None:
+            targets.update(dict.fromkeys(_NUMBER_BYTES, LAZY))
+        if self._text is not None:
+            targets[QUOTE] = LAZY
+        for name, label in self._literals.items():
+            text = _LITERALS[name]
+            targets[text[0]] = lexicon.install(LiteralLexeme(text[1:], label))
+        if OBJECT in self._brackets:
+            targets[0x7B] = ended(OBJECT)
+        if ARRAY in self._brackets:
+            targets[0x5B] = ended(ARRAY)
+        branches: list[Branch] = [(self._prefixes, targets, None)]
+        if CLOSE_ARRAY in self._brackets:
+            branches.append((self._close_prefixes, {0x5D: ended(CLOSE_ARRAY)}, None))
+        first = install_head(lexicon, branches)
+        for state in range(first, lexicon.num_states):
+            lexicon.has_edges(state, self, 0)
+        return first
+
+    def edge(self, lexicon: Lexicon, local: int, byte: int, row: Row) -> None:
+        if byte == QUOTE:
+            assert self._text is not None
+            start = lexicon.install(self._text(lexicon))
+            row[QUOTE] = start if has_text(lexicon, start) else DEAD
+            return
+        assert self._number is not None
+        start = lexicon.install(self._number(lexicon))
+        for digit in _NUMBER_BYTES:
+            row[digit] = lexicon.target(start, digit)
+
+
+def has_text(lexicon: Lexicon, state: int) -> bool:
+    """Whether any byte may come in a state."""
+    lexicon.make_ready(state)
+    row = lexicon.rows[state]
+    if (row[row != LAZY] != DEAD).any():
+        return True
+    return any(lexicon.target(state, b) != DEAD for b in np.flatnonzero(row == LAZY).tolist())
 
 
 class AfterLexeme(Lexeme):

@@ -1,0 +1,127 @@
+"""Arrays whose items must all differ, and of which nothing else is followed.
+
+What an item may be is its schema's, without the values that are there: these are left out of its
+lexeme one by one, so that a mask costs no more after a hundred items than after two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from ramet.grammars.json_schema.schema.atoms import Items as ItemsAtom
+from ramet.grammars.json_schema.schema.atoms import Length
+from ramet.grammars.json_schema.schema.formula import FALSE, all_of, conjuncts
+from ramet.grammars.json_schema.schema.layout import Layout
+from ramet.grammars.json_schema.solver.array_search import item_node
+from ramet.grammars.json_schema.solver.arrays import ArrayPlan
+from ramet.grammars.json_schema.solver.frames import UNKNOWN, Frame, OpenFrame
+from ramet.grammars.pushdown.context_table import After, ContextTable
+
+from . import contexts  # Contexts nest, and so do their modules.
+from .used_values import Items, UsedValues
+from .values_plan import Values, Verdict
+
+
+class UniqueArrayFrame(OpenFrame):
+    """An open array, between two items or in one.
+
+    Attributes:
+        low, high: how many items there may be.
+        used: the items' values.
+        content: the same in order, if they are recorded; else None.
+    """
+
+    __slots__ = ("_choices", "content", "high", "low", "parent", "used")
+
+    bracket = 0x5D
+
+    def __init__(
+        self,
+        machine: ContextTable,
+        used: UsedValues,
+        low: int,
+        high: int | None,
+        content: Hashable,
+        parent: Frame,
+        layout: Layout,
+    ) -> None:
+        self.used = used
+        self.low = low
+        self.high = high
+        self.content = content
+        self.parent = parent
+        self.layout = layout
+        self.records = True
+        may_go_on = (high is None or used.count < high) and used.has_more(machine)
+        self._choices = may_go_on, used.count >= low
+        self.id = machine.number(("unique", used.id, low, high, content is None, parent.id))
+
+    @classmethod
+    def fits(cls, plan: ArrayPlan, goals: tuple[Verdict, ...]) -> bool:
+        """Whether a plan says no more than what all items are, that they differ, and how many."""
+        return (
+            plan.is_plainly_unique and plan.has_unique and plan.prefix_len == 0 and goals == ((),)
+        )
+
+    @classmethod
+    def opened(cls, machine: ContextTable, values: Values, plan: ArrayPlan, parent: Frame) -> After:
+        """The context after an opening bracket."""
+        atoms = [p.parts[0] for p in conjuncts(plan.formulas[0])]
+        node = all_of(item_node(a, 0) for a in atoms if isinstance(a, ItemsAtom))
+        lengths = [a for a in atoms if isinstance(a, Length)]
+        highs = [a.high for a in lengths if a.high is not None]
+        items = values.unique_items.get(node)
+        if items is None:
+            items = values.unique_items[node] = Items(values, node)
+        frame = cls(
+            machine, UsedValues(machine, items, None, None),
+            max((a.low for a in lengths), default=0), min(highs, default=None),
+            () if parent.records else None, parent, parent.layout.deeper(),
+        )  # fmt: skip
+        may_go_on, may_close = frame.choices()
+        if may_go_on:
+            return frame.item(machine, may_close=may_close)
+        nothing = values.plan((FALSE,), lambda _: True)
+        return machine.intern(
+            contexts.ValueContext(nothing, frame, frame.layout.before_item(), may_close=True)
+        )
+
+    def choices(self) -> tuple[bool, bool]:
+        """Whether there may be another item, and whether the array may end."""
+        return self._choices
+
+    def accepts(self, verdict: Verdict) -> bool:
+        return True
+
+    def child_done(self, machine: ContextTable, verdict: Verdict, value: Hashable) -> After:
+        content = self.content
+        if value == UNKNOWN and (content is not None or not self.used.items.never_runs_out):
+            return machine.intern(contexts.undecided_after(self))
+        if isinstance(content, tuple):
+            content = (*content, value)
+        frame = UniqueArrayFrame(
+            machine, UsedValues(machine, self.used.items, self.used, value), self.low, self.high,
+            content, self.parent, self.layout,
+        )  # fmt: skip
+        return machine.intern(contexts.AfterContext(frame))
+
+    def go_on(self, machine: ContextTable) -> After:
+        """The context after a comma."""
+        return self.item(machine, may_close=False)
+
+    def item(self, machine: ContextTable, *, may_close: bool) -> After:
+        """The context of the next item."""
+        return machine.intern(
+            contexts.ValueContext(
+                self.used.plan(),
+                self,
+                self.layout.before_item(),
+                may_close=may_close,
+                is_known=self.used.is_known,
+            )
+        )
+
+    def close(self, machine: ContextTable) -> After:
+        """The context after the closing bracket."""
+        value = None if self.content is None else ("array", self.content)
+        return self.parent.child_done(machine, (), value)
