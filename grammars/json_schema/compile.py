@@ -13,6 +13,7 @@ from ramet.grammars.limits import CompileLimits
 from ramet.grammars.pushdown.context_table import Context, ContextTable
 
 from .contexts.contexts import ValueContext
+from .contexts.opening import opened
 from .contexts.values_plan import Values
 from .schema.atoms import Contains, Items, Properties
 from .schema.documents import Documents, Leaf
@@ -21,7 +22,7 @@ from .schema.layout import Layout
 from .schema.number_sets import is_bounded_integer
 from .solver.frames import Frame, Top
 from .solver.languages import Languages
-from .solver.solver import Solver
+from .solver.plans import PlanSolver
 from .solver.typed import Typer
 
 _NUM_PREPARED = 24
@@ -51,8 +52,8 @@ class CompiledSchema:
             annotations=("format",) if formats == "annotation" else (),
         )  # fmt: skip
         typer = Typer(documents_, languages, keep_names=not any_order)
-        solver = Solver(typer, languages, limits)
-        self._values = Values(solver, any_order=any_order, integers=integers)
+        solver = PlanSolver(typer, languages, limits)
+        self._values = Values(solver, opened, any_order=any_order, integers=integers)
         self._root = typer.node(typer.documents.root)
         nodes = _check(typer, languages, self._root, limits)
         for node in nodes:

@@ -12,7 +12,7 @@ from ramet.grammars.json_schema.solver.children import Child
 from ramet.grammars.json_schema.solver.frames import UNKNOWN, Frame, OpenFrame
 from ramet.grammars.pushdown.context_table import After, ContextTable
 
-from . import contexts, unique_frames  # Contexts nest, and so do their modules.
+from .contexts import AfterContext, ValueContext, pushed, undecided_after
 from .values_plan import ValuePlan, Values, Verdict
 
 
@@ -66,12 +66,11 @@ class ArrayFrame(OpenFrame):
         self.id = machine.number(("array", plan, goals, state, content, nodes, parent.id))
 
     @classmethod
-    def opened(cls, machine: ContextTable, value_plan: ValuePlan, parent: Frame) -> After:
+    def opened(
+        cls, machine: ContextTable, value_plan: ValuePlan, plan: ArrayPlan, parent: Frame
+    ) -> After:
         """The context after an opening bracket."""
         values = value_plan.values
-        plan = values.solver.array_plan(value_plan.formulas("array"))
-        if unique_frames.UniqueArrayFrame.fits(plan, value_plan.verdicts):
-            return unique_frames.UniqueArrayFrame.opened(machine, values, plan, parent)
         frame = cls(
             machine, values, plan, value_plan.verdicts, plan.start,
             () if parent.records else None, None, parent, parent.layout.deeper(),
@@ -80,7 +79,7 @@ class ArrayFrame(OpenFrame):
         if not may_go_on:
             nothing = values.plan((FALSE,), lambda _: True)
             return machine.intern(
-                contexts.ValueContext(nothing, frame, frame.layout.before_item(), may_close=True)
+                ValueContext(nothing, frame, frame.layout.before_item(), may_close=True)
             )
         return frame._item(machine, may_close=may_close)
 
@@ -127,11 +126,9 @@ class ArrayFrame(OpenFrame):
         frame = self._with(machine, self.state, self.content, child)
         plan = self.values.plan(child.nodes, frame.accepts)
         if len(child.nodes) == 1 and not self.records:
-            return contexts.pushed(
-                machine, plan, frame, self.layout.before_item(), may_close=may_close
-            )
+            return pushed(machine, plan, frame, self.layout.before_item(), may_close=may_close)
         return machine.intern(
-            contexts.ValueContext(
+            ValueContext(
                 plan, frame, self.layout.before_item(), may_close=may_close, is_known=is_known
             )
         )
@@ -147,8 +144,8 @@ class ArrayFrame(OpenFrame):
             known = content != UNKNOWN and value != UNKNOWN
             content = (*content, value) if known else UNKNOWN
         if UNKNOWN in state[3] and not self._never_depends(state):
-            return machine.intern(contexts.undecided_after(self))
-        return machine.intern(contexts.AfterContext(self._with(machine, state, content, None)))
+            return machine.intern(undecided_after(self))
+        return machine.intern(AfterContext(self._with(machine, state, content, None)))
 
     def _never_depends(self, state: State) -> bool:
         """Whether what follows is the same whatever the items in ``state`` are."""

@@ -23,10 +23,7 @@ from ramet.grammars.pushdown.context_table import After, Context, ContextTable, 
 from ramet.grammars.pushdown.state_table import Lexeme
 from ramet.grammars.pushdown.transitions import LOCAL, PLAIN, UNDECIDED
 
-from .array_frames import ArrayFrame
-from .object_frames import ObjectFrame
-from .plain import after_lexeme, opened_array, opened_object
-from .unique_frames import UniqueArrayFrame
+from .after_lexeme import after_lexeme
 from .values_plan import ValuePlan, Verdict
 
 
@@ -69,8 +66,9 @@ class ValueContext(Context):
     def lexeme(self, machine: ContextTable) -> Lexeme | None:
         frame = self.frame
         close = frame.layout.empty_close() if self.may_close else None
-        if isinstance(frame, UniqueArrayFrame) and self.plan is frame.used.plan():
-            return frame.used.lexeme(machine, self.prefixes, close)
+        own = frame.value_lexeme(machine, self.plan, self.prefixes, close)
+        if own is not None:
+            return own
         return self.plan.parts.lexeme(self.prefixes, close, is_recorded=self.frame.records)
 
     def likely(self) -> Iterable[int]:
@@ -86,13 +84,9 @@ class ValueContext(Context):
         if not self._is_known:
             return machine.intern(UndecidedContext())
         if label in (OBJECT, ARRAY):
-            if not frame.records:
-                opened = opened_object if label == OBJECT else opened_array
-                push = opened(machine, self.plan, frame.layout, self._outer(machine))
-                if push is not None:
-                    return push
-            kind = ObjectFrame if label == OBJECT else ArrayFrame
-            return kind.opened(machine, self.plan, frame)
+            return self.plan.values.opened(
+                machine, self.plan, frame, lambda: self._outer(machine), is_object=label == OBJECT
+            )
         if label == CLOSE_ARRAY:
             assert isinstance(frame, OpenFrame)
             return frame.close(machine)
@@ -127,7 +121,7 @@ class ReturnContext(Context):
 
     def likely(self) -> Iterable[int]:
         frame = self.frame
-        if isinstance(frame, ObjectFrame | ArrayFrame):
+        if isinstance(frame, OpenFrame):
             is_told_nothing = frame.child is not None and len(frame.child.nodes) == 1
             return (self.DONE,) if is_told_nothing and not frame.records else ()
         return (self.DONE,) if isinstance(frame, Top) else ()

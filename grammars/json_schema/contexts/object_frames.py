@@ -18,7 +18,7 @@ from ramet.grammars.json_schema.text.text_lexemes import TextLexeme
 from ramet.grammars.pushdown.context_table import After, Context, ContextTable
 from ramet.grammars.pushdown.state_table import Lexeme
 
-from . import contexts  # Contexts nest, and so do their modules.
+from .contexts import AfterContext, UndecidedContext, ValueContext, pushed, undecided_after
 from .values_plan import ValuePlan, Values, Verdict
 
 
@@ -71,7 +71,7 @@ class KeyContext(Context):
         if label == CLOSE_OBJECT:
             return self.frame.close(machine)
         if self.frame.is_undecided and label < self.frame.plan.first_name:
-            return machine.intern(contexts.UndecidedContext())
+            return machine.intern(UndecidedContext())
         name = None if text is None else json.loads(text[: text.rindex(b'"') + 1])
         return self.frame.property(machine, label, name)
 
@@ -218,8 +218,8 @@ class ObjectFrame(OpenFrame):
         value_plan = self.values.plan(child.nodes, frame.accepts)
         prefixes = self.layout.after_colon()
         if len(child.nodes) == 1 and not self.records:
-            return contexts.pushed(machine, value_plan, frame, prefixes)
-        return machine.intern(contexts.ValueContext(value_plan, frame, prefixes))
+            return pushed(machine, value_plan, frame, prefixes)
+        return machine.intern(ValueContext(value_plan, frame, prefixes))
 
     def child_done(self, machine: ContextTable, verdict: Verdict, value: Hashable) -> After:
         plan = self.plan
@@ -235,7 +235,7 @@ class ObjectFrame(OpenFrame):
         content = self.content
         if self.is_recording and isinstance(content, tuple) and content != UNKNOWN:
             if value == UNKNOWN or content[-1] is None:
-                return machine.intern(contexts.undecided_after(self))
+                return machine.intern(undecided_after(self))
             content = (*content[:-1], (content[-1], value))
         floor = self.floor
         if not self.values.any_order:
@@ -245,12 +245,12 @@ class ObjectFrame(OpenFrame):
             self.names_id, residual, seen, min(self.count + 1, plan.max_count), self.used, floor, 0,
             None, content, self.is_undecided,
         )  # fmt: skip
-        return machine.intern(contexts.AfterContext(frame))
+        return machine.intern(AfterContext(frame))
 
     def go_on(self, machine: ContextTable) -> Context:
         """The context after a comma."""
         if self.is_undecided and not self.plan.never_runs_out:
-            return machine.intern(contexts.UndecidedContext())
+            return machine.intern(UndecidedContext())
         return machine.intern(KeyContext(self, first=False))
 
     def close(self, machine: ContextTable) -> After:

@@ -8,20 +8,19 @@ alternatives, a fixed order, names that may run out, items that must differ.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from functools import lru_cache
 
 from ramet.grammars.json_schema.schema.formula import FALSE
 from ramet.grammars.json_schema.schema.layout import Layout
 from ramet.grammars.json_schema.solver.arrays import ArrayPlan
 from ramet.grammars.json_schema.solver.objects import ObjectPlan
-from ramet.grammars.json_schema.text.lexemes import AfterLexeme
 from ramet.grammars.pushdown.automaton import NOTHING
 from ramet.grammars.pushdown.context_table import After, Context, ContextTable, Push
 from ramet.grammars.pushdown.stack_records import ARRAY, OBJECT
 from ramet.grammars.pushdown.state_table import Lexeme
 from ramet.grammars.pushdown.transitions import AFTER_ITEMS, AFTER_PROPERTY, KEY
 
-from . import contexts  # Contexts nest, and so do their modules.
+from .after_lexeme import after_lexeme
+from .contexts import local_value
 from .values_plan import ValuePlan, Values
 
 _MAX_CLASSES = 62
@@ -117,7 +116,7 @@ class NameContext(Context):
     def after(self, machine: ContextTable, label: int, text: bytes | None) -> After:
         plan = self.plan
         value_plan = self.values.plan(plan.child(plan.formulas, label).nodes, lambda _: True)
-        return contexts.local_value(machine, value_plan, self.layout, self.layout.after_colon())
+        return local_value(machine, value_plan, self.layout, self.layout.after_colon())
 
 
 class AfterProperty(Context):
@@ -170,9 +169,7 @@ class ItemContext(Context):
         return (0,)
 
     def after(self, machine: ContextTable, label: int, text: bytes | None) -> After:
-        return contexts.local_value(
-            machine, self._value_plan(label), self.layout, self.layout.before_item()
-        )
+        return local_value(machine, self._value_plan(label), self.layout, self.layout.before_item())
 
     def first(self, machine: ContextTable, *, may_go_on: bool) -> Context:
         """The first item, or the closing bracket."""
@@ -180,7 +177,7 @@ class ItemContext(Context):
         if not may_go_on:
             value_plan = self.values.plan((FALSE,), lambda _: True)
         may_close = self.plan.low == 0
-        return contexts.local_value(
+        return local_value(
             machine, value_plan, self.layout, self.layout.before_item(), may_close=may_close
         )
 
@@ -188,9 +185,3 @@ class ItemContext(Context):
         plan = self.plan
         nodes = plan.child((plan.start[0], index, (), ())).nodes
         return self.values.plan(nodes, lambda _: True)
-
-
-@lru_cache(maxsize=1024)
-def after_lexeme(bracket: int, layout: Layout) -> AfterLexeme:
-    """A comma or a bracket, with white space before it."""
-    return AfterLexeme(bracket, layout.before_comma(), layout.close())

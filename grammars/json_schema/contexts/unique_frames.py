@@ -16,8 +16,9 @@ from ramet.grammars.json_schema.solver.array_search import item_node
 from ramet.grammars.json_schema.solver.arrays import ArrayPlan
 from ramet.grammars.json_schema.solver.frames import UNKNOWN, Frame, OpenFrame
 from ramet.grammars.pushdown.context_table import After, ContextTable
+from ramet.grammars.pushdown.state_table import Lexeme
 
-from . import contexts  # Contexts nest, and so do their modules.
+from .contexts import AfterContext, ValueContext, undecided_after
 from .used_values import Items, UsedValues
 from .values_plan import Values, Verdict
 
@@ -83,8 +84,20 @@ class UniqueArrayFrame(OpenFrame):
             return frame.item(machine, may_close=may_close)
         nothing = values.plan((FALSE,), lambda _: True)
         return machine.intern(
-            contexts.ValueContext(nothing, frame, frame.layout.before_item(), may_close=True)
+            ValueContext(nothing, frame, frame.layout.before_item(), may_close=True)
         )
+
+    def value_lexeme(
+        self,
+        machine: ContextTable,
+        plan: object,
+        prefixes: tuple[bytes, ...],
+        close_prefixes: tuple[bytes, ...] | None,
+    ) -> Lexeme | None:
+        """The items' lexeme without the items that are there."""
+        if plan is not self.used.plan():
+            return None
+        return self.used.lexeme(machine, prefixes, close_prefixes)
 
     def choices(self) -> tuple[bool, bool]:
         """Whether there may be another item, and whether the array may end."""
@@ -96,14 +109,14 @@ class UniqueArrayFrame(OpenFrame):
     def child_done(self, machine: ContextTable, verdict: Verdict, value: Hashable) -> After:
         content = self.content
         if value == UNKNOWN and (content is not None or not self.used.items.never_runs_out):
-            return machine.intern(contexts.undecided_after(self))
+            return machine.intern(undecided_after(self))
         if isinstance(content, tuple):
             content = (*content, value)
         frame = UniqueArrayFrame(
             machine, UsedValues(machine, self.used.items, self.used, value), self.low, self.high,
             content, self.parent, self.layout,
         )  # fmt: skip
-        return machine.intern(contexts.AfterContext(frame))
+        return machine.intern(AfterContext(frame))
 
     def go_on(self, machine: ContextTable) -> After:
         """The context after a comma."""
@@ -112,7 +125,7 @@ class UniqueArrayFrame(OpenFrame):
     def item(self, machine: ContextTable, *, may_close: bool) -> After:
         """The context of the next item."""
         return machine.intern(
-            contexts.ValueContext(
+            ValueContext(
                 self.used.plan(),
                 self,
                 self.layout.before_item(),

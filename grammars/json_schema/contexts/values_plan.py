@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ramet.grammars.constraints import Integers
 from ramet.grammars.errors import GrammarTooComplexError
@@ -13,9 +13,10 @@ from ramet.grammars.json_schema.schema.documents import Documents, Leaf
 from ramet.grammars.json_schema.schema.formula import TRUE, Formula, atom
 from ramet.grammars.json_schema.schema.layout import Layout
 from ramet.grammars.json_schema.solver.children import Child
+from ramet.grammars.json_schema.solver.frames import Frame
 from ramet.grammars.json_schema.solver.languages import Languages
 from ramet.grammars.json_schema.solver.objects import ObjectPlan
-from ramet.grammars.json_schema.solver.solver import Solver
+from ramet.grammars.json_schema.solver.plans import PlanSolver
 from ramet.grammars.json_schema.solver.text_sets import TextSet
 from ramet.grammars.json_schema.solver.typed import Typer
 from ramet.grammars.json_schema.text.counted_text import CountedText
@@ -37,6 +38,7 @@ from ramet.grammars.json_schema.text.text_lexemes import (
     TextLexeme,
 )
 from ramet.grammars.limits import CompileLimits
+from ramet.grammars.pushdown.context_table import After, Context, ContextTable
 from ramet.grammars.pushdown.json_text import KEY_SLICE, VALUE_SLICE
 from ramet.grammars.pushdown.labelled_dfa import LabelledDfa
 from ramet.grammars.pushdown.lexemes import DfaLexeme, LabelledDfaLexeme
@@ -44,12 +46,38 @@ from ramet.grammars.pushdown.state_table import Lexeme
 from ramet.grammars.regular import Dfa
 from ramet.grammars.regular.numbers import any_number, short_number
 
-if TYPE_CHECKING:
-    from .object_frames import ObjectFrame
-
 Verdict = tuple[bool, ...]
 _VALUE_CLOSING = Closing()
 _MAX_TREE_BYTES = 20_000
+
+
+class OpenObject(Protocol):
+    """An open object, as far as it decides which properties may come next."""
+
+    plan: ObjectPlan
+    goals: tuple[Verdict, ...]
+    residual: tuple[Formula, ...]
+    seen: int
+    count: int
+    used: tuple[int, ...]
+    floor: int
+    label: int
+
+    def verdict(self) -> Verdict: ...
+
+
+class Opener(Protocol):
+    """Finds what comes after the bracket that opens an object or array."""
+
+    def __call__(
+        self,
+        table: ContextTable,
+        value_plan: ValuePlan,
+        frame: Frame,
+        outer: Callable[[], Context | None],
+        *,
+        is_object: bool,
+    ) -> After: ...
 
 
 class Values:
@@ -59,10 +87,14 @@ class Values:
         any_order: an object's properties come in any order; otherwise in the schema's.
         integers: how numbers that must be integers are written.
         unique_items: by node, what all items of an array may be that must differ.
+        opened: finds what comes after an opening bracket.
     """
 
-    def __init__(self, solver: Solver, *, any_order: bool, integers: Integers) -> None:
+    def __init__(
+        self, solver: PlanSolver, opened: Opener, *, any_order: bool, integers: Integers
+    ) -> None:
         self.solver = solver
+        self.opened = opened
         self.any_order = any_order
         self.integers = integers
         self._single: dict[Formula, ValuePlan] = {}
@@ -94,8 +126,8 @@ class Values:
 
         def make() -> ValuePlan:
             documents = Documents(True, {}, languages.limits)
-            solver = Solver(Typer(documents, languages), languages, languages.limits)
-            values = Values(solver, any_order=self.any_order, integers=self.integers)
+            solver = PlanSolver(Typer(documents, languages), languages, languages.limits)
+            values = Values(solver, self.opened, any_order=self.any_order, integers=self.integers)
             return ValuePlan(values, (TRUE,), ((),))
 
         return languages.remember(("anything", self.any_order, self.integers), make)
@@ -147,7 +179,7 @@ class Values:
 
     # -- objects that follow several formulas, or whose order is fixed -----------------------
 
-    def object_live(self, frame: ObjectFrame, spent: int) -> int:
+    def object_live(self, frame: OpenObject, spent: int) -> int:
         """The labels that may come next in an object, as bits."""
         plan = frame.plan
         key = (
@@ -173,9 +205,7 @@ class Values:
             known = self._live[key] = live
         return known
 
-    def object_accepts(
-        self, frame: ObjectFrame, label: int, child: Child, verdict: Verdict
-    ) -> bool:
+    def object_accepts(self, frame: OpenObject, label: int, child: Child, verdict: Verdict) -> bool:
         """Whether an object can be completed after a property with a verdict."""
         plan = frame.plan
         seen = frame.seen | (1 << label if label >= plan.first_name else 0)

@@ -7,7 +7,7 @@ say: by ``$id``, ``$anchor``, ``$dynamicAnchor``, JSON pointer. Nothing is ever 
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
 from ramet.grammars.errors import ConstraintError, GrammarTooComplexError
@@ -24,9 +24,6 @@ from .keywords import (
     SUBSCHEMA_MAP,
     check_keywords,
 )
-
-if TYPE_CHECKING:
-    from ramet.grammars.json_schema.contexts.values_plan import ValueParts
 
 _ROOT = "http://ramet.invalid/schema"
 """The base of a schema that has none of its own (RFC 6761: nobody can own the name)."""
@@ -78,7 +75,7 @@ class Leaf:
         self.node: Formula | None = None
         self.kinds: tuple[str, ...] | None = None
         self.typed: dict[str, Formula] = {}
-        self.parts: dict[str, ValueParts] = {}
+        self.parts: dict[str, Any] = {}
         self.is_settled = False
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ramet.grammars.errors import GrammarTooComplexError
 from ramet.grammars.json_schema.schema.atoms import Has, Items, Pattern, Properties
-from ramet.grammars.json_schema.schema.documents import Leaf
+from ramet.grammars.json_schema.schema.documents import Documents, Leaf
 from ramet.grammars.json_schema.schema.formula import (
     FALSE,
     TRUE,
@@ -19,10 +19,19 @@ from ramet.grammars.json_schema.schema.formula import (
 )
 from ramet.grammars.json_schema.schema.keyword_values import subschemas
 
-if TYPE_CHECKING:
-    from .typed import Typer
-
 _MAX_GUARDS = 8
+
+
+class SchemaReader(Protocol):
+    """What turns subschemas into formulas."""
+
+    documents: Documents
+
+    def items(self, leaf: Leaf) -> tuple[Any, Any]: ...
+
+    def child(self, leaf: Leaf, *steps: str | int) -> Formula: ...
+
+    def typed(self, node: Formula, kind: str) -> Formula: ...
 
 
 class Seen:
@@ -91,7 +100,7 @@ def rest_of_items(seen: list[Seen], node: Formula) -> Formula:
 
 
 def collect(
-    typer: Typer, leaf: Leaf, kind: str, guard: Formula, found: list[Seen], *, own: bool
+    typer: SchemaReader, leaf: Leaf, kind: str, guard: Formula, found: list[Seen], *, own: bool
 ) -> None:
     """Collect what a schema evaluates of an object or array, and under which condition.
 

@@ -12,6 +12,9 @@ from typing import ClassVar
 from ramet.grammars.json_schema.schema.layout import Layout
 from ramet.grammars.pushdown.automaton import End
 from ramet.grammars.pushdown.context_table import After, ContextTable
+from ramet.grammars.pushdown.state_table import Lexeme
+
+from .children import Child
 
 UNKNOWN = ("unknown",)
 """Stands for a value, or a name, whose text isn't known while a mask is computed."""
@@ -28,6 +31,16 @@ class Frame(ABC):
 
     records: bool
     """Whether the value itself is wanted, not only the verdicts on it."""
+
+    def value_lexeme(
+        self,
+        machine: ContextTable,
+        plan: object,
+        prefixes: tuple[bytes, ...],
+        close_prefixes: tuple[bytes, ...] | None,
+    ) -> Lexeme | None:
+        """A lexeme of the frame's own for a value in it; None: that of the value's plan."""
+        return None
 
     @abstractmethod
     def accepts(self, verdict: tuple[bool, ...]) -> bool:
@@ -46,6 +59,9 @@ class OpenFrame(Frame):
     __slots__ = ()
     bracket: ClassVar[int]
     """The byte that closes it."""
+
+    child: Child | None
+    """What is followed in the value that is being read; None between two."""
 
     @abstractmethod
     def choices(self) -> tuple[bool, bool]:

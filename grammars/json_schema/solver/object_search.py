@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ramet.grammars.json_schema.schema.atoms import Has, Properties, Size
 from ramet.grammars.json_schema.schema.formula import Formula, all_of, negate
 
+from .solver import Solver
 from .tableau import Case
-
-if TYPE_CHECKING:
-    from .objects import ObjectPlan
+from .text_sets import TextSet
 
 
-def can_meet(plan: ObjectPlan, case: Case, free: int, count: int) -> bool:
+class SearchedObject(Protocol):
+    """What a search asks of an object's plan."""
+
+    solver: Solver
+    label_of: dict[str, int]
+    first_name: int
+    classes: list[TextSet]
+
+    def node_of(self, properties: Properties, label: int) -> Formula: ...
+
+
+def can_meet(plan: SearchedObject, case: Case, free: int, count: int) -> bool:
     """Whether properties with labels in ``free`` can meet a case."""
     needed = 0
     low, high = 0, 1 << 60
@@ -56,7 +66,7 @@ def can_meet(plan: ObjectPlan, case: Case, free: int, count: int) -> bool:
 
 
 def _can_fail(
-    plan: ObjectPlan,
+    plan: SearchedObject,
     fails: list[Properties],
     chosen: dict[int, list[Formula]],
     free: int,
@@ -129,7 +139,7 @@ def _can_fail(
 class _Must(dict[int, Formula]):
     """By label, what a property's value must satisfy for some atoms to hold."""
 
-    def __init__(self, plan: ObjectPlan, holds: list[Properties]) -> None:
+    def __init__(self, plan: SearchedObject, holds: list[Properties]) -> None:
         super().__init__()
         self._plan = plan
         self._holds = holds

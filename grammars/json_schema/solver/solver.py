@@ -7,12 +7,13 @@ Whether a case of objects or arrays can be met is asked of its plan (``objects.p
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from ramet.grammars.errors import ConstraintError, GrammarTooComplexError
-from ramet.grammars.json_schema.schema.atoms import Const
+from ramet.grammars.json_schema.schema.atoms import Const, Properties
 from ramet.grammars.json_schema.schema.documents import Leaf
 from ramet.grammars.json_schema.schema.formula import Formula, all_of, any_of, atom, negate
 from ramet.grammars.json_schema.schema.number_sets import allows, listed_numbers
@@ -22,10 +23,6 @@ from ramet.grammars.limits import CompileLimits
 from .languages import Languages
 from .tableau import Case, expand
 from .typed import Typer
-
-if TYPE_CHECKING:
-    from .arrays import ArrayPlan
-    from .objects import ObjectPlan
 
 _MAX_VERDICTS = 1024
 _MAX_LISTED = 64
@@ -42,7 +39,28 @@ class _Verdicts:
     has_ended: bool = False
 
 
-class Solver:
+class Outline(Protocol):
+    """What a solver asks of the plan of an object or an array."""
+
+    def can_begin(self) -> bool:
+        """Whether some object or array meets the plan."""
+
+
+class ObjectOutline(Outline, Protocol):
+    """What a solver asks of the plan of an object."""
+
+    first_name: int
+    num_labels: int
+    names: list[str]
+
+    def node_of(self, properties: Properties, label: int) -> Formula:
+        """What an atom says of the value of a property with this label."""
+
+    def requires_other(self, other: Any, solver: Solver) -> bool:
+        """Whether it requires a property that the other object can't have."""
+
+
+class Solver(ABC):
     """Answers of one compilation, remembered.
 
     Attributes:
@@ -62,28 +80,14 @@ class Solver:
         self._open: dict[tuple[Formula, str], int] = {}
         self._lowest_asked = 0
         self.value_sets: dict[Formula, frozenset[Hashable] | None] = {}
-        self._object_plans: dict[tuple[Formula, ...], ObjectPlan] = {}
-        self._array_plans: dict[tuple[Formula, ...], ArrayPlan] = {}
 
-    def object_plan(self, formulas: tuple[Formula, ...]) -> ObjectPlan:
+    @abstractmethod
+    def object_plan(self, formulas: tuple[Formula, ...]) -> ObjectOutline:
         """The plan of some typed formulas over objects."""
-        from .objects import ObjectPlan
 
-        plan = self._object_plans.get(formulas)
-        if plan is None:
-            plan = self._object_plans[formulas] = ObjectPlan(
-                self, formulas, len(self._object_plans)
-            )
-        return plan
-
-    def array_plan(self, formulas: tuple[Formula, ...]) -> ArrayPlan:
+    @abstractmethod
+    def array_plan(self, formulas: tuple[Formula, ...]) -> Outline:
         """The plan of some typed formulas over arrays."""
-        from .arrays import ArrayPlan
-
-        plan = self._array_plans.get(formulas)
-        if plan is None:
-            plan = self._array_plans[formulas] = ArrayPlan(self, formulas, len(self._array_plans))
-        return plan
 
     def satisfiable(self, node: Formula) -> bool:
         """Whether some value satisfies a node."""
@@ -124,7 +128,8 @@ class Solver:
         outer, self._lowest_asked = self._lowest_asked, depth + 1
         self._open[key] = depth
         try:
-            plan = self.object_plan((formula,)) if kind == "object" else self.array_plan((formula,))
+            plan_of = self.object_plan if kind == "object" else self.array_plan
+            plan: Outline = plan_of((formula,))
             found = plan.can_begin()
         finally:
             del self._open[key]

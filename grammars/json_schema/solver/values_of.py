@@ -6,7 +6,6 @@ import itertools
 import math
 from collections.abc import Hashable, Iterable
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 from ramet.grammars.json_schema.schema.atoms import (
     AtLeast,
@@ -23,10 +22,8 @@ from ramet.grammars.json_schema.schema.formula import Formula, all_of, atom, con
 from ramet.grammars.json_schema.schema.number_sets import allows
 from ramet.grammars.json_schema.schema.values import canonical
 
+from .solver import Solver
 from .text_sets import members_of
-
-if TYPE_CHECKING:
-    from .solver import Solver
 
 _MOST = 512
 _MOST_CANDIDATES = 4096

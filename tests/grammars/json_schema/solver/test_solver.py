@@ -10,7 +10,7 @@ from ramet.grammars import CompileLimits, GrammarTooComplexError
 from ramet.grammars.json_schema.schema.documents import Documents
 from ramet.grammars.json_schema.schema.formula import Formula, all_of, negate
 from ramet.grammars.json_schema.solver.languages import Languages
-from ramet.grammars.json_schema.solver.solver import Solver
+from ramet.grammars.json_schema.solver.plans import PlanSolver
 from ramet.grammars.json_schema.solver.typed import Typer
 
 
@@ -19,12 +19,12 @@ def test_a_search_under_way_leaves_no_verdict_out_for_later() -> None:
     either = {"anyOf": [{"required": ["a"]}, {"required": ["b"]}], "type": "object"}
     nodes = [{"type": ["object", "null"]}, either, {"required": ["b"]}, {"type": "null"}]
 
-    def solver_and_nodes() -> tuple[Solver, tuple[Formula, ...]]:
+    def solver_and_nodes() -> tuple[PlanSolver, tuple[Formula, ...]]:
         documents = Documents({"anyOf": nodes}, {}, limits)
         languages = Languages(limits)
         typer = Typer(documents, languages)
         found = tuple(typer.child(documents.root, "anyOf", i) for i in range(len(nodes)))
-        return Solver(typer, languages, limits), found
+        return PlanSolver(typer, languages, limits), found
 
     solver, parts = solver_and_nodes()
     expected = list(solver.verdicts(parts))
@@ -57,7 +57,7 @@ def test_a_search_cut_short_does_not_pass_for_one_that_ended() -> None:
     documents = Documents({"anyOf": [{"type": "object"}, either]}, {}, limits)
     languages = Languages(limits)
     typer = Typer(documents, languages)
-    solver = Solver(typer, languages, limits)
+    solver = PlanSolver(typer, languages, limits)
     nodes = tuple(typer.child(documents.root, "anyOf", i) for i in range(2))
     for _ in range(2):
         with pytest.raises(GrammarTooComplexError):
