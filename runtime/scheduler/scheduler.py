@@ -95,10 +95,10 @@ class Scheduler:
             cache,
             max_kept_share=1.0 if whole_programs else 0.25,
             only_tools=not whole_programs,
-            on_gone=lambda program: self._admission.gone(program),
+            on_forgotten=lambda program: self._admission.forget(program),
         )
         self._admission = ProgramAdmission(
-            cache, self._programs, self._waiting.park, limited=whole_programs
+            cache, self._programs, self._waiting.set_awaiting, limited=whole_programs
         )
         self._deadlines = Deadlines()
         self._compiling: dict[Sequence, None] = {}
@@ -171,13 +171,13 @@ class Scheduler:
             self._deadlines.add(sequence)
         if self.idle:
             self.stats.note_work(self.clock())
-            self._admission.throughput.rest()
+            self._admission.throughput.pause()
         sequence.state = SequenceState.WAITING
         sequence.arrival = next(self._arrivals)
         self._num_arrived += 1
         self._ranking.shares.arrive(sequence.request.tenant)
-        program = self._programs.arrive(sequence, self.clock())
-        sequence.parked = program is not None and self._admission.arrive(program)
+        program = self._programs.add_call(sequence, self.clock())
+        sequence.awaits_admission = program is not None and self._admission.add_call(program)
         self._waiting.add(sequence)
         if sequence.params.prompt_logprobs is not None and not sequence.scoring:
             self._output.send_prompt_logprobs(sequence)
@@ -231,7 +231,7 @@ class Scheduler:
         self._ranking.finish(sequence)
         if self._drafter is not None:
             self._drafter.drop(sequence)
-        self._programs.leave(sequence, handle, now, well=is_success)
+        self._programs.end_call(sequence, handle, now, is_success=is_success)
         self._output.flush(sequence, final=True)
 
     def update_hint(self, update: HintUpdate) -> None:
@@ -268,7 +268,7 @@ class Scheduler:
         """Commits a step's result: advances its sequences, publishes their pages, releases those
         that have ended."""
         self.stats.note_step(step.batch.num_tokens, len(step.rows))
-        self._admission.throughput.note(self.clock(), step.batch.num_tokens)
+        self._admission.throughput.observe(self.clock(), step.batch.num_tokens)
         for sequence, end in self._committer.commit(step, result):
             self.release(sequence, end)
         self._step_cost.stop(step.batch.num_tokens, len(step.rows))

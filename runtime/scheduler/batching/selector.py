@@ -89,14 +89,14 @@ class BatchSelector:
         if count < 1:
             return
         while not self._pages.grow(sequence, sequence.num_computed + count):
-            if self._admission.give_way(sequence, stuck=len(self._running) == 1):
+            if self._admission.reclaim_pages(sequence, stuck=len(self._running) == 1):
                 continue
             victim = next(s for s in reversed(order) if s.state is SequenceState.RUNNING)
             if victim is sequence and len(self._running) == 1:
                 self._release(sequence, OutOfPagesError("the page pool is too small to go on"))
                 return
             self._preempt(victim)
-            self._admission.preempted(victim, by=sequence)
+            self._admission.note_preemption(victim, by=sequence)
             plan.drop(victim)
             plan.preempted = True
             if victim is sequence:
@@ -134,12 +134,12 @@ class BatchSelector:
 
     def _start_waiting(self, plan: StepPlan, now: float) -> None:
         """Starts waiting sequences while slots, budget and pages last."""
-        self._ranking.recall()
+        self._ranking.clear_inherited()
         if not len(self._waiting) or not self._slots.num_free or plan.tokens < 1:
             return
         rank_now: Callable[[Sequence], Rank] = lambda each: self._ranking.rank(each, now)  # noqa: E731
         was_starved, self._is_starved = self._is_starved, False
-        if not was_starved:  # else who came earlier has no pages yet
+        if not was_starved:  # else earlier ones have no pages yet
             self._admission.admit(rank_now, now)
         candidates = self._waiting.first(_CANDIDATES_A_SLOT * self._config.max_num_seqs, rank_now)
         for rank, sequence in candidates:
@@ -160,14 +160,14 @@ class BatchSelector:
         start = blocked or self._pages.find_start(sequence, self._running)
         if isinstance(start, Blocked):
             sequence.blocked_on = start
-            self._ranking.lend(rank, start.by)
+            self._ranking.inherit(rank, start.by)
             return True
         sequence.blocked_on = None
         if not self._take_pages(sequence, start):
             if self._running:
                 return False
             raise OutOfPagesError("the page pool is too small for the request")
-        self._programs.start(sequence)
+        self._programs.start_call(sequence)
         self._start(sequence, now)
         plan.add(sequence, min(sequence.num_pending, plan.tokens))
         return True
@@ -175,7 +175,7 @@ class BatchSelector:
     def _take_pages(self, sequence: Sequence, start: Start) -> bool:
         """Gives a waiting sequence its pages; what later programs keep gives way first."""
         while not self._pages.take(sequence, start, headroom=len(self._running)):
-            if not self._admission.give_way(sequence, stuck=not self._running):
+            if not self._admission.reclaim_pages(sequence, stuck=not self._running):
                 return False
         return True
 

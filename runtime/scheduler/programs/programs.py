@@ -1,8 +1,8 @@
-"""The programs whose calls are here: what they have running, and what they will come back to.
+"""Programs with calls in the engine: their sequences, and the prefixes kept for their next calls.
 
-A call that later ones will extend leaves its prefix behind, and the program *keeps* it: the pages
-stay held till the next call has its own hold on them, the program says that none will come
-(``HintUpdate``), or the program rests for longer than its tool, or its own code, usually takes.
+A call that later ones will extend leaves its prefix behind, and the program *keeps* it: its pages
+are held until the next call holds them itself, the program withdraws it (``HintUpdate``), or the
+program is idle for longer than its tool, or its own code, usually takes.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ from ramet.runtime.scheduler.sequence.kept_prefix import KeptPrefix
 from ramet.runtime.scheduler.sequence.sequence import Sequence, SequenceState
 
 _MAX_REMEMBERED = 1024
-"""Programs that are remembered though they hold nothing and none of their calls is here."""
+"""Most programs without calls and without held pages that are remembered."""
 
-_SOON = 64
-"""Look-ups until a program that had to step back goes on, more or less."""
+_RESUME_TICKS = 64
+"""Estimated cache lookups until a suspended program resumes."""
 
-_MAX_LIKENED = 64
-"""Keeps that a prompt is compared with where its hint doesn't say which of them it extends."""
+_MAX_COMPARED = 64
+"""Most kept prefixes that a prompt is compared with where its hint doesn't name one."""
 
 ProgramKey = tuple[str, str]
-"""(cache salt, program id): nobody meets a program of other salt by its id."""
+"""(cache salt, program id): programs of different salts never share an id."""
 
 
 class Program:
-    """A program that has calls here, or may have some again.
+    """A program that has calls in the engine, or may have some later.
 
     Attributes:
         number: the order of arrival.
-        admitted: its calls may start, and what it keeps is held.
-        calls: its sequences that wait or run.
-        keeps: what it will come back to, by node.
-        tokens_to_come: tokens that calls which aren't here yet will add, as it last said.
-        unneeded: running calls that nobody will extend, contrary to their hints.
-        lasting_len: how much of its first call's prompt may be of use to other programs, once that
-            has ended.
-        added_len: tokens that its ended calls have added to what was cached.
-        has_ended: it has said that no call will come any more.
+        admitted: its calls may start, and its kept prefixes are held.
+        calls: its waiting and running sequences.
+        kept: prefixes that later calls extend, by node.
+        tokens_to_come: tokens that calls which haven't arrived will add, by its last hint.
+        unneeded: running calls that no later call extends, contrary to their hints.
+        reusable_len: tokens of its first call's prompt that other programs may reuse; None until
+            that call has ended.
+        added_len: tokens that its ended calls have added to the cache.
+        has_ended: its last update says that no call follows.
         num_passed: how often later programs were admitted before it.
-        rests_since, rests_until: while it has no calls here; ``rest_is_known`` where its tools
-            have been waited for before.
+        idle_since, hold_until: while it has no calls. ``hold_is_learned``: from earlier durations
+            of its tools.
     """
 
     def __init__(self, key: ProgramKey, name: str, number: int) -> None:
@@ -56,20 +56,20 @@ class Program:
         self.number = number
         self.admitted = False
         self.calls: dict[Sequence, None] = {}
-        self.keeps: dict[str, KeptPrefix] = {}
+        self.kept: dict[str, KeptPrefix] = {}
         self.tokens_to_come = 0
         self.unneeded: set[str] = set()
         self.added_len = 0
-        self.lasting_len: int | None = None
+        self.reusable_len: int | None = None
         self.has_ended = False
         self.num_passed = 0
-        self.rests_since = 0.0
-        self.rests_until = 0.0
-        self.rest_is_known = False
+        self.idle_since = 0.0
+        self.hold_until = 0.0
+        self.hold_is_learned = False
 
     @property
     def priority(self) -> int:
-        """The highest of its calls here."""
+        """The highest priority of its calls."""
         return max((sequence.request.priority for sequence in self.calls), default=0)
 
     @property
@@ -78,17 +78,17 @@ class Program:
         return any(sequence.state is SequenceState.WAITING for sequence in self.calls)
 
     @property
-    def is_keeping(self) -> bool:
-        """Whether it holds any pages for later."""
-        return any(keep.handle is not None for keep in self.keeps.values())
+    def holds_pages(self) -> bool:
+        """Whether it holds pages of kept prefixes."""
+        return any(keep.handle is not None for keep in self.kept.values())
 
     @property
     def is_over(self) -> bool:
-        """Whether no call of it is here, and none is known to come."""
-        return not self.calls and (self.has_ended or not (self.keeps or self.tokens_to_come > 0))
+        """Whether it has no calls, and none is known to come."""
+        return not self.calls and (self.has_ended or not (self.kept or self.tokens_to_come > 0))
 
-    def added_so_far(self) -> int:
-        """Tokens that its calls have added to what was cached, running ones included."""
+    def num_added_tokens(self) -> int:
+        """Tokens that its calls have added to the cache, running ones included."""
         return self.added_len + sum(
             sequence.num_tokens - sequence.cached_len
             for sequence in self.calls
@@ -97,16 +97,16 @@ class Program:
 
 
 class Programs:
-    """All programs, and all that they keep.
+    """All programs and their kept prefixes.
 
     Args:
-        max_kept_share: of the pool's pages, the most that may be held when a keep is added.
-        only_tools: keep only what waits for a tool.
-        on_gone: told of a program that is forgotten.
+        max_kept_share: most of the pool's pages that may be locked when a prefix is kept.
+        only_tools: keep prefixes only of calls that wait for a tool.
+        on_forgotten: called with each program that is forgotten.
 
     Attributes:
         admitted: the programs whose calls may start, in order of admission.
-        num_frees: grows whenever a program may have made room for another.
+        num_releases: grows whenever a program may have freed pages for another.
     """
 
     def __init__(
@@ -115,16 +115,16 @@ class Programs:
         *,
         max_kept_share: float = 1.0,
         only_tools: bool = False,
-        on_gone: Callable[[Program], None] = lambda _: None,
+        on_forgotten: Callable[[Program], None] = lambda _: None,
     ) -> None:
         self.durations = ToolDurations()
         self.admitted: dict[Program, None] = {}
-        self.num_frees = 0
+        self.num_releases = 0
         self._cache = cache
         self._max_locked = int(max_kept_share * cache.pool.num_pages)
         self._only_tools = only_tools
-        self._on_gone = on_gone
-        self._heads = SharedPrefixes()
+        self._on_forgotten = on_forgotten
+        self._shared_prefixes = SharedPrefixes()
         self._programs: dict[ProgramKey, Program] = {}
         self._remembered: OrderedDict[Program, None] = OrderedDict()
         self._num_arrived = 0
@@ -133,15 +133,15 @@ class Programs:
     def __len__(self) -> int:
         return len(self._programs)
 
-    def of(self, sequence: Sequence) -> Program | None:
+    def find(self, sequence: Sequence) -> Program | None:
         """The sequence's program, if it has one."""
         hint = sequence.request.hint
         return None if hint is None else self._programs.get(_key(sequence, hint))
 
     # -- calls ---------------------------------------------------------------------------------
 
-    def arrive(self, sequence: Sequence, now: float) -> Program | None:
-        """A call has come; returns its program."""
+    def add_call(self, sequence: Sequence, now: float) -> Program | None:
+        """Adds an arrived call; returns its program."""
         hint = sequence.request.hint
         if hint is None:
             return None
@@ -153,37 +153,37 @@ class Programs:
         keep = self._extended(program, sequence, hint)
         if keep is not None:
             sequence.extends = keep
-            self.durations.note(keep.tool, now - keep.since)
+            self.durations.observe(keep.tool, now - keep.since)
         self._remembered.pop(program, None)
         program.calls[sequence] = None
         program.tokens_to_come = hint.tokens_to_come
         return program
 
-    def start(self, sequence: Sequence) -> None:
-        """A call has its own hold on its prefix now."""
+    def start_call(self, sequence: Sequence) -> None:
+        """Notes that a call has started, and holds its prefix itself."""
         keep, hint = sequence.extends, sequence.request.hint
         if hint is None:
             return
         sequence.extends = None
         program = self._programs[_key(sequence, hint)]
-        self._drop(program, f"{hint.node_id}{AHEAD}")
+        self._drop_kept(program, f"{hint.node_id}{AHEAD}")
         if keep is None:
             return
         if keep.remaining is not None:
             keep.remaining -= 1 + (hint.remaining_uses or 0)
             if keep.remaining <= 0:
                 self._release(keep)
-                if program.keeps.get(keep.node_id) is keep:
-                    del program.keeps[keep.node_id]
+                if program.kept.get(keep.node_id) is keep:
+                    del program.kept[keep.node_id]
                 return
         self._shorten(keep)
 
-    def leave(
-        self, sequence: Sequence, handle: PrefixHandle | None, now: float, *, well: bool
+    def end_call(
+        self, sequence: Sequence, handle: PrefixHandle | None, now: float, *, is_success: bool
     ) -> None:
-        """A call has ended; ``handle`` is what it left in the cache, if it ran."""
+        """Removes an ended call; ``handle`` is what it left in the cache, if it ran."""
         hint = sequence.request.hint
-        self.num_frees += 1
+        self.num_releases += 1
         if hint is None:
             return
         program = self._programs[_key(sequence, hint)]
@@ -191,14 +191,14 @@ class Programs:
         sequence.extends = None
         if handle is not None:
             program.added_len += sequence.num_tokens - sequence.cached_len
-            self._look_ahead(program, sequence, hint, handle, now, well=well)
+            self._keep_for_later(program, sequence, hint, handle, now, is_success=is_success)
         program.unneeded.discard(hint.node_id)
         if program.is_over:
             self._forget(program)
         elif not program.calls:
-            self._rest(program, now)
+            self._note_idle(program, now)
 
-    def _look_ahead(
+    def _keep_for_later(
         self,
         program: Program,
         sequence: Sequence,
@@ -206,50 +206,50 @@ class Programs:
         handle: PrefixHandle,
         now: float,
         *,
-        well: bool,
+        is_success: bool,
     ) -> None:
-        """Tells the cache when the program will use what a call has left, and keeps it."""
-        lasting_len = max(sequence.cached_len, self._heads.measure(sequence))
-        if program.lasting_len is None:
-            program.lasting_len = lasting_len
+        """Keeps an ended call's prefix, and hints its next use to the cache."""
+        reusable_len = max(sequence.cached_len, self._shared_prefixes.measure(sequence))
+        if program.reusable_len is None:
+            program.reusable_len = reusable_len
         if hint.remaining_uses == 0 or hint.node_id in program.unneeded or program.has_ended:
             if not program.tokens_to_come and not program.is_waiting:
-                # Nothing but what runs, and holds its prefix, will use the program's own again.
-                lasting_len = min(lasting_len, program.lasting_len)
-            self._cache.forget(handle, keep_len=lasting_len)
+                # Only running calls, which hold their prefixes, still use the program's own text.
+                reusable_len = min(reusable_len, program.reusable_len)
+            self._cache.forget(handle, keep_len=reusable_len)
             return
         if hint.steps_to_next_use is not None:
-            # A hint counts its program's steps; the cache counts look-ups of all programs.
+            # Hints count steps of one program; the cache counts lookups of all.
             ticks = (hint.steps_to_next_use + 1) * max(len(self.admitted), 1)
             self._cache.expect(handle, hint.remaining_uses or 1, ticks)
-        if not well or (self._only_tools and not hint.tool):
+        if not is_success or (self._only_tools and not hint.tool):
             return
-        if sequence.params.prompt_logprobs is not None and hint.node_id in program.keeps:
-            return  # of texts that are scored after one prompt, one stands for all
-        self._drop(program, hint.node_id)
+        if sequence.params.prompt_logprobs is not None and hint.node_id in program.kept:
+            return  # texts that are scored after one prompt need its prefix only once
+        self._drop_kept(program, hint.node_id)
         known = sequence.token_ids[: handle.matched_len]
         keep = KeptPrefix(
             hint.node_id,
             None,
             hint.remaining_uses,
-            lasting_len,
+            reusable_len,
             hint.tool,
             now,
             len(known),
             _digest(known.tobytes()),
         )
-        program.keeps[hint.node_id] = keep
+        program.kept[hint.node_id] = keep
         if program.admitted:
             self._hold(keep, handle)
 
-    # -- what programs say, and don't say ------------------------------------------------------
+    # -- updates and expiry --------------------------------------------------------------------
 
     def update_hint(self, update: HintUpdate) -> None:
-        """A program has learned something; what isn't known here is ignored."""
+        """Updates a program's future calls; unknown programs and nodes are ignored."""
         program = self._programs.get((update.cache_salt, update.program_id))
         if program is None:
             return
-        self.num_frees += 1
+        self.num_releases += 1
         running = {
             sequence.request.hint.node_id
             for sequence in program.calls
@@ -258,63 +258,65 @@ class Programs:
         for node_id in update.unneeded:
             if node_id in running:
                 program.unneeded.add(node_id)
-            self._withdraw(program, node_id)
+            self._drop_unneeded(program, node_id)
         if update.has_ended:
             program.has_ended = True
-            for node_id in list(program.keeps):
-                self._withdraw(program, node_id)
+            for node_id in list(program.kept):
+                self._drop_unneeded(program, node_id)
         if program.is_over:
             self._forget(program)
 
     def expire(self, now: float) -> None:
-        """Gives up what has been kept for too long."""
-        late = [p for p in self.admitted if not p.calls and now >= p.rests_until]
+        """Revokes the admission of programs that have been idle for too long."""
+        late = [p for p in self.admitted if not p.calls and now >= p.hold_until]
         for program in late:
-            self.dismiss(program)
+            self.revoke_admission(program)
 
     # -- admission -----------------------------------------------------------------------------
 
     def admit(self, program: Program) -> None:
-        """Lets the program's calls start, and what they leave be held."""
+        """Lets a program's calls start, and their prefixes be held."""
         program.admitted = True
         self.admitted[program] = None
 
-    def dismiss(self, program: Program) -> None:
-        """Takes all from a program that it keeps; what it has running goes on. With calls here it
-        will be back before long, so what is evicted next is rather something else."""
+    def revoke_admission(self, program: Program) -> None:
+        """Releases a program's kept prefixes; its running calls go on.
+
+        With calls here it resumes soon, so the cache is told to expect its prefixes.
+        """
         if program.calls:
-            for keep in program.keeps.values():
+            for keep in program.kept.values():
                 if keep.handle is not None:
-                    self._cache.expect(keep.handle, 1, _SOON)
-        self._take_all(program)
+                    self._cache.expect(keep.handle, 1, _RESUME_TICKS)
+        self._revoke(program)
         if not program.calls:
             self._remember(program)
 
-    def give_up(self, program: Program) -> bool:
-        """Releases all that a program keeps; False if it held nothing."""
-        held = [keep for keep in program.keeps.values() if keep.handle is not None]
+    def release_kept(self, program: Program) -> bool:
+        """Releases a program's kept prefixes; False if it held none."""
+        held = [keep for keep in program.kept.values() if keep.handle is not None]
         for keep in held:
             self._release(keep)
-        self.num_frees += 1
+        self.num_releases += 1
         return bool(held)
 
     # -- inside --------------------------------------------------------------------------------
 
-    def _take_all(self, program: Program) -> None:
+    def _revoke(self, program: Program) -> None:
         program.admitted = False
         self.admitted.pop(program, None)
-        self.give_up(program)
+        self.release_kept(program)
 
     def _extended(
         self, program: Program, sequence: Sequence, hint: ProgramHint
     ) -> KeptPrefix | None:
-        """What a call goes on from: as its hint says, or else the longest that it begins with."""
+        """The kept prefix that a call extends: the hint's, or else the longest that matches."""
         if hint.extends:
-            return program.keeps.get(hint.extends)
-        if len(program.keeps) > _MAX_LIKENED:
+            return program.kept.get(hint.extends)
+        if len(program.kept) > _MAX_COMPARED:
             return None
         prompt = sequence.token_ids[: sequence.num_prompt]
-        longest_first = sorted(program.keeps.values(), key=lambda keep: -keep.length)
+        longest_first = sorted(program.kept.values(), key=lambda keep: -keep.length)
         for keep in longest_first:
             if keep.tool and _digest(prompt[: keep.length].tobytes()) == keep.digest:
                 return keep
@@ -333,11 +335,10 @@ class Programs:
             self._cache.release(keep.handle)
             keep.handle = None
             self.num_held -= 1
-            self.num_frees += 1
+            self.num_releases += 1
 
     def _shorten(self, keep: KeptPrefix) -> None:
-        """Holds whole pages only: who has just started shares them, and its copy of the rest will
-        take the place of the page that it was copied from."""
+        """Holds whole pages only: the started call shares those, and has copied the last one."""
         handle, size = keep.handle, self._cache.page_size
         if handle is None or not handle.matched_len % size:
             return
@@ -347,26 +348,26 @@ class Programs:
         self._cache.release(handle)
         keep.handle = whole
 
-    def _drop(self, program: Program, node_id: str) -> None:
-        keep = program.keeps.pop(node_id, None)
+    def _drop_kept(self, program: Program, node_id: str) -> None:
+        keep = program.kept.pop(node_id, None)
         if keep is not None:
             self._release(keep)
 
-    def _withdraw(self, program: Program, node_id: str) -> None:
-        """Nobody will extend what a node has left."""
-        keep = program.keeps.pop(node_id, None)
+    def _drop_unneeded(self, program: Program, node_id: str) -> None:
+        """Releases the prefix of a node that no later call extends."""
+        keep = program.kept.pop(node_id, None)
         if keep is not None and keep.handle is not None:
             handle = keep.handle
             self._release(keep)
             self._cache.withdraw(handle, keep.remaining or 1)
-            self._cache.forget(handle, keep_len=keep.lasting_len)
+            self._cache.forget(handle, keep_len=keep.reusable_len)
 
-    def _rest(self, program: Program, now: float) -> None:
-        """None of the program's calls is here, and more may come."""
-        tools = {keep.tool for keep in program.keeps.values()} or {""}
-        program.rests_since = now
-        program.rests_until = now + max(self.durations.budget_s(tool) for tool in tools)
-        program.rest_is_known = all(map(self.durations.knows, tools))
+    def _note_idle(self, program: Program, now: float) -> None:
+        """Starts an idle period: the program has no calls, and more may come."""
+        tools = {keep.tool for keep in program.kept.values()} or {""}
+        program.idle_since = now
+        program.hold_until = now + max(self.durations.budget_s(tool) for tool in tools)
+        program.hold_is_learned = all(map(self.durations.has_observed, tools))
         if not program.admitted:
             self._remember(program)
 
@@ -376,10 +377,10 @@ class Programs:
             self._forget(next(iter(self._remembered)))
 
     def _forget(self, program: Program) -> None:
-        self._take_all(program)
+        self._revoke(program)
         self._remembered.pop(program, None)
         del self._programs[program.key]
-        self._on_gone(program)
+        self._on_forgotten(program)
 
 
 def _key(sequence: Sequence, hint: ProgramHint) -> ProgramKey:

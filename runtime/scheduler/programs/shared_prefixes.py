@@ -1,7 +1,7 @@
-"""What the runs of a program have in common: instructions and examples, before the run's own text.
+"""Prefixes that the runs of a program share: instructions and examples before a run's own text.
 
-A run says when it is done with a prefix, and knows nothing of the runs after it. To drop all of the
-prefix at its word would have the next run compute the program's instructions again.
+A run's hints say when its prefix is no longer needed, but not what later runs need. Evicting the
+whole prefix then would make the next run compute the program's instructions again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ramet.runtime.scheduler.sequence.sequence import Sequence
 from ramet.runtime.scheduler.sequence.shared_len import shared_len
 
 _MAX_TOKENS = 1 << 20
-"""Tokens that are remembered of all prompts together, 4 bytes each."""
+"""Most tokens remembered of all prompts together, 4 bytes each."""
 
 _MAX_PROMPT_LEN = 1 << 14
 
@@ -24,16 +24,16 @@ _Key = tuple[str, str, str]
 
 
 class SharedPrefixes:
-    """Remembers the last prompt of each node of each program, and compares the next with it."""
+    """Compares each prompt with the last one of the same node of the same program."""
 
     def __init__(self) -> None:
         self._prompts: OrderedDict[_Key, npt.NDArray[np.int32]] = OrderedDict()
         self._num_tokens = 0
 
     def measure(self, sequence: Sequence) -> int:
-        """How many of the prompt's leading tokens another run may begin with.
+        """How many leading tokens of the prompt other runs may share.
 
-        All of them, where the program is seen for the first time; none, where it has no name.
+        All, for a program's first run; none, for a program without a name.
         """
         hint = sequence.request.hint
         if hint is None or not hint.program:

@@ -11,25 +11,25 @@ _MAX_TOOLS = 4096
 
 
 class ToolDurations:
-    """How long each tool took lately. The tool ``""`` is a program's own code."""
+    """Recent durations of each tool. The tool ``""`` is a program's own code."""
 
     def __init__(self) -> None:
         self._seconds: defaultdict[str, deque[float]] = defaultdict(
             lambda: deque(maxlen=_NUM_DURATIONS)
         )
 
-    def note(self, tool: str, seconds: float) -> None:
-        """A program went on so long after it had begun to wait for the tool."""
+    def observe(self, tool: str, seconds: float) -> None:
+        """Records how long a program has waited for a tool."""
         if len(self._seconds) >= _MAX_TOOLS and tool not in self._seconds:
             del self._seconds[next(iter(self._seconds))]
         self._seconds[tool].append(seconds)
 
-    def knows(self, tool: str) -> bool:
-        """Whether the tool has been waited for."""
+    def has_observed(self, tool: str) -> bool:
+        """Whether a duration of the tool is known."""
         return tool in self._seconds
 
     def budget_s(self, tool: str) -> float:
-        """One and a half times what nine in ten of the tool's last runs stayed within."""
+        """1.5 times the 90th percentile of the tool's recent durations."""
         seconds = self._seconds.get(tool)
         if not seconds:
             return _FIRST_BUDGET_S

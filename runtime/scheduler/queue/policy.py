@@ -1,7 +1,7 @@
-"""Who goes first. A policy is a small object that gives each sequence a key; the least goes first.
+"""Scheduling order: a policy gives each sequence a key, and the least goes first.
 
-Above any policy stand, in this order: who has waited too long, the request's priority, who was
-preempted, and the tenant's fair share. Below it, the order of arrival.
+Above any policy count, in this order: overdue sequences, the request's priority, preempted
+sequences, and the tenant's fair share. Below it, the order of arrival.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class FirstCome:
 class LongestPrefix(FirstCome):
     """Longest cached prefix first, so that it is used before it is evicted.
 
-    A sequence's cached prefix is looked up anew only after ``refresh`` more questions about it.
+    A sequence's cached prefix is looked up again only after ``refresh`` calls of ``key``.
     """
 
     def __init__(self, cache: RadixCache, refresh: int = 16) -> None:
@@ -188,10 +188,10 @@ class Ranking:
         self.policy = policy
         self.shares = shares
         self._max_wait_s = max_wait_s
-        self._lent: dict[Sequence, Rank] = {}
+        self._inherited: dict[Sequence, Rank] = {}
 
     def rank(self, sequence: Sequence, now: float) -> Rank:
-        """The sequence's rank; it is at least that of whoever waits for what it computes.
+        """The sequence's rank, at least that of sequences that wait for what it computes.
 
         Once it has waited for too long, all in all, it is overdue till its end.
         """
@@ -206,20 +206,20 @@ class Ranking:
             self.policy.key(sequence),
             sequence.arrival,
         )
-        lent = self._lent.get(sequence)
-        return own if lent is None else min(own, lent)
+        inherited = self._inherited.get(sequence)
+        return own if inherited is None else min(own, inherited)
 
-    def lend(self, rank: Rank, to: Sequence) -> None:
-        """Lets a running sequence go as early as one that waits for it, until ``recall``."""
-        self._lent[to] = min(rank, self._lent.get(to, rank))
+    def inherit(self, rank: Rank, to: Sequence) -> None:
+        """Priority inheritance: gives a running sequence the rank of one that waits for it."""
+        self._inherited[to] = min(rank, self._inherited.get(to, rank))
 
-    def recall(self) -> None:
-        self._lent.clear()
+    def clear_inherited(self) -> None:
+        self._inherited.clear()
 
     def finish(self, sequence: Sequence) -> None:
         self.shares.leave(sequence.request.tenant)
         self.policy.finish(sequence)
-        self._lent.pop(sequence, None)
+        self._inherited.pop(sequence, None)
 
     def charge(self, sequence: Sequence, num_tokens: int) -> None:
         self.shares.charge(sequence.request.tenant, num_tokens)

@@ -13,15 +13,15 @@ from ramet.runtime.scheduler.sequence.sequence import Sequence, SequenceState
 _WINDOW = 512
 
 _Place = tuple[bool, bool, int, str]
-"""(parked, preempted, priority, tenant)"""
+"""(awaits admission, preempted, priority, tenant)"""
 
 
 class WaitingQueue:
     """Thousands may wait, and few can start, so only those in front are ranked.
 
     Sequences of one tenant and priority queue up by arrival. Where they are ranked by arrival
-    (``by_arrival`` says so at any time) only each queue's head is needed; else the first 512 of
-    each are ordered. Parked sequences may not start, and stand apart.
+    (``by_arrival``) only each queue's head is needed; else the first 512 of each are ordered.
+    Sequences that wait for admission are in queues of their own.
     """
 
     def __init__(self, *, by_arrival: Callable[[], bool]) -> None:
@@ -51,11 +51,11 @@ class WaitingQueue:
         if not queue:
             del self._queues[place]
 
-    def park(self, sequence: Sequence, parked: bool) -> None:
-        """Moves a waiting sequence to the parked ones, or back."""
-        if sequence.parked != parked:
+    def set_awaiting(self, sequence: Sequence, awaits: bool) -> None:
+        """Makes a waiting sequence wait for admission, or lets it start."""
+        if sequence.awaits_admission != awaits:
             self.remove(sequence)
-            sequence.parked = parked
+            sequence.awaits_admission = awaits
             self.add(sequence)
 
     @property
@@ -66,8 +66,8 @@ class WaitingQueue:
     def first(self, count: int, rank: Callable[[Sequence], Rank]) -> list[tuple[Rank, Sequence]]:
         """The ``count`` sequences of least rank that may start, in order."""
         parts: list[Iterator[tuple[Rank, Sequence]]] = []
-        for (parked, preempted, _, _), queue in self._queues.items():
-            if parked:
+        for (awaits, preempted, _, _), queue in self._queues.items():
+            if awaits:
                 continue
             ranked = ((rank(sequence), sequence) for sequence in itertools.islice(queue, _WINDOW))
             if not preempted and self._by_arrival():
@@ -79,7 +79,7 @@ class WaitingQueue:
 
 def _place(sequence: Sequence) -> _Place:
     request = sequence.request
-    return sequence.parked, sequence.num_preemptions > 0, request.priority, request.tenant
+    return sequence.awaits_admission, sequence.num_preemptions > 0, request.priority, request.tenant
 
 
 class Deadlines:

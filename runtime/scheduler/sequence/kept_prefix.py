@@ -1,4 +1,4 @@
-"""A prefix that a program's ended call leaves for its later calls."""
+"""A prefix that is kept for a program's later calls."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from ramet.runtime.cache import PrefixHandle
 
 @dataclass(slots=True, eq=False)
 class KeptPrefix:
-    """What a call has left and later ones will extend; ``handle`` is None once given up.
+    """The prefix of an ended call that later calls extend; ``handle`` is None once released.
 
-    ``remaining`` later calls extend it (None: unknown). Its first ``lasting_len`` tokens may be of
-    use to other programs, and to other runs of this one. A prompt whose first ``length`` tokens
-    have this ``digest`` extends it.
+    ``remaining`` later calls extend it (None: unknown). Other programs, and other runs of this one,
+    may reuse its first ``reusable_len`` tokens. A prompt whose first ``length`` tokens have this
+    ``digest`` extends it.
     """
 
     node_id: str
     handle: PrefixHandle | None
     remaining: int | None
-    lasting_len: int
+    reusable_len: int
     tool: str
     since: float
     length: int

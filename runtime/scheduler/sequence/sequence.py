@@ -71,6 +71,7 @@ class Sequence:
 
     __slots__ = (
         "arrival",
+        "awaits_admission",
         "bans",
         "blocked_on",
         "cached_len",
@@ -96,7 +97,6 @@ class Sequence:
         "overdue",
         "page_key",
         "params",
-        "parked",
         "pooler",
         "prompt_logprobs",
         "request",
@@ -155,7 +155,7 @@ class Sequence:
         self.blocked_on: Blocked | None = None
         self.ngram_index: NgramIndex | None = None
         self.extends: KeptPrefix | None = None
-        self.parked = False
+        self.awaits_admission = False
         self.submit_time = self.waits_since = submit_time
         self.waited_s = 0.0
         self.overdue = False

@@ -411,7 +411,7 @@ def test_whatever_hints_claim_every_program_ends(programs, num_pages, plain, say
     assert world.sim.cache.pool.num_free == num_pages
 
 
-def test_of_parked_programs_the_higher_priority_goes_first_however_many_came_before():
+def test_of_waiting_programs_the_higher_priority_goes_first_however_many_came_before():
     world = World(60)
 
     def add(name: str, size: int, priority: int = 0) -> Sequence:
