@@ -10,10 +10,10 @@ from ramet.grammars.constraints import Constraint
 from ramet.runtime.api.params import SamplingParams
 
 LIKELY_OUTPUT_LEN = 64
-"""Tokens that an output is taken to have where nothing is known of it but a higher limit."""
+"""Expected length of an output whose limit is higher or unknown."""
 
 Pooling = Literal["mean", "last"]
-"""Whose hidden states make an embedding: all of the prompt's tokens, or its last."""
+"""Which hidden states make an embedding: of all prompt tokens, or of the last."""
 
 AHEAD = " ahead"
 """Ends the ``node_id`` of a request that computes the beginning of a call's prompt ahead of it."""
@@ -28,7 +28,7 @@ def next_request_id() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramHint:
-    """What the program that sent a request knows of the future.
+    """What a request's program knows of its future calls.
 
     Attributes:
         program_id: the run that the request belongs to.
@@ -37,13 +37,13 @@ class ProgramHint:
         steps_to_next_use: how many calls of the program run before one extends this call's
             prompt and output again; None: unknown; 0: the very next.
         remaining_uses: how many later calls extend this prefix; None: unknown; 0: none, so it
-            may be dropped at once.
+            may be evicted immediately.
         critical_path_weight: the share of the program's remaining work that waits for this call,
             in [0, 1].
         tool: the tool whose answer the next call waits for; the prefix stays in memory for as
             long as that tool usually takes. Empty: none.
-        program: what the program is called: how much memory its earlier runs took tells how much
-            the next will. Empty: unknown.
+        program: the program's name: its next run's need of memory is estimated from earlier runs.
+            Empty: unknown.
         extends: the node of the call whose prompt and output this prompt begins with. Empty: none.
         tokens_to_come: tokens, of prompts and of outputs, that the program's calls which haven't
             been sent yet will add to those that have, as far as the program knows; an output of
@@ -90,8 +90,8 @@ class Request:
             too few for any completion, the shortest one is forced. Needs a constraint.
         cache_salt: prefixes are shared only between requests with the same salt.
         priority: larger runs earlier.
-        hint: what the program knows, if a program sent it.
-        tenant: whose fair share pays for it.
+        hint: of the program that sent it, if one did.
+        tenant: the tenant whose fair share it is charged to.
         deadline_s: seconds after submission when the request fails if it has not ended.
         ttft_target_s: wanted seconds to the first token; a metric (goodput), not a limit.
         tpot_target_s: wanted mean seconds a token after the first; likewise.

@@ -1,4 +1,4 @@
-"""What a first start compiles: an installation's machine code, once."""
+"""Warm-up: JIT compilation at an installation's first start, and loading at later ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STEPS = (
     "ramet.kernels.cpu.program",
     "ramet.kernels.cpu.batch",
 )
-"""What every step on a CPU needs, beside the operations of its model's program."""
+"""Modules that every step on a CPU needs, in addition to its model's operations."""
 
 _CONSTRAINTS = (
     "ramet.grammars.masks.walk",
@@ -27,46 +27,46 @@ _CONSTRAINTS = (
     "ramet.kernels.sampling.cpu_mask",
     "ramet.grammars",
 )
-"""What requests with a constraint need; what takes longest comes first, so that processes which
-share the compiling end together."""
+"""Modules that constraints need; the slowest come first, so that processes which share the
+compilation finish together."""
 
 _LOOK_S = 0.05
 
 
 def is_first_start() -> bool:
-    """Whether anything is to be compiled that doesn't depend on the model."""
+    """Whether code that doesn't depend on the model is yet to be compiled."""
     return not is_compiled(*_STEPS, *_CONSTRAINTS)
 
 
 def begin_compiling() -> None:
-    """Has another process compile what isn't on disk, if anything isn't, and tells so.
+    """Compiles in another process what isn't on disk, and logs a warning that it does.
 
-    It begins with what steps need, so an engine that compiles its model's own operations meanwhile
-    is ready when both have got through that; it ends with what constraints need.
+    Code for steps comes first, while the engine compiles its model's own operations; code for
+    constraints comes last.
     """
     if not is_first_start():
         return
-    logger.warning("compiling kernels, once an installation: later starts take a few seconds")
+    logger.warning("compiling kernels for this installation, once: later starts take seconds")
     process = compile_beside(*_STEPS, *_CONSTRAINTS)
     if process is not None:
         threading.Thread(target=process.wait, name="ramet-compiling", daemon=True).start()
 
 
 def load_steps() -> None:
-    """Loads what every step needs, beside its model's own operations."""
+    """Loads what every step needs, except its model's own operations."""
     load(*_STEPS)
 
 
 def are_constraints_ready() -> bool:
-    """Whether constraints wait for no compiler."""
+    """Whether all code for constraints is compiled."""
     return is_compiled(*_CONSTRAINTS)
 
 
 def load_constraints(is_wanted: Callable[[], bool] = lambda: True) -> None:
-    """Loads all that compiles constraints and makes masks, so that no step ever waits for it.
+    """Loads the code that compiles constraints and fills masks, so that no step waits for it.
 
-    What isn't on disk is compiled in another process, since this one has steps to make; it is
-    ended, with an EngineDeadError, once that is not wanted any more.
+    What isn't on disk is compiled in another process, as this one runs steps; EngineDeadError, and
+    that process is ended, once ``is_wanted`` is false.
     """
     if not are_constraints_ready():
         process = compile_beside(*_CONSTRAINTS)

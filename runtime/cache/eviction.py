@@ -1,11 +1,11 @@
-"""Which cached page goes next: the one that is worth least while it waits for its next use.
+"""Eviction order: the page that is worth least until its next use goes first.
 
 Belady's rule (1966) with what is known. A page that a program expects again has a known next
 use, and the farthest goes first. One whose future is unknown is taken to come back after as long
 as it has lain idle, if it comes back at all: its wait is its idle time over the learned chance
 that it does, so that of pages that cost the same to compute the one goes whose loss costs least
 for the time that its place is free. That is least recent use where all chances are alike. What a
-program has forgotten never comes back. Times are ticks of the cache's clock, which counts look-ups.
+program has forgotten never comes back. Times are ticks of the cache's clock, which counts lookups.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import heapq
 
 from ramet.runtime.cache.node import NEVER, Node
-from ramet.runtime.cache.reuse_odds import NUM_KINDS, ReuseOdds, kind_of
+from ramet.runtime.cache.reuse_probability import NUM_KINDS, ReuseProbability, kind_of
 
 _MARGIN = 1.45
 """How much longer a page's wait must be than that of the least recently used to go before it: what
@@ -31,7 +31,7 @@ class EvictionQueue:
     """
 
     def __init__(self) -> None:
-        self.odds = ReuseOdds()
+        self.reuse = ReuseProbability()
         # Unknown future, a heap for each kind of page, least recently used first.
         self._idle: list[list[_Entry]] = [[] for _ in range(NUM_KINDS)]
         self._farthest: list[_Entry] = []  # known future, farthest first
@@ -63,7 +63,7 @@ class EvictionQueue:
         node = heapq.heappop(heap)[-1]
         node.queue_serial += 1
         if heap is not self._farthest:
-            self.odds.note_eviction(node)
+            self.reuse.note_eviction(node)
         return node
 
     def _idlest(self, now: int) -> tuple[list[_Entry] | None, float]:
@@ -75,7 +75,7 @@ class EvictionQueue:
         for kind, heap in enumerate(self._idle):
             if (entry := self._peek(heap)) is not None:
                 idle = now - entry[0] + 1
-                heads.append((idle, idle / self.odds[kind], heap))
+                heads.append((idle, idle / self.reuse[kind], heap))
         if not heads:
             return None, -1.0
         _, wait, heap = max(heads, key=lambda head: head[:2])

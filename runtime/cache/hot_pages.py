@@ -1,4 +1,4 @@
-"""Which pages of a tree are worth keeping over a restart."""
+"""The most used pages of a tree, to be kept over a restart."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class HotPage:
 
 
 def hottest(root: Node, max_pages: int) -> list[HotPage]:
-    """The pages that were used most, and most lately among equals; parents before children."""
+    """The most used pages, the most recent among equals; parents before children."""
     nodes: list[Node] = []
     stack = list(root.children.values())
     while stack:
@@ -28,7 +28,7 @@ def hottest(root: Node, max_pages: int) -> list[HotPage]:
         nodes.append(node)
         stack.extend(node.children.values())
     last_use = {node: node.last_use for node in nodes}
-    for node in reversed(nodes):  # whoever used a page used its parent
+    for node in reversed(nodes):  # a use of a page is a use of its parent
         if node.parent in last_use:
             last_use[node.parent] = max(last_use[node.parent], last_use[node])
     nodes.sort(key=lambda node: (-node.hits, -last_use[node], node.depth))

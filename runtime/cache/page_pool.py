@@ -1,4 +1,4 @@
-"""The pool of pages: who may write where. The keys and values themselves are the runner's."""
+"""The page pool: which pages are free. Keys and values themselves are the runner's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class PagePool:
     """Hands out page ids ``0 .. num_pages - 1``, each to one owner at a time.
 
     A page holds the keys and values of ``page_size`` tokens. Pages freed last are handed out
-    first: they are the likeliest to be in the processor's cache.
+    first, as they are the likeliest to be in the processor's cache.
     """
 
     def __init__(self, num_pages: int, page_size: int) -> None:
@@ -36,7 +36,7 @@ class PagePool:
         return pages
 
     def free(self, pages: Iterable[int]) -> None:
-        """Takes pages back. A page that is free already is a bug, and said to be one."""
+        """Takes pages back; InvariantError for a page that is free already."""
         for page in pages:
             if self._is_free[page]:
                 raise InvariantError(f"page {page} is freed twice")

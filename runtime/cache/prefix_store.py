@@ -1,4 +1,4 @@
-"""Hot prefixes on disk: what a server had cached is warm again after a restart.
+"""Hot prefixes on disk, so that the cache is warm after a restart.
 
 One file a model and page format. It begins with a line of JSON; then, page after page, parents
 first: parent index and number of tokens (int32 each), token ids, keys and values as the runner
@@ -39,7 +39,7 @@ class PrefixStore:
 
     Args:
         folder: where the file is; made if it isn't there.
-        fingerprint: tells the model, and how its runner computes, from others.
+        fingerprint: identifies the model and how its runner computes.
         max_bytes: the most that the file may take.
     """
 
@@ -51,9 +51,9 @@ class PrefixStore:
         self.path = self._folder / f"prefixes-{name}.bin"
 
     def prepare(self) -> bool:
-        """Makes the folder, and tries to write there; a warning says that it can't be done.
+        """Makes the folder and tries to write to it; logs a warning if that fails.
 
-        Told at the start, not when there is something to lose; nothing else changes.
+        Called at the start, so that the warning comes before there is something to lose.
         """
         probe = self.path.with_suffix(f".{os.getpid()}.probe")
         try:
@@ -66,7 +66,7 @@ class PrefixStore:
         return True
 
     def save(self, cache: RadixCache, storage: PageStorage) -> int:
-        """Writes the hottest pages; returns how many. A disk that refuses stops nothing."""
+        """Writes the hottest pages; returns how many. A write error is logged, not raised."""
         page_bytes = len(storage.read_page(0))
         pages = cache.hot_pages(self._max_bytes // (page_bytes + 8 * cache.page_size))
         part = self.path.with_suffix(f".{os.getpid()}.part")
@@ -96,7 +96,7 @@ class PrefixStore:
         except FileNotFoundError:
             return 0
         except (OSError, ValueError, IndexError, struct.error) as error:
-            logger.warning("%s is used only in part, or not at all: %s", self.path, error)
+            logger.warning("%s is ignored from the first damaged page on: %s", self.path, error)
         for handle in handles:
             cache.release(handle)
         return len(handles)
@@ -123,7 +123,7 @@ class PrefixStore:
             file.write(record + _digest(record))
 
     def _read_header(self, file: BinaryIO, page_size: int) -> int:
-        """Bytes a page; ValueError if the file is none of this model's."""
+        """Bytes per page; ValueError if the file is not of this model."""
         header = json.loads(file.readline(4096))
         if not isinstance(header, dict) or header.get("format") != _FORMAT:
             raise ValueError("it is of another format")

@@ -1,6 +1,6 @@
 """The tree of cached prefixes (after RadixAttention, Zheng et al. 2023), a page a node.
 
-Who owns a page::
+Page ownership::
 
     allocate(n)          the caller owns the pages, and writes them
     insert(ids, pages)   the tree owns them; where it has the same tokens already, the caller's
@@ -59,7 +59,7 @@ class RadixCache:
         return self.pool.num_free + self.num_cached - self._num_locked
 
     def num_evictable(self, handle: PrefixHandle) -> int:
-        """Pages of a prefix that nobody holds."""
+        """Pages of a prefix that are not held."""
         node, count = handle.node, 0
         while node.parent is not None and not node.locked:
             count += 1
@@ -120,7 +120,7 @@ class RadixCache:
         """
         self._clock += 1
         node: Node = handle.node
-        self._queue.odds.note_use(node)
+        self._queue.reuse.note_use(node)
         node.last_use = self._clock
         pages = [0] * node.depth
         while node.parent is not None:
@@ -209,10 +209,10 @@ class RadixCache:
         root = self._roots.get(namespace)
         return [] if root is None else hottest(root, max_pages)
 
-    # -- what programs know --------------------------------------------------------------------
+    # -- hints of future use -------------------------------------------------------------------
 
     def expect(self, handle: PrefixHandle, uses: int, steps: int) -> None:
-        """Says that the prefix will be used ``uses`` times more, first in ``steps`` look-ups."""
+        """Announces ``uses`` further uses of a prefix, the first in ``steps`` lookups."""
         node = handle.node
         if node.detached or node.parent is None or uses < 1:
             return
@@ -224,7 +224,7 @@ class RadixCache:
             self._queue.push(node)
 
     def withdraw(self, handle: PrefixHandle, uses: int) -> None:
-        """Takes back what ``expect`` said of so many uses."""
+        """Withdraws ``uses`` announced uses."""
         node = handle.node
         node.uses = max(node.uses - uses, 0)
         if not node.uses and node.next_use is not None:
@@ -233,7 +233,7 @@ class RadixCache:
                 self._queue.push(node)
 
     def forget(self, handle: PrefixHandle, keep_len: int = 0) -> None:
-        """Says that nobody will use the prefix again beyond its first ``keep_len`` tokens.
+        """Announces that a prefix won't be used again beyond its first ``keep_len`` tokens.
 
         Pages that others hold, expect or have extended keep their times.
         """
@@ -340,7 +340,7 @@ class RadixCache:
             self._queue.push(leaf)
 
     def _remove(self, node: Node) -> None:
-        """Evicts a leaf; its parent inherits its times, for whoever used it used the parent."""
+        """Evicts a leaf; its parent inherits its times: each use was a use of both."""
         parent = node.parent
         assert parent is not None
         parent.remove_child(node)
@@ -356,7 +356,7 @@ class RadixCache:
         self._drop_if_idle(parent)
 
     def _drop_if_idle(self, node: Node) -> None:
-        """Forgets an empty namespace."""
+        """Removes an empty namespace."""
         if node.parent is None and not node.children:
             self._roots.pop(node.key.decode(), None)
 

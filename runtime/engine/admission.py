@@ -1,4 +1,4 @@
-"""What a request must satisfy before anything is done for it."""
+"""Admission check: what a request must satisfy before any work is done for it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ramet.runtime.api.validate import number, only_ints, text, whole
 
 
 def check_request(request: Request, *, vocab_size: int, max_len: int) -> int:
-    """Raises why a request can't be served; returns the most tokens that it may grow to.
+    """Checks a request; returns the most tokens that it may grow to.
 
     ``max_len`` is what both the model's context and the page pool can hold.
     """
@@ -47,7 +47,7 @@ def check_request(request: Request, *, vocab_size: int, max_len: int) -> int:
 
 
 def _check_types(request: Request) -> None:
-    """Scheduler and cache trust a request's types: one of another would end them for everybody."""
+    """Checks types, as scheduler and cache trust them: a wrong one would end the engine."""
     if not isinstance(request.prompt_token_ids, tuple):
         raise InvalidParameterError("prompt must be a tuple of token ids", param="prompt")
     _check_kind("params", request.params, SamplingParams)
@@ -126,7 +126,7 @@ def _check_pooling(request: Request) -> None:
         )
     if request.params != SamplingParams() or request.constraint is not None:
         raise InvalidParameterError(
-            "nothing is generated where pooling is asked for: leave params and constraint out",
+            "pooling generates nothing: leave out params and constraint",
             param="pooling",
         )
 

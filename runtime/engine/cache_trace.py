@@ -1,9 +1,9 @@
-"""Traces of what was served, to replay against a cache: which prefixes came when, and no text.
+"""Cache traces: which prefixes were requested when, without text, to replay against a cache.
 
 A trace is compressed JSON lines. A line with ``format`` begins a recording; every other line is a
 request, in the order in which they ended. Full pages of tokens are numbered as they first appear,
-so that a request is told by the last page that earlier lines have named, and how many pages follow
-it: equal numbers are equal prefixes, and a number says nothing of the tokens. Prefixes under
+so a request is described by the last page that earlier lines have named and how many pages follow
+it: equal numbers are equal prefixes, and a number reveals nothing of the tokens. Prefixes under
 different salts are different pages.
 """
 
@@ -29,7 +29,7 @@ logger = logging.getLogger("ramet.trace")
 
 _FORMAT = 1
 _MAX_PAGES = 1 << 20
-"""Pages that are told apart; a recording ends there, for each takes memory."""
+"""Most pages of a recording, as each takes memory; the recording ends there."""
 _FLUSH_EVERY = 64
 
 
@@ -169,7 +169,7 @@ def read_trace(path: str | Path) -> list[TracedRequest]:
     for record in _records(path):
         if isinstance(record, dict):
             if record.get("format") != _FORMAT:
-                raise ValueError(f"{os.fspath(path)} is no trace, or one of another format")
+                raise ValueError(f"{os.fspath(path)} is not a trace of a known format")
             first = len(parents)
             num_programs = 1 + max((each.program for each in requests), default=-1)
             num_places = 1 + max((each.place for each in requests), default=-1)

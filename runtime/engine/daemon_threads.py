@@ -1,4 +1,4 @@
-"""Threads for work that a program doesn't wait for when it ends."""
+"""A thread pool that doesn't keep the process alive."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ T = TypeVar("T")
 
 
 class DaemonThreads:
-    """Does tasks in turn, ``count`` at a time, like ``ThreadPoolExecutor``; but Python joins that
-    one's threads before it ends, and these it leaves.
+    """Runs tasks in order, ``count`` at a time, like ``ThreadPoolExecutor``.
+
+    Python joins that one's threads at exit; it doesn't wait for these.
 
     Args:
         name: the threads' name.
@@ -32,7 +33,7 @@ class DaemonThreads:
         self._closed = False
 
     def submit(self, task: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Has a thread do a task; its result, or what it raises. After ``close`` it's cancelled."""
+        """Runs a task in a thread. After ``close`` the future is cancelled."""
         future: Future[T] = Future()
         with self._lock:
             if self._closed:
@@ -44,7 +45,7 @@ class DaemonThreads:
         return future
 
     def close(self) -> None:
-        """Cancels what has not begun, and waits for what has."""
+        """Cancels tasks that have not begun, and waits for those that have."""
         with self._lock:
             self._closed = True
             with contextlib.suppress(queue.Empty):

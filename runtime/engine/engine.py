@@ -66,15 +66,15 @@ _DRAFT_LEN = 16
 class Engine:
     """Serves requests with one model.
 
-    It belongs to the process that makes it: in one forked from that, all but ``close`` raises
-    ForkedProcessError.
+    It belongs to the process that makes it: in a forked process every method but ``close`` and
+    ``abort`` raises ForkedProcessError.
 
     Args:
         runner: runs the model; the engine closes it.
         tokenizer: its tokenizer.
-        model_name: what the model is called.
-        chat_template: how its chats are printed; None: the tokenizer's own, if it has one.
-        fingerprint: tells the model from others; ``config.prefix_store`` needs it.
+        model_name: the model's name.
+        chat_template: formats chats; None: the tokenizer's own, if it has one.
+        fingerprint: identifies the model; ``config.prefix_store`` needs it.
         clock: seconds; deadlines and timings are by it.
         timer: see ``Scheduler``.
     """
@@ -94,7 +94,7 @@ class Engine:
         self.config = config = config or EngineConfig()
         if tokenizer.vocab_size > runner.vocab_size:
             raise ModelLoadError(
-                f"the tokenizer has {tokenizer.vocab_size} tokens, and the model a head for "
+                f"the tokenizer has {tokenizer.vocab_size} tokens, but the model's head only "
                 f"{runner.vocab_size}"
             )
         self.tokenizer = tokenizer
@@ -221,7 +221,7 @@ class Engine:
         )
 
     def compile(self, constraint: Constraint) -> Future[None]:
-        """Has a constraint compiled, as for a request that will have it; safe from any thread.
+        """Compiles a constraint ahead of its requests; safe from any thread.
 
         The future's error is an InvalidConstraintError for one that can't be honoured. Cancelling
         it cancels no compilation that others wait for, or that has begun.
@@ -234,8 +234,8 @@ class Engine:
         self._step_listeners.append(listener)
 
     def abort(self, request_id: str) -> None:
-        """Ends a request within one step, wherever it is; unknown and ended ones are ignored, and
-        so are those of the process that this one was forked from."""
+        """Ends a request within one step, in any state. Unknown and ended requests are ignored, and
+        so is the call in a forked process."""
         if self._fork_guard.is_owner:
             self._thread.post(lambda: self._abort(request_id))
 
@@ -252,7 +252,7 @@ class Engine:
         constraint: Constraint | None = None,
         hint: ProgramHint | None = None,
     ) -> Completion:
-        """Completes a prompt, and waits for it; an interrupted wait aborts the request.
+        """Completes a prompt; an interrupted wait aborts the request.
 
         Without ``params.max_tokens`` the output may fill the context, as in the HTTP APIs; the
         ``gen`` of a program has a default of its own.
@@ -296,7 +296,7 @@ class Engine:
 
     @cached_property
     def chat_template(self) -> ChatTemplate | None:
-        """How chats are printed; ModelLoadError for a template that isn't valid Jinja."""
+        """The chat template; ModelLoadError if it isn't valid Jinja."""
         if self._chat_template is None and self.tokenizer.chat_template is not None:
             from ramet.runtime.tokenizer import ChatTemplate
 
@@ -309,26 +309,26 @@ class Engine:
         return grammar_vocabulary(self.tokenizer, self._runner.vocab_size)
 
     def stats(self) -> EngineStats:
-        """Counts as of now; safe from any thread."""
+        """Current counts; safe from any thread."""
         self._fork_guard.require("the engine")
         num_compiling, grammars = self._requests.num_unscheduled, self._compiler.stats()
         return EngineStats.collect(self._scheduler, self._cache, num_compiling, grammars)
 
     def check(self) -> None:
-        """Raises InvariantError if a page, a slot or a state is not as it must be."""
+        """Raises InvariantError if a page, a slot or a state is inconsistent."""
         self._ask(self._scheduler.check)
 
     def warm_up(self) -> None:
-        """Has what steps need loaded before the first request comes; counts nothing.
+        """Loads what steps need before the first request, and leaves no trace in the counts.
 
-        What constraints need is made ready afterwards, in a thread that compiles them: the first
-        ones wait for that, and at an installation's first start for a compiler.
+        What constraints need is loaded afterwards in a compiling thread: the first constraints wait
+        for that, and at an installation's first start for JIT compilation.
         """
         params = SamplingParams(temperature=1.0, top_p=0.9, seed=0, max_tokens=4)
         prompt = [self.tokenizer.bos_id or 0] * 2
         hint = ProgramHint(program_id="warm-up", remaining_uses=0)
         self.generate(prompt, params, hint=hint)
-        self._ask(lambda: self._cache.evict(1))  # what it has left, for it goes first
+        self._ask(lambda: self._cache.evict(1))  # the page that it has left: it is evicted first
         self._ask(self._scheduler.stats.reset)
         self._grammars.run_first(self._compiler.warm_up)
 
@@ -337,13 +337,13 @@ class Engine:
         return self._ask(self._prefixes.save)
 
     def clear_cache(self) -> int:
-        """Evicts every cached page that nobody holds; returns how many."""
+        """Evicts every cached page that is not held; returns how many."""
         return self._ask(self._cache.clear)
 
     def close(self) -> None:
         """Ends the thread and the runner; requests that still run fail with EngineDeadError.
 
-        In a forked process it does nothing: all that is the parent's.
+        Does nothing in a forked process, where all of it is the parent's.
         """
         if not self._fork_guard.is_owner:
             return

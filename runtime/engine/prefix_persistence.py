@@ -1,4 +1,4 @@
-"""What an engine's cache holds, kept over a restart."""
+"""Keeps an engine's hot prefixes over a restart."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from ramet.runtime.engine.config import EngineConfig
 
 
 class PrefixPersistence:
-    """A cache's hot prefixes in ``config.prefix_store``, if there is one.
+    """Loads a cache from ``config.prefix_store`` and saves it there, if there is a store.
 
-    Begins by filling the cache with what the last engine of this model has stored. For one thread.
+    For one thread; loads on construction.
 
     Args:
-        fingerprint: tells the model from others.
+        fingerprint: identifies the model.
 
     Raises:
-        InvalidParameterError: there is a store, and the runner's pages can't be kept.
+        InvalidParameterError: there is a store, and the runner's pages can't be read.
     """
 
     def __init__(
@@ -39,5 +39,5 @@ class PrefixPersistence:
         self._store.load(cache, self._storage, max_pages=runner.num_pages // 2)
 
     def save(self) -> int:
-        """Stores them; returns the number of pages."""
+        """Stores the hot prefixes; returns the number of pages."""
         return 0 if self._storage is None else self._store.save(self._cache, self._storage)

@@ -63,7 +63,7 @@ class Wakeups:
             self._futures.setdefault(waiter.get_loop(), []).append(waiter)
 
     def flush(self) -> None:
-        """Wakes them all."""
+        """Wakes all waiters."""
         for event in self._threads:
             event.set()
         self._threads.clear()
@@ -86,10 +86,10 @@ class RequestStream:
 
     Iterate it (``for`` or ``async for``), take what is ready (``take``), or wait for all of it:
     ``result()``, or ``await stream``, which raise what ``Failed`` carries. Leaving ``with`` or
-    ``async with`` early aborts the request. An error in the reader touches nobody else.
+    ``async with`` early aborts the request. An error in the reader affects no other request.
 
     Each event is read once: several readers share them. ``result()`` is always the whole output,
-    whoever has read its events, and may be asked for again.
+    also after its events were read, and may be called again.
     """
 
     def __init__(self, request: Request, *, abort: Callable[[str], None], wakeups: Wakeups) -> None:
@@ -141,7 +141,7 @@ class RequestStream:
         return events
 
     def _pop(self, new_waiter: Callable[[], _Waiter]) -> tuple[Event | None, _Waiter | None]:
-        """The next event, or who waits for it, or neither if none will come."""
+        """The next event, or a registered waiter for it, or neither if none will come."""
         with self._lock:
             if self._events:
                 event = self._events.popleft()
@@ -154,7 +154,7 @@ class RequestStream:
             return None, waiter
 
     def _require_end_or_owner(self) -> None:
-        """In a forked process only what had ended before can be read."""
+        """Refuses to read a live stream in a forked process."""
         if self._last is None:
             self._fork_guard.require(f"the stream of request {self.request_id}")
 

@@ -1,4 +1,4 @@
-"""The one thread that scheduler and cache belong to."""
+"""The thread that scheduler and cache belong to."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ T = TypeVar("T")
 
 
 class StepThread:
-    """Runs posted commands, then a step, over and over; sleeps while there is nothing to do.
+    """Alternates posted commands and steps; sleeps while there is nothing to do.
 
     Args:
         step: one step; False if there was nothing to do. What it raises ends the thread.
-        rest: a little work for while there is nothing to do, called again while it returns True.
+        rest: idle work in small pieces; False once none is left.
         pause_s: how long to sleep after a step that did nothing: None until the next command.
-        on_end: the last thing that the thread does, with what ended it, or None after ``stop``.
+        on_end: called last, with the error that ended the thread, or None after ``stop``.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class StepThread:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the thread after the step at hand, and waits for that."""
+        """Ends the thread after the current step, and waits for it."""
         self._stopping = True
         self._wake.set()
         if self._thread is not threading.current_thread():
@@ -56,7 +56,7 @@ class StepThread:
         self._wake.set()
 
     def wake(self) -> None:
-        """Ends the thread's sleep, if it sleeps."""
+        """Wakes the thread."""
         self._wake.set()
 
     def ask(self, question: Callable[[], T]) -> T:

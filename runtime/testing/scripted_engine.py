@@ -12,6 +12,6 @@ from ramet.runtime.testing.scripted_tokenizer import scripted_tokenizer
 def scripted_engine(
     scripts: Iterable[Script] = (), config: EngineConfig | None = None, *, model_name: str = "m"
 ) -> Engine:
-    """An engine whose model says what ``scripts`` force, and readable noise where none applies."""
+    """An engine whose model outputs what ``scripts`` force, else readable noise."""
     tokenizer = scripted_tokenizer()
     return Engine(ScriptedModel(tokenizer, scripts), tokenizer, config, model_name=model_name)

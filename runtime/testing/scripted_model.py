@@ -1,9 +1,9 @@
-"""A model runner for tests: it says what scripts tell it to, and checks its page tables.
+"""A model runner for tests: its logits follow scripts, and it checks its page tables.
 
 It computes nothing and remembers tokens: its pages hold token ids and positions where a real
 runner's hold keys and values. What a row has in context it reads back through the row's page
 table, so it works under chunked prefill, prefix reuse, preemption and any batching, and a wrong
-or stale page shows at once as an ``InvariantError``.
+or stale page shows immediately as an ``InvariantError``.
 """
 
 from __future__ import annotations

@@ -151,9 +151,9 @@ class PageTables:
     # -- leaving -------------------------------------------------------------------------------
 
     def give_back(self, sequence: Sequence) -> PrefixHandle:
-        """Ends a running sequence's stay: what it computed goes to the cache, the rest is freed.
+        """Takes back a sequence's pages: computed ones go to the cache, the rest is freed.
 
-        Returns the handle of what it leaves behind, which nobody holds.
+        Returns the handle of what it leaves in the cache, which is not held.
         """
         assert sequence.held is not None
         computed = sequence.num_computed if sequence.copy_from is None else sequence.tree_len

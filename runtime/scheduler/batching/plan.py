@@ -87,7 +87,7 @@ class StepPlan:
         drafts: list[tuple[Row, Draft]] = []
         for sequence, row in self._rows.items():
             room = sequence.max_len - sequence.num_tokens - 1
-            if room < 1 or not row.draws or row.num_scores or sequence.bans.picky:
+            if room < 1 or not row.draws or row.num_scores or sequence.bans.bans_always:
                 continue
             if slots.counts_tokens(sequence):
                 continue  # penalties would differ from position to position

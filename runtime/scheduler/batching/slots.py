@@ -35,7 +35,7 @@ class Slots:
         self._seeds = np.zeros(num_slots, np.uint64)
         self._biases: dict[int, tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]] = {}
         self._seen: dict[int, SeenTokens] = {}
-        self._others: set[int] = set()  # than those that just take their likeliest token
+        self._not_greedy: set[int] = set()  # than those that just take their likeliest token
         self._greedy = SamplingRows.greedy(64)
 
     @property
@@ -66,7 +66,7 @@ class Slots:
             or slot in self._biases
             or slot in self._seen
         ):
-            self._others.add(slot)
+            self._not_greedy.add(slot)
         sequence.slot = self._free.pop()
 
     def release(self, sequence: Sequence) -> None:
@@ -74,7 +74,7 @@ class Slots:
         slot = sequence.slot
         self._biases.pop(slot, None)
         self._seen.pop(slot, None)
-        self._others.discard(slot)
+        self._not_greedy.discard(slot)
         self._free.append(slot)
 
     def counts_tokens(self, sequence: Sequence) -> bool:
@@ -103,7 +103,7 @@ class Slots:
         seed and no position.
         """
         mask_rows = np.array(mask_ids, np.int32)
-        if not self._others:
+        if not self._not_greedy:
             num_rows = len(slot_ids)
             if num_rows > self._greedy.num_rows:
                 self._greedy = SamplingRows.greedy(2 * num_rows)

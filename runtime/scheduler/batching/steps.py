@@ -1,4 +1,4 @@
-"""From the rows that a step computes to the step: its batch, and the masks of its draws."""
+"""A step: its rows, their batch, and the token masks of its draws."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a step's result does to its sequences."""
+"""Applies a step's result to its sequences."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ramet.runtime.scheduler.sequence.sequence import Sequence
 
 
 class Committer:
-    """Advances sequences by what was computed and drawn; says which have ended, and why."""
+    """Advances sequences by what was computed and drawn; reports which have ended, and how."""
 
     def __init__(
         self,

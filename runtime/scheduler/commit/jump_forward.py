@@ -1,4 +1,4 @@
-"""What a grammar forces, as tokens.
+"""Jump-forward: text that a grammar forces, as tokens.
 
 Text that a grammar leaves no choice about needs no sampling, and its tokens can go through the
 model together. They are the tokens that the tokenizer itself would make of the text, so that the

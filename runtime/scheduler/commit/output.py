@@ -1,4 +1,4 @@
-"""What a drawn token does to its sequence: grammar, text, forced tokens, and whether it ends."""
+"""Applies drawn tokens to their sequences: grammar, text, forced tokens, and the end."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class OutputWriter:
             sequence.completion = self._completions.first(matcher, sequence.num_left)
         if self._is_complete(matcher):
             return End("stop")
-        if self._forced is None or sequence.bans.picky:
+        if self._forced is None or sequence.bans.bans_always:
             return None
         matcher.fill_mask(self._mask)
         tokens, num_certain = self._forced.encode(b"", self._forced.text(matcher, self._mask))
@@ -112,7 +112,7 @@ class OutputWriter:
             # Nothing but the end may follow: no step is spent on drawing it.
             return self._append(sequence, token, complete=True)
         text = b""
-        if self._forced is not None and not sequence.bans.picky:
+        if self._forced is not None and not sequence.bans.bans_always:
             text = self._forced.text(matcher, self._mask)
         return self._force(sequence, token, text) if text else self._append(sequence, token)
 

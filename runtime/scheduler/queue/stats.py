@@ -1,4 +1,4 @@
-"""Counters of a scheduler, and the rates that come from them."""
+"""Counters of a scheduler, and rates derived from them."""
 
 from __future__ import annotations
 

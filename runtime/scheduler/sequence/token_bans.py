@@ -1,4 +1,4 @@
-"""Which tokens a sequence may draw next, as packed bitmask rows.
+"""Token bans: which tokens parameters forbid next, as packed bitmask rows.
 
 Bit i of word j of a row stands for token ``32 * j + i``.
 """
@@ -82,7 +82,7 @@ class BadWords:
         self._by_rests: dict[frozenset[bytes], Row] = {}
 
     def feed(self, text: bytes) -> None:
-        """Takes in a generated token's bytes."""
+        """Reads a generated token's bytes."""
         if self._tail_len:
             self._tail = (self._tail + text)[-self._tail_len :]
 
@@ -111,7 +111,7 @@ class BadWords:
 
 
 class TokenBans:
-    """What a request's parameters allow, apart from its grammar.
+    """Tokens that a request's parameters ban, apart from its grammar.
 
     End-of-text and stop tokens are banned before ``min_tokens``.
     """
@@ -128,8 +128,8 @@ class TokenBans:
         self.bad_words = BadWords(params.bad_words, texts) if params.bad_words else None
 
     @property
-    def picky(self) -> bool:
-        """Whether some tokens are out whatever the grammar says."""
+    def bans_always(self) -> bool:
+        """Whether tokens are banned whatever the grammar allows."""
         return self._allowed is not None or self.bad_words is not None
 
     def active(self, num_output: int) -> bool:

@@ -1,30 +1,30 @@
-"""What a step costs, learned from the steps that there have been."""
+"""Cost model of a step, fitted to past steps."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from operator import mul
 
-_USUAL: tuple[float, ...] = (7.0, 1.0, 0.3)
+_PRIOR_COSTS: tuple[float, ...] = (7.0, 1.0, 0.3)
 """A step's fixed cost, a token's, and a row's, in tokens: a small model on a CPU."""
 _LEAST = 0.1
-"""No cost is taken for less than this share of its usual one."""
+"""Lower bound of a cost, as a share of its prior."""
 _DECAY = 0.99
-_USUAL_WEIGHT = 4.0
-"""In steps: how much the usual proportions count beside what has been seen."""
+_PRIOR_WEIGHT = 4.0
+"""Weight of the prior costs, in steps."""
 _SOLVE_EVERY = 8
-_LATE = 2.0
-_EARLY = 3.0
-"""Outlier bounds: slower steps than expected times the one are clipped, and steps faster than
-expected over the other reset the fit."""
+_MAX_SLOWER = 2.0
+_MAX_FASTER = 3.0
+"""Outlier bounds, as ratios to the expected time: slower steps are clipped to the one, and steps
+faster by the other reset the fit."""
 
 
 class StepCost:
     """Time of a step as a linear function of its tokens and rows.
 
-    Least squares over past steps, older ones counting less, drawn to usual proportions: where all
-    steps are alike nothing else tells a token's cost from the step's own. Until the first
-    observation the unit is one token's cost, which is all that comparing needs.
+    Least squares over past steps, older ones counting less, drawn to the prior's proportions: if
+    all steps are alike, nothing else separates a token's cost from the step's own. Until the first
+    observation the unit is one token's cost, which is enough for comparisons.
 
     Args:
         timer: seconds; None: nothing is timed.
@@ -35,7 +35,7 @@ class StepCost:
     def __init__(self, timer: Callable[[], float] | None = None) -> None:
         self._timer = timer
         self._started = 0.0
-        self._costs = _USUAL
+        self._costs = _PRIOR_COSTS
         self._sums = [0.0] * 9
         self._num_seen = 0
 
@@ -50,7 +50,7 @@ class StepCost:
             self.observe(num_tokens, num_rows, self._timer() - self._started)
 
     def observe(self, num_tokens: int, num_rows: int, seconds: float) -> None:
-        """Learns from a step; one of no duration teaches nothing.
+        """Fits the model to a step; one without a duration is ignored.
 
         A step that took much longer than expected was held up by something else, and counts for
         less. Nothing makes a step much faster than it is: if one was, then those before it were
@@ -60,8 +60,8 @@ class StepCost:
             return
         if self._num_seen:
             expected, _ = self.expected(num_tokens, num_rows)
-            seconds = min(seconds, _LATE * expected)
-            if seconds < expected / _EARLY:
+            seconds = min(seconds, _MAX_SLOWER * expected)
+            if seconds < expected / _MAX_FASTER:
                 self._sums = [0.0] * len(self._sums)
                 self._num_seen = 0
         new = (
@@ -89,10 +89,10 @@ class StepCost:
         steps, tokens, rows, tokens2, both, rows2, *times = self._sums
         products = [[steps, tokens, rows], [tokens, tokens2, both], [rows, both, rows2]]
         # The usual costs, in seconds, by what the steps so far took in all.
-        unit = times[0] / sum(map(mul, products[0], _USUAL))
-        usual = [unit * cost for cost in _USUAL]
+        unit = times[0] / sum(map(mul, products[0], _PRIOR_COSTS))
+        usual = [unit * cost for cost in _PRIOR_COSTS]
         for at in range(3):
-            pull = _USUAL_WEIGHT / steps * products[at][at]
+            pull = _PRIOR_WEIGHT / steps * products[at][at]
             products[at][at] += pull
             times[at] += pull * usual[at]
         costs = _solved(products, times)
