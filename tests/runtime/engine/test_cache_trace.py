@@ -71,7 +71,7 @@ def test_a_recording_that_was_cut_off_is_read_as_far_as_it_goes(tmp_path):
 def test_what_is_no_trace_is_refused(tmp_path):
     path = tmp_path / "other.gz"
     path.write_bytes(gzip.compress(b'{"format": 99}\n'))
-    with pytest.raises(ValueError, match="no trace"):
+    with pytest.raises(ValueError, match="not a trace"):
         read_trace(path)
 
 
