@@ -1,4 +1,4 @@
-"""What a graph must satisfy before any of it runs on a server."""
+"""Checks a graph before it runs on a server."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _MAX_NAME_LEN = 256
 
 
 async def read_graph(data: dict[str, Any], config: ServerConfig) -> RequestGraph:
-    """The graph of a body.
+    """Reads the graph of a body.
 
     Raises:
-        InvalidParameterError: it is none, too large, or needs what a server hasn't; ``param`` is
+        InvalidParameterError: it is invalid, too large or needs unsupported features; ``param`` is
             the path in the body.
     """
 
@@ -49,7 +49,7 @@ async def read_graph(data: dict[str, Any], config: ServerConfig) -> RequestGraph
 
 
 async def check_calls(graph: RequestGraph, backend: EngineBackend, engine: EngineApi) -> None:
-    """Refuses calls that the model can't make, and compiles every constraint.
+    """Checks that the model can make all calls, and compiles every constraint.
 
     Raises:
         InvalidParameterError, InvalidConstraintError: with the path in the body.
@@ -97,10 +97,10 @@ def _check_node(node: Node, path: str, max_choices: int) -> None:
     if len(node.id) > _MAX_NAME_LEN:
         raise _refused(f"an id has at most {_MAX_NAME_LEN} characters", f"{path}.id")
     if isinstance(node, Gen) and node.params.prompt_logprobs is not None:
-        raise _refused("a program has no use for prompt_logprobs", f"{path}.params.prompt_logprobs")
+        raise _refused("programs don't support prompt_logprobs", f"{path}.params.prompt_logprobs")
     if isinstance(node, Select) and len(node.choices) > max_choices:
         raise _refused(
-            f"{len(node.choices)} choices are more than the limit of {max_choices}",
+            f"{len(node.choices)} choices exceed the limit of {max_choices}",
             f"{path}.choices",
         )
 

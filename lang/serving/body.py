@@ -10,10 +10,10 @@ from ramet.runtime.server.protocol.base import ApiModel, Int
 
 
 class ProgramRequest(ApiModel):
-    """A graph, and how its calls are treated.
+    """A graph and the settings of its calls.
 
-    ``graph`` is what ``program.graph().to_json()`` gives. Calls without a seed of their own draw
-    from ``seed`` and their place in the graph.
+    ``graph`` is the result of ``program.graph().to_json()``. Calls without a seed derive one from
+    ``seed`` and their position in the graph.
     """
 
     graph: dict[str, Any]

@@ -71,7 +71,7 @@ class ProgramCall:
         failed = "failed" if run.done and run.error is not None else "completed"
         outcome = failed if self.reason is None else "aborted"
         seconds = time.monotonic() - self._began
-        self._telemetry.program(outcome, seconds, len(run.graph.calls()))
+        self._telemetry.record_program(outcome, seconds, len(run.graph.calls()))
 
     def _cancel_run(self) -> None:
         if self._run is not None and not self._run.done:
@@ -88,7 +88,7 @@ class ProgramEngine:
         self._engine = engine
         self._tenant = call.tenant
         self._name = call.name
-        self._limit = InFlightLimit(engine.submit, max_in_flight, call.note_node_end)
+        self._limit = InFlightLimit(engine.submit, max_in_flight, call.record_node_end)
         self._numbers = itertools.count()
 
     @property

@@ -1,4 +1,4 @@
-"""What a running program tells its client: values by name, as they come."""
+"""Formats a program's events for the client: values by name."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ Shaped = dict[str, Any]
 
 
 class ProgramOutput:
-    """Turns a run's events into the client's, and adds up what the calls took.
+    """Converts a run's events to the client's, and sums up usage.
 
-    ``calls`` has what each finished call said beside its value.
+    ``calls`` has the metadata of each finished call.
 
     Args:
         places: each node's index in the graph that the client sent.
@@ -42,7 +42,7 @@ class ProgramOutput:
         self.calls: list[Shaped] = []
 
     def feed(self, events: Iterable[RunEvent]) -> list[Shaped]:
-        """The client's events for some of the run's."""
+        """Converts events of the run."""
         shaped: list[Shaped] = []
         for event in events:
             match event:
@@ -90,9 +90,9 @@ class ProgramOutput:
 
 
 def plain_error(error: BaseException) -> RametError:
-    """What went wrong, without the run that it went wrong in.
+    """Unwraps the error of a run.
 
-    An output that ends before its value is complete is the caller's: it would end so again.
+    A truncated output is the client's error: retrying would truncate it again.
     """
     cause = error.__cause__ if isinstance(error, NodeFailedError) else error
     if isinstance(cause, OutputParseError):
@@ -114,4 +114,4 @@ def _named(node: Node) -> Shaped:
 
 
 def _usage(usage: Usage) -> Shaped:
-    return CallUsage.of([usage], 1).openai()
+    return CallUsage.from_usages([usage], 1).as_openai()

@@ -1,4 +1,4 @@
-"""``POST /v1/programs``: a graph as JSON runs on the server, and its values stream back by name."""
+"""``POST /v1/programs``: runs a graph on the server and streams its values by name."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ PROGRAMS = Extension(programs_router, (ProgramRequest,))
 
 @dataclass(frozen=True, slots=True)
 class _Program:
-    """A program that runs, and how it is told to its client."""
+    """A running program and its response."""
 
     call: ProgramCall
     run: ProgramRun
@@ -114,7 +114,7 @@ class _Program:
         return {"type": "program.failed", **result, "error": output.error_body(error)}
 
     async def whole(self) -> Response:
-        """The answer in one piece."""
+        """Answers in one piece."""
         output = self.output()
         async for events in self.run.events.batches():
             output.feed(events)
@@ -132,7 +132,7 @@ class _Program:
         raise AssertionError("every run ends")
 
     async def stream(self) -> AsyncIterator[bytes]:
-        """The events as they come."""
+        """Yields the events as server-sent events."""
         output = self.output()
         number = 0
 

@@ -1,4 +1,4 @@
-"""The server as an ASGI application over a running engine."""
+"""Builds the server as an ASGI application over a running engine."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ def create_app(
     extensions: Sequence[Extension] = (),
     tracing: Tracing = NO_TRACING,
 ) -> FastAPI:
-    """The application. It borrows the engine and the tracing: who made them closes them.
+    """Builds the application. The caller owns the engine and the tracing, and closes them.
 
-    ``lifecycle`` is given by who wants to drain the server; see ``serve``.
+    Pass a ``lifecycle`` to drain the server; see ``serve``.
     """
     config = config or ServerConfig()
     model_names = config.served_model_names or (engine.model_name,)
@@ -80,7 +80,7 @@ def create_app(
     app = FastAPI(title="Ramet", version="1", redirect_slashes=False)
     install_error_handlers(app)
     install_openapi(app, [*_BODIES, *(body for each in extensions for body in each.bodies)])
-    key_needed = [Depends(context.authenticate)]
+    requires_key = [Depends(context.authenticate)]
     routers = (
         chat_router,
         completions_router,
@@ -94,7 +94,7 @@ def create_app(
         *(each.router for each in extensions),
     )
     for router in routers:
-        app.include_router(router(context), dependencies=key_needed)
+        app.include_router(router(context), dependencies=requires_key)
     app.include_router(operations_router(context))
     if config.cors_origins:
         app.add_middleware(

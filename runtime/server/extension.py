@@ -1,4 +1,4 @@
-"""Routes that are mounted from above: of what the runtime itself can't know."""
+"""Extensions: routes that a higher layer mounts on the server."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ramet.runtime.server.calls.context import ServerContext
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """Further routes of a server.
+    """Additional routes of a server.
 
     Attributes:
-        router: makes them; each needs a key, where there are keys.
-        bodies: the bodies that they take, for the OpenAPI document.
+        router: builds them; they require an API key if the server has any.
+        bodies: their request bodies, for the OpenAPI document.
     """
 
     router: Callable[[ServerContext], APIRouter]

@@ -22,18 +22,18 @@ from ramet.runtime.server.http.connection import HttpProtocol
 from ramet.runtime.server.http.listen import bind
 from ramet.runtime.server.observability.tracing import open_tracing
 
-_SWITCH_S = 0.0005
-"""How long a thread that checks a grammar or encodes a prompt may keep the event loop waiting."""
+_SWITCH_INTERVAL_S = 0.0005
+"""Longest time that a worker thread may hold the interpreter while the event loop waits."""
 
 logger = logging.getLogger("ramet.server")
 
 
 class HttpServer(uvicorn.Server):
-    """uvicorn, ended gracefully.
+    """uvicorn with a graceful shutdown.
 
-    On the first SIGTERM or SIGINT: ``/ready`` turns false and new requests are refused; running
-    ones get the grace period, then a clean error; the listening socket closes last. The process
-    ends with exit code 0. A second signal ends the grace period at once.
+    On the first SIGTERM or SIGINT ``/ready`` fails and new requests are refused; running ones get
+    the grace period, then a clean error; the listening socket closes last. The process exits with
+    code 0. A second signal ends the grace period immediately.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class HttpServer(uvicorn.Server):
                 log_level="warning",
                 server_header=False,
                 timeout_graceful_shutdown=5,
-                timeout_keep_alive=75,  # longer than clients keep theirs: they close first
+                timeout_keep_alive=75,  # longer than clients' timeouts, so that they close first
                 backlog=4096,
             )
         )
@@ -82,11 +82,11 @@ class HttpServer(uvicorn.Server):
 
     @property
     def port(self) -> int:
-        """Where it listens, once it has started."""
+        """The port that it listens on, once it has started."""
         return int(self.servers[0].sockets[0].getsockname()[1])
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begins to drain; called in the main thread, between two bytecodes of anything."""
+        """Starts draining; called as a signal handler in the main thread."""
         del sig, frame
         if self._loop is None:
             self.should_exit = True
@@ -94,7 +94,7 @@ class HttpServer(uvicorn.Server):
         self._loop.call_soon_threadsafe(self._begin_drain)
 
     def stop(self) -> None:
-        """What a signal does, from any thread."""
+        """Starts draining, from any thread."""
         self.handle_exit(0, None)
 
     def _begin_drain(self) -> None:
@@ -117,26 +117,26 @@ def serve(
     sockets: list[socket.socket] | None = None,
     on_started: Callable[[int], None] | None = None,
 ) -> None:
-    """Serves ``engine`` over HTTP until a signal; returns after a graceful end.
+    """Serves ``engine`` over HTTP until a signal; returns after a graceful shutdown.
 
     Args:
-        extensions: further routes.
-        sockets: bound ones to listen on; None: the configuration's host and port are bound now.
-        on_started: is told the port once it listens.
+        extensions: additional routes.
+        sockets: bound sockets to listen on; None: binds the configured host and port.
+        on_started: called with the port once the server listens.
 
     Raises:
-        ListenError: the address can't be had.
+        ListenError: the address can't be bound.
     """
     config = config or ServerConfig()
     if config.access_log:
         _log_to_stderr("ramet.access")
-    sys.setswitchinterval(_SWITCH_S)
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
     server = HttpServer(engine, config, extensions=extensions, on_started=on_started)
     server.run(bind(config.host, config.port) if sockets is None else sockets)
 
 
 def _log_to_stderr(name: str) -> None:
-    """Sends a logger's lines, which are JSON already, to stderr as they are."""
+    """Writes a logger's lines, which are JSON already, to stderr unformatted."""
     lines = logging.getLogger(name)
     if not lines.handlers:
         lines.addHandler(logging.StreamHandler())

@@ -1,4 +1,4 @@
-"""A server on a scripted model, for tests: a real socket, no model, milliseconds a call.
+"""Runs a server on a scripted model for tests: a real socket, no model, milliseconds per call.
 
 ::
 
@@ -35,12 +35,12 @@ Pieces = Sequence[str | bytes | int]
 
 @dataclass(frozen=True, slots=True)
 class RunningServer:
-    """A server that is running, and ways to talk to it.
+    """A running server and helpers to call it.
 
     Attributes:
         engine: its engine.
         http: a client whose base URL is the server's.
-        http_server: ends it.
+        http_server: the server itself, to stop it.
     """
 
     engine: Engine | EngineProcess
@@ -101,12 +101,11 @@ def scripted_server(
     """Runs a server in a thread, on loopback and a free port, until the block ends.
 
     Args:
-        scripts: what the model says; see ``ScriptedModel``. Each piece is one token.
+        scripts: the model's outputs; see ``ScriptedModel``. Each piece is one token.
         tokenizer: None: a tiny one in which the scripts' pieces are tokens.
-        engine_config: the engine's; None: the default, but that requests which name no seed draw
-            the same in every run.
-        model_options: further arguments of ``ScriptedModel``.
-        extensions: further routes.
+        engine_config: the engine's; None: the default with a fixed seed.
+        model_options: more arguments of ``ScriptedModel``.
+        extensions: additional routes.
         config: fields of ``ServerConfig``.
     """
     said = [each if isinstance(each, Script) else Script(each) for each in scripts]
@@ -126,7 +125,7 @@ def scripted_server(
 def running_server(
     engine: Engine | EngineProcess, extensions: Sequence[Extension] = (), **config: Any
 ) -> Iterator[RunningServer]:
-    """Serves an engine from a thread, as ``scripted_server`` does; at the end it is checked."""
+    """Serves an engine from a thread; checks its invariants at the end."""
     server = HttpServer(engine, ServerConfig(port=0, **config), extensions=extensions)
     thread = threading.Thread(target=server.run, name="ramet-test-server")
     thread.start()
@@ -142,11 +141,11 @@ def running_server(
 
 
 def wait_until(condition: Callable[[], Any], timeout_s: float = 30.0) -> None:
-    """Waits until ``condition`` holds; ``TimeoutError`` if it doesn't in time."""
+    """Waits until ``condition`` holds, or raises ``TimeoutError``."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"not so within {timeout_s} s")
+            raise TimeoutError(f"the condition did not hold within {timeout_s} s")
         time.sleep(0.002)
 
 

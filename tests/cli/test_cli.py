@@ -46,7 +46,7 @@ def test_info_tells_where_compiled_code_is(tmp_path: Path) -> None:
     variables = {"RAMET_CACHE_DIR": str(tmp_path), "COLUMNS": "300"}
     result = CliRunner().invoke(app, ["info"], env=variables)
     assert result.exit_code == 0, result.output
-    assert f"{tmp_path}: to be compiled at the first start" in " ".join(result.output.split())
+    assert f"{tmp_path}: will be compiled at the first start" in " ".join(result.output.split())
 
 
 def test_info_tells_of_a_folder_that_can_not_be_written(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_info_tells_of_a_folder_that_can_not_be_written(tmp_path: Path) -> None:
     variables = {"RAMET_CACHE_DIR": str(tmp_path / "file"), "COLUMNS": "300"}
     result = CliRunner().invoke(app, ["info"], env=variables)
     told = " ".join(result.output.split())
-    assert f"{tmp_path}/file, which can't be written: to be compiled" in told
+    assert f"{tmp_path}/file, which isn't writable: will be compiled" in told
 
 
 def test_info_tells_what_runs_models(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ class TextBlock(ApiModel):
 
 
 class ThinkingBlock(ApiModel):
-    """Reasoning of an earlier answer; it is the client's own text, so no signature is needed."""
+    """Reasoning of an earlier answer; signatures aren't checked."""
 
     type: Literal["thinking"]
     thinking: str
@@ -38,7 +38,7 @@ class ThinkingBlock(ApiModel):
 
 
 class ToolUseBlock(ApiModel):
-    """A call that an earlier answer made."""
+    """A call of an earlier answer."""
 
     type: Literal["tool_use"]
     id: str
@@ -59,11 +59,11 @@ Text = Annotated[
     Annotated[str, Tag("<text>")] | Annotated[TextBlocks, Tag("<blocks>")],
     Discriminator(_shape_of),
 ]
-"""Text, or blocks of nothing but text."""
+"""Text, or a list of text blocks."""
 
 
 class ToolResultBlock(ApiModel):
-    """What a call has given."""
+    """The result of a call."""
 
     type: Literal["tool_result"]
     tool_use_id: str
@@ -90,27 +90,27 @@ Content = Annotated[
 
 
 class Message(ApiModel):
-    """A turn; neighbouring turns of one role are one turn."""
+    """A turn; adjacent turns of one role are merged."""
 
     role: Literal["user", "assistant", "system"]
     content: Content
 
     def blocks(self) -> list[Block]:
-        """The content as blocks; text alone is one."""
+        """The content as a list of blocks."""
         if isinstance(self.content, str):
             return [TextBlock(type="text", text=self.content)]
         return self.content
 
 
 class Tool(ApiModel):
-    """A tool of the client's. Its schema is enforced from the call's first character on."""
+    """A client tool. Its schema is enforced from the call's first character."""
 
     type: Literal["custom"] = "custom"
     name: str = Field(pattern=r"^[A-Za-z0-9_.:-]{1,256}$")
     description: str | None = None
     input_schema: dict[str, Any]
 
-    # Input always streams as it comes, and is always valid.
+    # Tool input is always streamed eagerly and is always valid.
     NO_EFFECT: ClassVar = _CACHED | {"eager_input_streaming", "strict"}
     UNSUPPORTED: ClassVar = {
         "allowed_callers": (["direct"],),
@@ -119,7 +119,7 @@ class Tool(ApiModel):
     }
 
     def for_template(self) -> dict[str, Any]:
-        """The tool in OpenAI's shape, which chat templates take."""
+        """The tool in OpenAI's shape, for chat templates."""
         function: dict[str, Any] = {"name": self.name, "parameters": self.input_schema}
         if self.description is not None:
             function["description"] = self.description
@@ -127,7 +127,7 @@ class Tool(ApiModel):
 
 
 class ToolChoice(ApiModel):
-    """Whether tools are called: at will, surely, this one, or none."""
+    """Which tools may or must be called."""
 
     type: Literal["auto", "any", "tool", "none"]
     name: str | None = None
@@ -135,7 +135,7 @@ class ToolChoice(ApiModel):
 
 
 class Thinking(ApiModel):
-    """Whether the model reasons before it answers, and for how many tokens at most."""
+    """Whether the model reasons before answering, and its token budget."""
 
     type: Literal["enabled", "disabled", "adaptive"]
     budget_tokens: Int | None = Field(default=None, ge=1)
@@ -144,21 +144,21 @@ class Thinking(ApiModel):
 
 
 class OutputFormat(ApiModel):
-    """The schema that the text of the answer is held to."""
+    """The schema of the answer's text."""
 
     type: Literal["json_schema"]
     schema_: dict[str, Any] = Field(alias="schema")
 
 
 class OutputConfig(ApiModel):
-    """The form of the answer, and the effort put into it."""
+    """The format of the answer and the reasoning effort."""
 
     format: OutputFormat | None = None
     effort: Literal["low", "medium", "high", "xhigh"] | None = None
 
 
 class CountTokensRequest(ApiModel):
-    """A conversation, to count; also the part of a call that makes the prompt."""
+    """The fields that determine the prompt; the body of ``count_tokens``."""
 
     model: str | None = None
     messages: list[Message] = Field(min_length=1)
@@ -199,7 +199,7 @@ class MessagesRequest(CountTokensRequest, CallFields):
     )
 
     def check(self) -> None:
-        """Refuses what no field can tell alone.
+        """Checks constraints that span several fields.
 
         A thread is refused in the way upon which clients send the whole conversation.
         """

@@ -1,4 +1,4 @@
-"""From Anthropic's turns of blocks to the conversation that every chat API shares."""
+"""Converts Anthropic's turns of blocks to a ``Conversation``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ramet.runtime.server.anthropic.bodies import (
 )
 from ramet.runtime.server.chat.conversation import Conversation
 from ramet.runtime.server.protocol.constraints import answer_schema
-from ramet.runtime.server.protocol.param_paths import Asked
+from ramet.runtime.server.protocol.param_paths import RequestedConstraint
 
 _CHOICES: dict[str, Literal["auto", "required", "none"]] = {
     "auto": "auto",
@@ -30,7 +30,7 @@ _CHOICES: dict[str, Literal["auto", "required", "none"]] = {
 
 
 def anthropic_conversation(body: CountTokensRequest) -> Conversation:
-    """What a body asks for.
+    """Builds the conversation of a body.
 
     A conversation that ends with the assistant's text is continued inside that text.
 
@@ -43,8 +43,8 @@ def anthropic_conversation(body: CountTokensRequest) -> Conversation:
     constraint = _constraint(body)
     if continues and (constraint is not None or choice.type in ("any", "tool")):
         raise InvalidParameterError(
-            "an answer that is begun by the last message can't be held to a format or to a tool "
-            "call; end messages with the user's turn",
+            "an answer that continues the last message can't have a required format or tool "
+            "call; end the messages with a user turn",
             param="messages",
         )
     return Conversation(
@@ -62,11 +62,11 @@ def anthropic_conversation(body: CountTokensRequest) -> Conversation:
     )
 
 
-def _constraint(body: CountTokensRequest) -> Asked | None:
+def _constraint(body: CountTokensRequest) -> RequestedConstraint | None:
     if body.output_config is None or body.output_config.format is None:
         return None
     schema = answer_schema(body.output_config.format.schema_)
-    return Asked(schema, "output_config.format.schema")
+    return RequestedConstraint(schema, "output_config.format.schema")
 
 
 def _tool_choice(
@@ -80,7 +80,7 @@ def _tool_choice(
         return _CHOICES[choice.type]
     if choice.name not in {tool.name for tool in tools}:
         raise InvalidParameterError(
-            f"tool_choice names {choice.name!r}, which is none of the tools", param="tool_choice"
+            f"tool_choice names {choice.name!r}, which is not among the tools", param="tool_choice"
         )
     return ("tool", choice.name)
 
@@ -127,11 +127,11 @@ class _Turns:
                 self._result(block, where)
 
     def _last(self, role: str) -> dict[str, Any] | None:
-        """The last message, if it is of this role."""
+        """Returns the last message if it has this role."""
         return self.messages[-1] if self.messages and self.messages[-1]["role"] == role else None
 
     def _say(self, role: str, text: str) -> None:
-        """Adds text to the turn, or begins one; text behind a call begins one too."""
+        """Appends text to the turn; starts a new one after a call."""
         last = self._last(role)
         if last is None or "tool_calls" in last:
             self.messages.append({"role": role, "content": text})
@@ -176,5 +176,5 @@ class _Turns:
 
 
 def _plain(content: Text) -> str:
-    """Blocks stand on lines of their own."""
+    """Joins blocks by line breaks."""
     return content if isinstance(content, str) else "\n".join(block.text for block in content)

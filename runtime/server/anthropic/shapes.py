@@ -1,4 +1,4 @@
-"""Answers and their events in the shapes of Anthropic's Messages API.
+"""Formats answers and events for Anthropic's Messages API.
 
 https://docs.anthropic.com/en/docs/build-with-claude/streaming
 """
@@ -40,7 +40,7 @@ class AnswerBlocks:
         self.blocks: list[dict[str, Any]] = []
 
     def feed(self, deltas: Iterable[ChatDelta]) -> list[Event]:
-        """The events for some deltas."""
+        """Converts deltas to events."""
         events: list[Event] = []
         for delta in deltas:
             match delta:
@@ -96,7 +96,7 @@ class AnswerBlocks:
 
 
 def answer_head(message_id: str, model: str, num_prompt_tokens: int) -> dict[str, Any]:
-    """The message before it has said anything."""
+    """The message before any output."""
     return {
         "id": message_id,
         "type": "message",
@@ -110,7 +110,7 @@ def answer_head(message_id: str, model: str, num_prompt_tokens: int) -> dict[str
 
 
 def answer_end(choice: ChatChoice, *, max_tokens: int | None) -> dict[str, Any]:
-    """Why an answer has ended, and its token counts. ``max_tokens`` is None where it was more
+    """The stop reason and usage of an answer. ``max_tokens`` is None where it was more
     than the context has room for."""
     reason = choice.finish_reason
     matched = choice.matched_stop
@@ -128,7 +128,7 @@ def answer_end(choice: ChatChoice, *, max_tokens: int | None) -> dict[str, Any]:
 
 
 def _usage(usage: Usage) -> dict[str, Any]:
-    """Anthropic counts the prompt's cached tokens apart; writing to the cache costs nothing."""
+    """Usage in Anthropic's shape, which counts cached prompt tokens separately."""
     return {
         "input_tokens": usage.prompt_tokens - usage.cached_tokens,
         "cache_creation_input_tokens": 0,

@@ -1,1 +1,1 @@
-"""A call's life on the server: tenant, limits, requests in flight, usage."""
+"""Calls: admission, tenants, requests in flight, events, usage, responses."""

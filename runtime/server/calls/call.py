@@ -51,11 +51,11 @@ class Call:
         self._stops: list[Callable[[], object]] = []
         self._is_closed = False
         self._timer: asyncio.TimerHandle | None = None
-        context.lifecycle.enter(self.name, self.abort)
+        context.lifecycle.add_call(self.name, self.abort)
         try:
-            self.tenant.enter()
+            self.tenant.admit_call()
         except BaseException:
-            context.lifecycle.leave(self.name)
+            context.lifecycle.remove_call(self.name)
             raise
         if deadline_s is not None:
             late = DeadlineExceededError("the call's deadline has passed")
@@ -85,14 +85,14 @@ class Call:
         for stop in self._stops:
             stop()
 
-    def note_end(self, event: Finished | Failed) -> None:
+    def record_end(self, event: Finished | Failed) -> None:
         """Counts one of the call's requests, which has ended."""
-        self.trace.note_end(event)
+        self.trace.record_end(event)
         self._count(event)
 
-    def note_node_end(self, request: Request, event: Finished | Failed) -> None:
+    def record_node_end(self, request: Request, event: Finished | Failed) -> None:
         """Counts one of a program's requests, which has ended."""
-        self.trace.note_node(request, event)
+        self.trace.record_node_end(request, event)
         self._count(event)
 
     def close(self) -> None:
@@ -104,10 +104,10 @@ class Call:
             self._timer.cancel()
         for stop in self._stops:
             stop()
-        self._context.lifecycle.leave(self.name)
-        self.tenant.leave()
+        self._context.lifecycle.remove_call(self.name)
+        self.tenant.end_call()
         self.trace.close()
 
     def _count(self, event: Finished | Failed) -> None:
-        self._context.telemetry.end(event)
-        self.tenant.pay(event.usage.prompt_tokens + event.usage.completion_tokens)
+        self._context.telemetry.record_end(event)
+        self.tenant.charge_tokens(event.usage.prompt_tokens + event.usage.completion_tokens)

@@ -1,4 +1,4 @@
-"""What every route works with, made once for a server."""
+"""The server's shared parts, which every route gets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Body = TypeVar("Body", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class ServerContext:
-    """The parts that routes share. ``model_names`` has at least one; the first is shown."""
+    """Parts shared by all routes. The first of ``model_names`` is shown in responses."""
 
     engine: EngineApi
     config: ServerConfig
@@ -36,47 +36,47 @@ class ServerContext:
     model_names: tuple[str, ...]
 
     def check_model(self, name: str | None) -> str:
-        """The served name; ``NotFoundError`` for another model's."""
+        """Returns the model's served name; ``NotFoundError`` if it isn't served."""
         if name is not None and name not in self.model_names:
             raise NotFoundError(
-                f"the model {name!r} is not served here; there is {', '.join(self.model_names)}",
+                f"the model {name!r} is not served; available: {', '.join(self.model_names)}",
                 param="model",
                 code="model_not_found",
             )
         return name or self.model_names[0]
 
     async def body(self, request: HttpRequest, model: type[Body]) -> Body:
-        """The request's body as ``model``."""
+        """Reads and validates the request's body."""
         return await read_body(request, model, self.config.max_body_bytes)
 
     def check_choices(self, num_choices: int, num_prompts: int = 1) -> None:
-        """Refuses fewer than one choice, and more in all than the configuration allows."""
+        """Checks the number of choices, in total too, against the configured limit."""
         limit = self.config.max_choices
         if not 1 <= num_choices <= limit:
-            raise InvalidParameterError(f"n must be from 1 to {limit}", param="n")
+            raise InvalidParameterError(f"n must be between 1 and {limit}", param="n")
         if num_choices * num_prompts > limit:
             raise InvalidParameterError(
-                f"{num_prompts} prompts with {num_choices} choices each are more than the "
-                f"limit of {limit} in one call",
+                f"{num_prompts} prompts with {num_choices} choices each exceed the limit of "
+                f"{limit} in one call",
                 param="prompt",
             )
 
     async def authenticate(self, http_request: HttpRequest) -> None:
-        """A dependency of every route that isn't open to all: see ``tenant_of``."""
+        """Route dependency: finds the tenant of the API key; see ``tenant_of``."""
         http_request.state.tenant = self.tenants.find(http_request.headers)
 
     async def authenticate_admin(self, http_request: HttpRequest) -> None:
-        """The same for routes of operators."""
+        """Route dependency of operators' routes: requires an admin's API key."""
         http_request.state.tenant = self.tenants.find_admin(http_request.headers)
 
 
 def trace_of(http_request: HttpRequest) -> Trace:
-    """What takes notes of a request."""
+    """The trace of a request."""
     trace: Trace = http_request.state.trace
     return trace
 
 
 def tenant_of(http_request: HttpRequest) -> Tenant:
-    """Who sent an authenticated request."""
+    """The tenant of an authenticated request."""
     tenant: Tenant = http_request.state.tenant
     return tenant

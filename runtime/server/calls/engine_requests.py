@@ -1,4 +1,4 @@
-"""The engine's requests of one HTTP call."""
+"""Builds the engine requests of one call."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def build_requests(
     constraint: Constraint | None,
     tenant: Tenant,
 ) -> list[Request]:
-    """A request for each prompt and each of its choices, prompts outermost.
+    """Builds a request for each prompt and choice, ordered by prompt.
 
-    With a seed, choice ``i`` draws with ``seed + i``: choices differ, and repeat with the call.
+    With a seed, choice ``i`` uses ``seed + i``: choices differ but are reproducible.
     """
     return [
         Request(
@@ -47,7 +47,7 @@ def build_requests(
 
 
 def scoped_hint(hint: ProgramHint, tenant: Tenant) -> ProgramHint:
-    """A hint whose programs are its tenant's own, whatever others call theirs."""
+    """Scopes a hint's program names to its tenant."""
     return dataclasses.replace(
         hint,
         program_id=tenant.scoped(hint.program_id),
@@ -56,7 +56,7 @@ def scoped_hint(hint: ProgramHint, tenant: Tenant) -> ProgramHint:
 
 
 def sampling_params(body: CommonSampling) -> SamplingParams:
-    """The parameters that a body gives; what it leaves out has its default."""
+    """Converts a body's sampling fields; missing ones have their defaults."""
     return SamplingParams.from_mapping(body.sampling_values())
 
 
@@ -67,5 +67,5 @@ def _nth_choice(params: SamplingParams, choice: int) -> SamplingParams:
 
 
 def enforced_headers(constraint: Constraint | None) -> dict[str, str]:
-    """Says in a response's headers what its text was held to."""
+    """Response headers that name the kind of the enforced constraint."""
     return {} if constraint is None else {"x-ramet-enforced": constraint.kind}

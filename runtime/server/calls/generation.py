@@ -46,7 +46,7 @@ async def start_generation(
     call = Call(context, http_request, call_id)
     whole = later
     try:
-        call.trace.begin(call_id, requests)
+        call.trace.begin_call(call_id, requests)
         generation = Generation(call)
         async with abort_on_disconnect(http_request, call):
             if later is not None:
@@ -99,7 +99,7 @@ class Generation:
         self._merged: AsyncIterator[tuple[int, list[Event]]] | None = None
 
     def add(self, source: EventSource) -> None:
-        """Adds the next choice's request; before ``begin``."""
+        """Adds the next choice's request, before ``begin``."""
         self._sources.append(source)
         self.call.on_abort(source.abort)
 
@@ -112,7 +112,7 @@ class Generation:
         """Yields choice indices with their new events, until every choice has finished.
 
         Raises:
-            RametError: a request failed; what was yielded before stands.
+            RametError: a request failed; earlier events remain valid.
         """
         if self._merged is None:
             await self.begin()
@@ -167,13 +167,13 @@ class Generation:
             events += source.take()
             last = events[-1]
             if isinstance(last, Failed):
-                self.call.note_end(last)
+                self.call.record_end(last)
                 if len(events) > 1:
                     yield events[:-1]
                 aborted = isinstance(last.error, RequestAbortedError)
                 raise self.call.reason if aborted and self.call.reason else last.error
             if isinstance(last, Finished):
-                self.call.note_end(last)
+                self.call.record_end(last)
                 yield events
                 return
             yield events

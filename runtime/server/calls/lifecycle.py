@@ -1,4 +1,4 @@
-"""Whether the server takes new work, how much it has, and how it ends."""
+"""Tracks running calls and drains them on shutdown."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from collections.abc import Callable
 
 from ramet.runtime.api.errors import EngineDeadError, InvalidRequestError, RametError
 
-_LAST_WORDS_S = 5.0
-"""How long aborted calls get to tell their clients so."""
+_ABORT_TIMEOUT_S = 5.0
+"""Time for aborted calls to send their errors."""
 
 Abort = Callable[[RametError | None], None]
-"""Ends a call early, for a reason that its client is told; None: it was asked to."""
+"""Ends a call early with an error for its client; None: the client requested it."""
 
 
 class ShuttingDownError(EngineDeadError):
-    """The server is ending and takes no new requests."""
+    """The server is shutting down and accepts no new requests."""
 
     default_code = "shutting_down"
 
 
 class Lifecycle:
-    """Counts the calls in progress; once draining, admits no more.
+    """The running calls; once draining, no new ones are admitted.
 
     States go one way: serving, draining (``/ready`` is false), ended.
     """
@@ -37,8 +37,8 @@ class Lifecycle:
     def num_calls(self) -> int:
         return len(self._aborts)
 
-    def enter(self, call_id: str, abort: Abort) -> None:
-        """Notes a call that has begun; it must ``leave``.
+    def add_call(self, call_id: str, abort: Abort) -> None:
+        """Adds a call; pair it with ``remove_call``.
 
         Raises:
             ShuttingDownError: the server is draining.
@@ -53,14 +53,14 @@ class Lifecycle:
         self._aborts[call_id] = abort
         self._idle.clear()
 
-    def leave(self, call_id: str) -> None:
-        """Notes that a call has ended."""
+    def remove_call(self, call_id: str) -> None:
+        """Removes a call that has ended."""
         self._aborts.pop(call_id, None)
         if not self._aborts:
             self._idle.set()
 
     def abort(self, call_id: str) -> bool:
-        """Aborts a running call; False: there is none of this id."""
+        """Aborts a running call; returns whether there is one with this id."""
         abort = self._aborts.get(call_id)
         if abort is None:
             return False
@@ -68,16 +68,16 @@ class Lifecycle:
         return True
 
     async def drain(self, grace_s: float) -> None:
-        """Admits no more, lets running calls finish for ``grace_s`` seconds, aborts the rest."""
+        """Stops admitting, waits ``grace_s`` seconds for running calls, then aborts the rest."""
         self.draining = True
         try:
             await asyncio.wait_for(self._idle.wait(), grace_s)
         except TimeoutError:
             self.abort_all()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._idle.wait(), _LAST_WORDS_S)
+                await asyncio.wait_for(self._idle.wait(), _ABORT_TIMEOUT_S)
 
     def abort_all(self) -> None:
-        """Aborts every running call; each tells its client so."""
+        """Aborts every running call with an error for its client."""
         for abort in list(self._aborts.values()):
-            abort(ShuttingDownError("the server has shut down before the answer was complete"))
+            abort(ShuttingDownError("the server shut down before the response was complete"))

@@ -11,7 +11,7 @@ from ramet.runtime.api.events import TokenInfo, TokenLogprob
 
 
 def token_text(token_bytes: bytes) -> str:
-    """A token as text; bytes that are no whole characters are replaced."""
+    """Decodes a token; invalid UTF-8 is replaced."""
     return token_bytes.decode("utf-8", "replace")
 
 

@@ -1,4 +1,4 @@
-"""Plain prompts as token ids. Long texts are encoded off the event loop."""
+"""Encodes plain prompts; long ones in a thread."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ramet.runtime.tokenizer import Tokenizer
 
 
 class PromptEncoder:
-    """Turns plain prompts, as text or token ids, into token ids that are in the vocabulary."""
+    """Converts plain prompts, text or token ids, to valid token ids."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
@@ -22,7 +22,7 @@ class PromptEncoder:
         add_special_tokens: bool = True,
         param: Callable[[int], str] = lambda _: "prompt",
     ) -> list[tuple[int, ...]]:
-        """The prompts' ids. Their author writes all of a prompt, so control tokens count.
+        """Encodes the prompts; control tokens in their text are honoured.
 
         ``param`` names the field of the prompt at an index, for errors.
         """
@@ -47,7 +47,7 @@ class PromptEncoder:
         return tuple(ids)
 
     async def text(self, token_ids: Sequence[int], *, param: str) -> str:
-        """The text of ids that a client sent, control tokens included."""
+        """Decodes ids sent by a client, control tokens included."""
 
         def decode() -> str:
             ids = self.token_ids(token_ids, param=param) if token_ids else ()
@@ -56,13 +56,13 @@ class PromptEncoder:
         return await run_off_loop(decode, is_long=len(token_ids) > INLINE_LEN)
 
     def token_ids(self, ids: Sequence[int], *, param: str) -> tuple[int, ...]:
-        """Ids that a client sent; ``InvalidParameterError`` if one is not in the vocabulary."""
+        """Validates ids sent by a client; ``InvalidParameterError`` if one is out of range."""
         if not ids:
             raise EmptyPromptError("the prompt is empty", param=param)
         if min(ids) < 0 or max(ids) >= self.tokenizer.vocab_size:
             wrong = next(i for i in ids if not 0 <= i < self.tokenizer.vocab_size)
             raise InvalidParameterError(
-                f"there is no token {wrong}; ids are 0 to {self.tokenizer.vocab_size - 1}",
+                f"token id {wrong} is out of range: ids are 0 to {self.tokenizer.vocab_size - 1}",
                 param=param,
             )
         return tuple(ids)

@@ -1,11 +1,11 @@
-"""Who may call, and how much: API keys, tenants, limits.
+"""API keys, tenants and their limits.
 
 The keys file is JSON::
 
     {"tenants": [{"name": "search", "keys": ["sk-..."], "weight": 2.0, "max_concurrent": 16,
                   "tokens_per_minute": 200000, "admin": false}]}
 
-A key may be given as itself, or as ``sha256:`` and its hash in hexadecimal.
+A key is given in plain text, or as ``sha256:`` and its hexadecimal hash.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ _HASH = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 class TenantEntry(BaseModel):
-    """A tenant in the keys file; limits left out are none. ``weight`` is its share of the engine
-    when others want it too, and goes to ``SchedulerConfig.tenant_weights``."""
+    """A tenant in the keys file. Missing limits mean none.
+
+    ``weight`` is its share of a busy engine; see ``SchedulerConfig.tenant_weights``.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -53,10 +55,10 @@ class KeysFile(BaseModel):
 
 
 class Tenant:
-    """One tenant's limits and what it uses of them.
+    """A tenant's limits and its usage.
 
-    Tokens are paid when a call ends, so a call may overdraw the minute's budget; the next one is
-    admitted once the debt is paid.
+    Tokens are charged when a request ends, so a call may overdraw the minute's budget; the next
+    one is admitted once the balance is positive.
     """
 
     def __init__(
@@ -72,34 +74,35 @@ class Tenant:
         self.num_calls = 0
 
     def scoped(self, name: str) -> str:
-        """``name`` as one that no other tenant can make."""
+        """Prefixes ``name`` so that no other tenant can have the same."""
         return f"{self.name}/{name}" if self.name else name
 
-    def enter(self) -> None:
-        """Begins a call, which must ``leave``; ``QueueFullError`` at a limit."""
+    def admit_call(self) -> None:
+        """Admits a call, to be ended by ``end_call``; ``QueueFullError`` at a limit."""
         if self._max_concurrent is not None and self.num_calls >= self._max_concurrent:
             raise QueueFullError(
-                f"{self.num_calls} calls of {self.name} are running, the most that it may have",
+                f"{self.name} has {self.num_calls} running calls, the most allowed",
                 retry_after_s=1.0,
             )
         wait_s = self._refill()
         if wait_s > 0:
             raise QueueFullError(
-                f"{self.name} has used its {self._per_minute} tokens a minute", retry_after_s=wait_s
+                f"{self.name} has used its {self._per_minute} tokens per minute",
+                retry_after_s=wait_s,
             )
         self.num_calls += 1
 
-    def leave(self) -> None:
+    def end_call(self) -> None:
         """Ends a call."""
         self.num_calls -= 1
 
-    def pay(self, num_tokens: int) -> None:
-        """Takes tokens off the minute's budget."""
+    def charge_tokens(self, num_tokens: int) -> None:
+        """Charges tokens to the minute's budget."""
         if self._per_minute is not None:
             self._budget -= num_tokens
 
     def _refill(self) -> float:
-        """Adds what has accrued; returns the seconds until the budget is positive."""
+        """Refills the budget; returns the seconds until it is positive."""
         if self._per_minute is None:
             return 0.0
         now = self._clock()
@@ -110,10 +113,10 @@ class Tenant:
 
 
 def read_keys_file(path: Path | None) -> tuple[TenantEntry, ...]:
-    """The tenants of a keys file; none without a file.
+    """Reads the tenants of a keys file; none without a file.
 
     Raises:
-        InvalidParameterError: the file can't be read, or is not a keys file.
+        InvalidParameterError: the file can't be read or is invalid.
     """
     if path is None:
         return ()
@@ -125,44 +128,44 @@ def read_keys_file(path: Path | None) -> tuple[TenantEntry, ...]:
         ) from None
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
-        where = ".".join(map(str, first["loc"])) or "the top"
+        where = ".".join(map(str, first["loc"])) or "the top level"
         raise InvalidParameterError(
-            f"the API keys file {path} is wrong at {where}: {first['msg']}", param="api_keys_file"
+            f"the API keys file {path} is invalid at {where}: {first['msg']}", param="api_keys_file"
         ) from None
 
 
 class Tenants:
-    """Finds the tenant of a request by its key. With no entries, everyone is one tenant."""
+    """Finds the tenant of a request by its key. Without entries, all requests are one tenant's."""
 
     def __init__(self, entries: Sequence[TenantEntry] = ()) -> None:
         self._anonymous = None if entries else Tenant()
         self._by_hash = [(_hash(key), tenant) for tenant, key in _keys(entries)]
 
     def find(self, headers: Headers) -> Tenant:
-        """The tenant whose key is in ``Authorization: Bearer`` or ``x-api-key``.
+        """Finds the tenant of the key in ``Authorization: Bearer`` or ``x-api-key``.
 
-        Every key is compared, in constant time. Raises ``AuthenticationError``.
+        Compares every key in constant time. Raises ``AuthenticationError``.
         """
         if self._anonymous is not None:
             return self._anonymous
         scheme, _, token = headers.get("authorization", "").partition(" ")
         key = token.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
         if not key:
-            raise AuthenticationError("send an API key, as Authorization: Bearer ...")
+            raise AuthenticationError("an API key is required: send Authorization: Bearer ...")
         hashed = _hash(key) if not _HASH.fullmatch(key) else b""
         found: Tenant | None = None
         for known, tenant in self._by_hash:
             if hmac.compare_digest(known, hashed):
                 found = tenant
         if found is None:
-            raise AuthenticationError("this API key is not known here")
+            raise AuthenticationError("the API key is invalid")
         return found
 
     def find_admin(self, headers: Headers) -> Tenant:
-        """The same for what only operators may do; ``PermissionDeniedError`` for others."""
+        """Finds the tenant of an admin's key; ``PermissionDeniedError`` for others."""
         tenant = self.find(headers)
         if not tenant.admin:
-            raise PermissionDeniedError("this needs an admin's API key")
+            raise PermissionDeniedError("an admin's API key is required")
         return tenant
 
 
@@ -171,7 +174,7 @@ def _keys(entries: Sequence[TenantEntry]) -> list[tuple[Tenant, str]]:
 
 
 def _hash(key: str) -> bytes:
-    """A key's SHA-256; of one that the file gives as its hash, that."""
+    """A key's SHA-256, or the hash that the file gives."""
     if _HASH.fullmatch(key):
         return bytes.fromhex(key.removeprefix("sha256:"))
     return hashlib.sha256(key.encode()).digest()

@@ -1,4 +1,4 @@
-"""Token counts of one HTTP call, from those of its requests."""
+"""Token counts of one call, summed over its requests."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ramet.runtime.api.events import Usage
 
 @dataclass(frozen=True, slots=True)
 class CallUsage:
-    """Counts over all choices. A prompt counts once however many choices continue it, and what
-    was cached of it is what its first choice found cached."""
+    """Counts over all choices. A prompt counts once, whatever its number of choices; its cached
+    tokens are those that the first choice found cached."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -21,8 +21,10 @@ class CallUsage:
     reasoning_tokens: int = 0
 
     @classmethod
-    def of(cls, usages: Sequence[Usage], num_choices: int, reasoning_tokens: int = 0) -> CallUsage:
-        """``usages`` holds ``num_choices`` entries a prompt, prompts in order."""
+    def from_usages(
+        cls, usages: Sequence[Usage], num_choices: int, reasoning_tokens: int = 0
+    ) -> CallUsage:
+        """Sums ``usages``, which has ``num_choices`` entries for each prompt, ordered by prompt."""
         groups = [usages[i : i + num_choices] for i in range(0, len(usages), num_choices)]
         return cls(
             prompt_tokens=sum(group[0].prompt_tokens for group in groups),
@@ -32,7 +34,7 @@ class CallUsage:
             reasoning_tokens=reasoning_tokens,
         )
 
-    def openai(self) -> dict[str, Any]:
+    def as_openai(self) -> dict[str, Any]:
         """OpenAI's ``usage`` of chat and completions; ``forced_tokens`` is Ramet's own."""
         return {
             "prompt_tokens": self.prompt_tokens,

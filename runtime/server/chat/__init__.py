@@ -1,1 +1,1 @@
-"""What every chat API shares: conversation, plan, tools, reasoning, output grammar."""
+"""Shared by all chat APIs: conversation, plan, tools, reasoning, output grammar."""

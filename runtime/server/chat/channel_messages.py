@@ -1,4 +1,4 @@
-"""Conversations as templates of channels take them (gpt-oss's harmony)."""
+"""Adapts conversations to templates with channels (gpt-oss's harmony)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ ChatMessage = Mapping[str, Any]
 
 
 def channel_messages(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """The same conversation with one call a message, and reasoning under its name there.
+    """Splits messages to one tool call each and renames the reasoning.
 
-    These templates print only a message's first call, and know a result by the call before it.
+    These templates render only a message's first call, and match a result to the preceding call.
     """
     out: list[ChatMessage] = []
     position = 0
@@ -30,14 +30,14 @@ def channel_messages(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
 
 
 def described_tools(tools: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The tools, each with a description, which these templates print unasked."""
+    """Adds empty descriptions to tools: these templates always render them."""
     return [{**tool, "function": {"description": "", **tool["function"]}} for tool in tools]
 
 
 def _call_by_call(
     message: ChatMessage, calls: Sequence[Mapping[str, Any]], results: Sequence[ChatMessage]
 ) -> Iterator[ChatMessage]:
-    """Each call in a message of its own, with its results behind it."""
+    """Yields each call as a message, followed by its results."""
     first: ChatMessage = {key: value for key, value in message.items() if key != "tool_calls"}
     left = list(results)
     for index, call in enumerate(calls):
@@ -50,7 +50,7 @@ def _call_by_call(
 
 
 def _with_thinking(message: ChatMessage) -> ChatMessage:
-    """With a call these templates print the reasoning or the content, not both."""
+    """Adds the reasoning, unless the template would drop the content of a call for it."""
     reasoning = message.get("reasoning_content")
     if not reasoning or (message.get("tool_calls") and message.get("content")):
         return message

@@ -1,7 +1,7 @@
-"""A chat message as it grows: from a request's events to deltas, and from deltas to the whole.
+"""Accumulates a chat message: events to deltas, deltas to the whole.
 
-The whole is made of the same deltas that a stream sends, so the two can't disagree. Each API
-writes both in its own shape.
+The whole consists of the deltas that a stream sends, so the two can't disagree. Each API formats
+both in its own shape.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ramet.runtime.parsers import (
 
 @dataclass(slots=True)
 class CollectedCall:
-    """A tool call of a message; unless ``complete``, its arguments were cut short."""
+    """A tool call of a message; unless ``complete``, its arguments are truncated."""
 
     id: str
     name: str
@@ -44,7 +44,7 @@ class CollectedCall:
 
 @dataclass(slots=True)
 class CollectedMessage:
-    """All of a message that has come so far."""
+    """The message so far."""
 
     content: str = ""
     reasoning: str = ""
@@ -59,9 +59,9 @@ class ChatChoice:
         shown: decides which tokens count as shown.
 
     Attributes:
-        message: what has come, kept as it comes.
-        finished: the choice's end, once it has come.
-        num_tokens, num_reasoning_tokens: tokens so far, and those of them inside reasoning.
+        message: the message so far.
+        finished: the last event, once received.
+        num_tokens, num_reasoning_tokens: tokens so far, and those inside reasoning.
     """
 
     def __init__(self, parser: ChatReader, shown: ShownTokens) -> None:
@@ -75,7 +75,7 @@ class ChatChoice:
         self.num_reasoning_tokens = 0
 
     def feed(self, events: Iterable[Event]) -> tuple[list[ChatDelta], list[TokenInfo]]:
-        """What some events bring: deltas, neighbours of a kind joined, and the shown tokens."""
+        """Converts events to deltas, adjacent ones of a kind joined, and the shown tokens."""
         deltas: list[ChatDelta] = []
         tokens: list[TokenInfo] = []
         for event in events:
@@ -93,10 +93,10 @@ class ChatChoice:
             deltas = join_deltas(deltas)
         for delta in deltas:
             self._collect(delta)
-        return deltas, self._shown.take(tokens, self.finished)
+        return deltas, self._shown.select(tokens, self.finished)
 
     def _count(self, num_tokens: int, deltas: list[ChatDelta]) -> None:
-        """Tokens whose text is held back belong with what comes next."""
+        """Counts tokens; those whose text is held back count with the next delta."""
         self.num_tokens += num_tokens
         self._undecided += num_tokens
         if deltas:
@@ -120,7 +120,7 @@ class ChatChoice:
 
     @property
     def usage(self) -> Usage:
-        """The counts of a choice that has finished."""
+        """The usage of a finished choice."""
         assert self.finished is not None
         return self.finished.usage
 
@@ -131,7 +131,7 @@ class ChatChoice:
 
     @property
     def finish_reason(self) -> FinishReason | str:
-        """``tool_calls`` only if every call is whole; otherwise what ended the text."""
+        """``tool_calls`` if every call is complete, otherwise the engine's reason."""
         assert self.finished is not None
         calls = self.message.calls
         if self.finished.reason == "stop" and calls and all(call.complete for call in calls):
@@ -140,15 +140,15 @@ class ChatChoice:
 
 
 class ShownTokens:
-    """Leaves out the token that ended a text and is no part of it: end-of-text or a stop token."""
+    """Filters out the token that ended the text: end-of-text or a stop token."""
 
     def __init__(self, params: SamplingParams, eos_ids: Set[int]) -> None:
         self._end_ids = eos_ids | set(params.stop_token_ids)
         self._include = params.include_stop_str_in_output
         self._held: list[TokenInfo] = []
 
-    def take(self, tokens: list[TokenInfo], finished: Finished | None) -> list[TokenInfo]:
-        """The tokens that are certain to be shown; one that may be the end waits for the next."""
+    def select(self, tokens: list[TokenInfo], finished: Finished | None) -> list[TokenInfo]:
+        """Returns the tokens to show; holds back one that may be the end until the next arrives."""
         if self._include or not (tokens or self._held):
             return tokens
         tokens = self._held + tokens

@@ -1,4 +1,4 @@
-"""What a chat API asks for, in one form for all of them."""
+"""The common form of all chat APIs' conversations."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ramet.runtime.server.protocol.param_paths import Asked
+from ramet.runtime.server.protocol.param_paths import RequestedConstraint
 
 ToolChoice = Literal["none", "auto", "required"] | tuple[Literal["tool"], str]
-"""As OpenAI's; the one tool that must be called is ``("tool", name)``."""
+"""As OpenAI's; ``("tool", name)`` requires a call of that tool."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
-    """What a chat API asks for, in one form for all of them.
+    """A conversation to continue, independent of the API.
 
     Attributes:
         messages: in OpenAI's shape.
         tools: functions in OpenAI's shape.
         tool_choice: which tools may or must be called.
-        allowed_tools: only these of the tools may be; None: each of them.
-        parallel_tool_calls: more than one call in the answer is fine.
-        constraint: what the answer, or without a tool call its text, must match.
-        schema_field: where in the body a tool's schema stands, with ``{}`` for its index.
-        template_variables: further variables of the template.
+        allowed_tools: the tools that may be called; None: all.
+        parallel_tool_calls: allows several calls in one answer.
+        constraint: the answer's constraint, unless it is a tool call.
+        schema_field: path of a tool's schema in the body, with ``{}`` for its index.
+        template_variables: additional variables of the template.
         reasoning_effort: as OpenAI's; None: the template's default.
         thinking: whether to reason at all; None: the template's default.
-        thinking_budget: most tokens of reasoning, which then comes first.
+        thinking_budget: most tokens of reasoning; requires reasoning before the answer.
     """
 
     messages: Sequence[Mapping[str, Any]]
@@ -35,7 +35,7 @@ class Conversation:
     tool_choice: ToolChoice = "auto"
     allowed_tools: tuple[str, ...] | None = None
     parallel_tool_calls: bool = True
-    constraint: Asked | None = None
+    constraint: RequestedConstraint | None = None
     schema_field: str = "tools[{}].function.parameters"
     template_variables: Mapping[str, Any] = field(default_factory=dict)
     reasoning_effort: str | None = None

@@ -1,4 +1,4 @@
-"""What a chat's output may be, as one constraint: reasoning, then tool calls or an answer."""
+"""Builds the constraint of a chat output: reasoning, then tool calls or an answer."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def chat_constraint(
     calls: Part | None,
     must_call: bool,
 ) -> Constraint | None:
-    """What the whole output must match; None: anything.
+    """Builds the constraint of the whole output; None: unconstrained.
 
     Args:
-        answer: what the text of an answer without calls must match.
-        reasoning: the tags of the reasoning that may come first; inside them all is free.
+        answer: constraint of an answer without calls.
+        reasoning: tags of optional reasoning at the start; its text is free.
         is_reasoning_open: the prompt has opened the reasoning.
-        calls: what calls look like, with the free text around them where that is allowed.
+        calls: the calls, with free text around them where that is allowed.
         must_call: an answer without calls is not allowed.
     """
     if calls is None and answer is None:
@@ -66,25 +66,25 @@ def channels_constraint(
     calls: Part | None,
     must_call: bool,
 ) -> Constraint | None:
-    """``chat_constraint`` for an output in channels: messages, each with a head that says which.
+    """``chat_constraint`` for outputs in channels: messages whose heads name their channel.
 
     Before a call there may be a preamble, which is text for the reader.
     """
     if calls is None and answer is None:
         return None
-    words = FreeText(excluded=MARKERS)
+    free_text = FreeText(excluded=MARKERS)
     options: list[Part] = []
     if calls is not None:
         resumed = FixedText(reasoning.end + reasoning.follow)
-        preamble = Series((FixedText(PREAMBLE), words, resumed))
+        preamble = Series((FixedText(PREAMBLE), free_text, resumed))
         options.append(Series((Repeated(preamble, maximum=1), calls)))
     if not must_call:
-        options.append(Series((FixedText(FINAL), words if answer is None else _part(answer))))
+        options.append(Series((FixedText(FINAL), free_text if answer is None else _part(answer))))
     rest = options[0] if len(options) == 1 else AnyOf(tuple(options))
     if not may_reason:
         return StructuralTag(rest)
     begin, end = FixedText(reasoning.begin), FixedText(reasoning.end + reasoning.follow)
-    return StructuralTag(AnyOf((Series((begin, words, end, rest)), rest)))
+    return StructuralTag(AnyOf((Series((begin, free_text, end, rest)), rest)))
 
 
 def _part(answer: Constraint) -> Part:

@@ -1,4 +1,4 @@
-"""From a conversation to a prompt, a constraint and a parser: the same for every chat API."""
+"""Plans a chat call: its prompt, constraint and parser, for every chat API."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from ramet.runtime.tokenizer import ChatTemplate, Tokenizer, fold_tools
 Format = TypeVar("Format")
 
 _TAIL_TOKENS = 32
-"""Enough of a prompt's end to see whether its template has opened or closed the reasoning."""
+"""Length of a prompt's end that shows whether the template opens or closes the reasoning."""
 
 
-_NEVER_REASONS = "doesn't reason before it answers"
+_NEVER_REASONS = "doesn't reason"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +46,16 @@ class ChatPlan:
 
     Attributes:
         prompt: the prompt's token ids.
-        constraint: what the output must match.
-        reasoning: the tags that split reasoning off; None where there is none to expect.
+        constraint: of the output; None: unconstrained.
+        reasoning: the tags of reasoning; None if none is expected.
         is_reasoning_open: the prompt ends inside reasoning.
-        tool_format: how tool calls are written; None where none may be made.
-        schemas: each tool's parameters' schema.
-        origins: where in the body the constraint's parts come from.
-        in_channels: the output is a row of messages in channels.
-        is_answer_open: the prompt has begun the answer.
-        shows_special: tags are control tokens here, so these must reach the parser as text.
-        budget: bounds the reasoning, for a conversation that has a budget.
+        tool_format: the syntax of tool calls; None if none may be made.
+        schemas: argument schemas by tool name.
+        origins: the fields that the constraint's parts come from.
+        in_channels: the output is a sequence of messages in channels.
+        is_answer_open: the prompt ends inside the answer.
+        shows_special: tags are control tokens, which must reach the parser as text.
+        budget: bounds the reasoning; None: unbounded.
     """
 
     prompt: tuple[int, ...]
@@ -71,11 +71,11 @@ class ChatPlan:
     budget: ReasoningBudget | None = None
 
     def adapt(self, params: SamplingParams) -> SamplingParams:
-        """``params`` as the parser needs them."""
+        """Adapts the parameters to what the parser needs."""
         return replace(params, skip_special_tokens=False) if self.shows_special else params
 
     def parser(self) -> ChatReader:
-        """A fresh parser, for one choice."""
+        """Makes the parser of one choice."""
         if self.in_channels:
             has_tools = self.tool_format is not None
             return ChannelParser(has_tools=has_tools, is_answer_open=self.is_answer_open)
@@ -88,11 +88,10 @@ class ChatPlan:
 
 
 class ChatPlanner:
-    """Plans chat calls for one model. Its formats are those that the template teaches, unless
-    the configuration names others.
+    """Plans chat calls for one model. Formats are detected from the template, unless configured.
 
     Raises:
-        InvalidParameterError: the configuration names a format that doesn't exist.
+        InvalidParameterError: the configuration names an unknown format.
     """
 
     def __init__(
@@ -111,7 +110,7 @@ class ChatPlanner:
         return self._template or ChatTemplate.of(self._tokenizer)
 
     async def prompt(self, conversation: Conversation) -> tuple[int, ...]:
-        """The conversation's token ids; long ones are printed and encoded in another thread."""
+        """Renders and encodes a conversation; long ones in a thread."""
         template, variables = self.template, self._variables(conversation)
 
         def encode() -> tuple[int, ...]:
@@ -134,45 +133,45 @@ class ChatPlanner:
 
         ids = await run_off_loop(encode, is_long=_is_long(conversation))
         if not ids:
-            raise EmptyPromptError("the chat template prints nothing", param="messages")
+            raise EmptyPromptError("the chat template renders an empty prompt", param="messages")
         return ids
 
     async def plan(self, conversation: Conversation) -> ChatPlan:
-        """The plan of one call."""
-        tools = self._callable(conversation)
+        """Plans one call."""
+        tools = self._callable_tools(conversation)
         if not tools:
             conversation = replace(conversation, tools=())
         prompt = await self.prompt(conversation)
-        reasoning, is_open = self._reasoning_of(prompt)
+        reasoning, is_open = self._expected_reasoning(prompt)
         if self._in_channels and conversation.continue_final_message:
             reasoning = None
         tool_format = self._tool_format if tools else None
         choice = conversation.tool_choice
-        asked = conversation.constraint
-        origins = Origins(asked.field if asked else "tools")
-        answer = origins.note_asked(asked) if asked else None
+        requested = conversation.constraint
+        origins = Origins(requested.field if requested else "tools")
+        answer = origins.add_constraint(requested) if requested else None
         calls = None
         if tool_format is not None:
             grammar = ToolGrammar(tool_format, tools, origins)
             parallel = conversation.parallel_tool_calls
             calls = grammar.calls(choice, parallel=parallel, has_answer=answer is not None)
-        held_to = self._held_to(
+        constraint_for = self._constraint_for(
             answer, calls, must_call=choice not in ("none", "auto"), conversation=conversation
         )
         budget = None
         if conversation.thinking_budget is not None:
             if reasoning is None:
-                raise _cannot_think(
-                    "has ended its reasoning in the prompt" if self._reasoning else _NEVER_REASONS
+                raise _thinking_unsupported(
+                    "has no reasoning left after this prompt" if self._reasoning else _NEVER_REASONS
                 )
             budget = ReasoningBudget(
-                conversation.thinking_budget, reasoning, is_open, held_to(None, False)
+                conversation.thinking_budget, reasoning, is_open, constraint_for(None, False)
             )
         tags = [each.begin for each in (reasoning, tool_format) if each is not None]
         controls = self._tokenizer.control_texts
         return ChatPlan(
             prompt,
-            held_to(reasoning, is_open),
+            constraint_for(reasoning, is_open),
             reasoning,
             is_reasoning_open=is_open,
             tool_format=tool_format,
@@ -184,7 +183,7 @@ class ChatPlanner:
             budget=budget,
         )
 
-    def _held_to(
+    def _constraint_for(
         self,
         answer: Constraint | None,
         calls: Part | None,
@@ -192,7 +191,7 @@ class ChatPlanner:
         must_call: bool,
         conversation: Conversation,
     ) -> Callable[[ReasoningFormat | None, bool], Constraint | None]:
-        """What an output must match, by the reasoning to expect and whether that is begun."""
+        """Returns a function of the expected reasoning, and whether it is open."""
         if not self._in_channels:
             return lambda reasoning, is_open: chat_constraint(
                 answer, reasoning, is_reasoning_open=is_open, calls=calls, must_call=must_call
@@ -200,7 +199,7 @@ class ChatPlanner:
         if conversation.continue_final_message:
             if must_call:
                 raise InvalidParameterError(
-                    "an answer that is begun by the last message can't be a tool call",
+                    "an answer that continues the last message can't be a tool call",
                     param="tool_choice",
                 )
             return lambda *_: answer
@@ -210,13 +209,13 @@ class ChatPlanner:
             answer, own, may_reason=reasoning is not None, calls=calls, must_call=must_call
         )
 
-    def _callable(self, conversation: Conversation) -> dict[str, ToolSchema]:
-        """The argument schemas of the tools that may be called, by name."""
+    def _callable_tools(self, conversation: Conversation) -> dict[str, ToolSchema]:
+        """Argument schemas of the tools that may be called, by name."""
         choice = conversation.tool_choice
         num_tools = len(conversation.tools)
         if num_tools > self._max_tools:
             raise InvalidParameterError(
-                f"{num_tools} tools are more than the limit of {self._max_tools}", param="tools"
+                f"{num_tools} tools exceed the limit of {self._max_tools}", param="tools"
             )
         schemas = tool_schemas(conversation.tools, conversation.schema_field)
         if isinstance(choice, tuple) and choice[1] not in schemas:
@@ -239,8 +238,8 @@ class ChatPlanner:
             schemas = {name: schemas[name] for name in dict.fromkeys(allowed)}
         return {} if choice == "none" else schemas
 
-    def _reasoning_of(self, prompt: tuple[int, ...]) -> tuple[ReasoningFormat | None, bool]:
-        """The reasoning to expect behind a prompt, and whether the prompt has begun it."""
+    def _expected_reasoning(self, prompt: tuple[int, ...]) -> tuple[ReasoningFormat | None, bool]:
+        """The reasoning expected after a prompt, and whether the prompt opens it."""
         reasoning = self._reasoning
         if reasoning is None:
             return None, False
@@ -262,32 +261,32 @@ class ChatPlanner:
             variables.setdefault("enable_thinking", effort != "none")
         elif effort != "none":
             raise InvalidParameterError(
-                f"this model's reasoning can't be set to {effort!r}; leave it out, or say 'none'",
+                f"this model doesn't support reasoning_effort {effort!r}; omit it or set 'none'",
                 param="reasoning_effort",
                 code="unsupported_parameter",
             )
         return variables
 
     def _thinking_variables(self, thinking: bool) -> dict[str, Any]:
-        """What turns reasoning on or off; refused where the model can't be asked to."""
+        """Variables that switch reasoning on or off; refused if the template has none."""
         has_switch = "enable_thinking" in self.template.source
         if has_switch:
             return {"enable_thinking": thinking}
         if thinking == (self._reasoning is not None):
             return {}
-        raise _cannot_think(_NEVER_REASONS if thinking else "always reasons")
+        raise _thinking_unsupported(_NEVER_REASONS if thinking else "always reasons")
 
 
 def _formats(source: str | None, config: ServerConfig) -> tuple[ToolFormat, ReasoningFormat | None]:
-    """How the model calls tools and reasons: as its template does, or as the configuration says.
+    """Detects the tool and reasoning formats from the template, unless configured.
 
-    Channels are for both or for neither: one that is configured takes the other with it.
+    Channels apply to both or to neither: configuring one of them sets the other.
     """
     tools, reasoning = detect_tool_format(source), detect_reasoning_format(source)
     if config.tool_format is not None:
-        tools = _named(TOOL_FORMATS, config.tool_format, "tool_format")
+        tools = _find_format(TOOL_FORMATS, config.tool_format, "tool_format")
     if config.reasoning_format is not None:
-        reasoning = _named(REASONING_FORMATS, config.reasoning_format, "reasoning_format")
+        reasoning = _find_format(REASONING_FORMATS, config.reasoning_format, "reasoning_format")
     in_channels = (
         tools.style == "channels",
         reasoning is not None and reasoning.style == "channels",
@@ -295,32 +294,32 @@ def _formats(source: str | None, config: ServerConfig) -> tuple[ToolFormat, Reas
     if in_channels == (True, False):
         if config.tool_format is not None and config.reasoning_format is None:
             return tools, REASONING_FORMATS[tools.name]
-        raise _mismatch(tools.name, config.reasoning_format)
+        raise _format_mismatch(tools.name, config.reasoning_format)
     if in_channels == (False, True):
         assert reasoning is not None
         if config.reasoning_format is not None and config.tool_format is None:
             return TOOL_FORMATS[reasoning.name], reasoning
         if config.reasoning_format is None:
             return tools, None
-        raise _mismatch(config.tool_format, reasoning.name)
+        raise _format_mismatch(config.tool_format, reasoning.name)
     return tools, reasoning
 
 
-def _mismatch(tools: str | None, reasoning: str | None) -> InvalidParameterError:
+def _format_mismatch(tools: str | None, reasoning: str | None) -> InvalidParameterError:
     return InvalidParameterError(
-        f"the tool format {tools!r} and the reasoning format {reasoning!r} don't go together",
+        f"the tool format {tools!r} and the reasoning format {reasoning!r} can't be combined",
         param="reasoning_format",
     )
 
 
 def _as_system(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A developer's message for templates that know only the system's."""
+    """Converts a developer message for templates that only know the system role."""
     return {**message, "role": "system"} if message["role"] == "developer" else message
 
 
-def _cannot_think(why: str) -> InvalidParameterError:
+def _thinking_unsupported(why: str) -> InvalidParameterError:
     return InvalidParameterError(
-        f"this model {why}; leave thinking out", param="thinking", code="unsupported_parameter"
+        f"this model {why}; omit thinking", param="thinking", code="unsupported_parameter"
     )
 
 
@@ -336,9 +335,9 @@ def _size(message: Mapping[str, Any]) -> int:
     return len(content) if isinstance(content, str) else sum(len(p["text"]) for p in content)
 
 
-def _named(formats: Mapping[str, Format], name: str, param: str) -> Format:
+def _find_format(formats: Mapping[str, Format], name: str, param: str) -> Format:
     if name not in formats:
         raise InvalidParameterError(
-            f"there is no {param} {name!r}; there are {', '.join(formats)}", param=param
+            f"unknown {param} {name!r}; available: {', '.join(formats)}", param=param
         )
     return formats[name]

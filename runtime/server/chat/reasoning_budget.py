@@ -1,4 +1,4 @@
-"""Reasoning of a bounded length, as two requests of the engine that look like one.
+"""Bounds the length of reasoning by two engine requests that look like one.
 
 The first request may only reason: the tag that opens the reasoning is put before its output, its
 grammar ends with the end tag, and its tokens with the budget. The second continues the first's
@@ -21,19 +21,19 @@ from ramet.runtime.parsers import ReasoningFormat
 from ramet.runtime.tokenizer import Tokenizer
 
 _LEAST_DEADLINE_S = 1e-3
-"""A deadline that has passed is one that is about to."""
+"""Remaining time that is given to a request whose deadline has passed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReasoningBudget:
-    """How long a request may reason, and what its answer must match then.
+    """The most reasoning of a request, and the constraint of its answer.
 
     Attributes:
-        num_tokens: of reasoning, most. Where the call has room for fewer, as many as leave room
-            for the end tag and one token of the answer.
+        num_tokens: most tokens of reasoning; fewer if the context is too short for these, the end
+            tag and one token of the answer.
         reasoning: the tags.
-        is_open: the prompt has opened the reasoning.
-        answer: what the text behind the reasoning must match; None: anything.
+        is_open: the prompt ends inside reasoning.
+        answer: constraint of the text after the reasoning; None: unconstrained.
     """
 
     num_tokens: int
@@ -43,26 +43,26 @@ class ReasoningBudget:
 
     @property
     def opening(self) -> str:
-        """The text that opens the reasoning, where the prompt hasn't."""
+        """The text that opens the reasoning, unless the prompt has."""
         return "" if self.is_open else self.reasoning.begin + self.reasoning.gap
 
     @property
     def closing(self) -> str:
-        """The text that ends reasoning that is cut."""
+        """The text that ends truncated reasoning."""
         gap = self.reasoning.gap
         return gap + self.reasoning.end + (self.reasoning.follow or gap * 2)
 
-    def thought(self) -> Constraint:
-        """What the first request's output must match."""
+    def reasoning_constraint(self) -> Constraint:
+        """The constraint of the first request."""
         end = self.reasoning.end
         return StructuralTag(Series((FreeText(excluded=(end,)), FixedText(end))))
 
 
 class BudgetedStream:
-    """The events of a request whose reasoning is bounded; see ``EventSource``.
+    """Events of a request with bounded reasoning; an ``EventSource``.
 
     Args:
-        request: as it would be without the budget.
+        request: the request without the budget.
         max_context_len: of the engine, in tokens.
 
     Raises:
@@ -90,9 +90,14 @@ class BudgetedStream:
         self._is_opened = budget.is_open
         self._is_aborted = False
         params = request.params
-        room = max_context_len - len(request.prompt_token_ids)
-        room = min(room, params.max_tokens or room) - len(self._opening) - len(self._closing) - 1
-        if room < 1:
+        max_reasoning_len = max_context_len - len(request.prompt_token_ids)
+        max_reasoning_len = (
+            min(max_reasoning_len, params.max_tokens or max_reasoning_len)
+            - len(self._opening)
+            - len(self._closing)
+            - 1
+        )
+        if max_reasoning_len < 1:
             raise ContextLengthError(
                 "there is no room for reasoning and an answer; raise max_tokens, or shorten the "
                 "conversation",
@@ -103,15 +108,15 @@ class BudgetedStream:
                 request,
                 prompt_token_ids=(*request.prompt_token_ids, *self._opening),
                 params=dataclasses.replace(
-                    params, max_tokens=min(budget.num_tokens, room), min_tokens=0
+                    params, max_tokens=min(budget.num_tokens, max_reasoning_len), min_tokens=0
                 ),
-                constraint=budget.thought(),
+                constraint=budget.reasoning_constraint(),
             )
         )
 
     def take(self) -> list[Event]:
-        """Every event that is ready now, without waiting."""
-        return [self._passed_on(event) for event in self._source.take()]
+        """All events that are ready, without waiting."""
+        return [self._translate(event) for event in self._source.take()]
 
     def abort(self) -> None:
         """Ends the request within a step."""
@@ -124,26 +129,28 @@ class BudgetedStream:
     async def __anext__(self) -> Event:
         if not self._is_opened:
             self._is_opened = True
-            return self._text_of(self._opening)
-        return self._passed_on(await anext(self._source))
+            return self._inserted_text(self._opening)
+        return self._translate(await anext(self._source))
 
-    def _passed_on(self, event: Event) -> Event:
-        """An event as the reader sees it: the first request's good end is not its end."""
+    def _translate(self, event: Event) -> Event:
+        """Translates an event: a normal end of the first request starts the second."""
         match event:
             case Failed(error, usage):
-                return Failed(error, self._total(usage))
+                return Failed(error, self._total_usage(usage))
             case Finished() if self._first is None and event.matched_stop is None:
-                return self._answer(event)
+                return self._start_answer(event)
             case Finished():
                 return dataclasses.replace(
-                    event, usage=self._total(event.usage), timings=self._whole_time(event.timings)
+                    event,
+                    usage=self._total_usage(event.usage),
+                    timings=self._total_timings(event.timings),
                 )
             case TextDelta() if self._first is None:
                 self._token_ids += [token.token_id for token in event.tokens]
         return event
 
-    def _answer(self, end: Finished) -> TextDelta | Failed:
-        """Begins the second request; the text that is put between the two."""
+    def _start_answer(self, end: Finished) -> TextDelta | Failed:
+        """Submits the second request; returns the text inserted between the two."""
         self._first = end
         added = self._closing if end.reason == "length" else self._follow
         self._num_added += len(added)
@@ -163,26 +170,26 @@ class BudgetedStream:
         try:
             self._source = self._submit(request)
         except RametError as error:
-            return Failed(error, self._total(Usage()))
+            return Failed(error, self._total_usage(Usage()))
         if self._is_aborted:
             self._source.abort()
-        return self._text_of(added)
+        return self._inserted_text(added)
 
     def _time_left(self, first: Timings) -> float | None:
-        """What of the call's deadline the first request has left to the second."""
+        """The rest of the deadline, for the second request."""
         deadline, used = self._request.deadline_s, first.finished_s
         if deadline is None or used is None:
             return deadline
         return max(deadline - used, _LEAST_DEADLINE_S)
 
-    def _text_of(self, token_ids: Sequence[int]) -> TextDelta:
-        """Tokens that are put into the output."""
+    def _inserted_text(self, token_ids: Sequence[int]) -> TextDelta:
+        """A delta of tokens that are inserted into the output."""
         token_bytes = self._tokenizer.token_bytes
         tokens = tuple(TokenInfo(each, token_bytes(each)) for each in token_ids)
         return TextDelta(self._tokenizer.decode(token_ids, skip_special=False), tokens)
 
-    def _total(self, last: Usage) -> Usage:
-        """The counts of the whole, from those of the request that is running."""
+    def _total_usage(self, last: Usage) -> Usage:
+        """The usage of both requests, given that of the current one."""
         first = self._first.usage if self._first else Usage()
         num_prompt = len(self._request.prompt_token_ids)
         cached = first.cached_tokens if self._first else last.cached_tokens
@@ -193,7 +200,7 @@ class BudgetedStream:
             forced_tokens=first.forced_tokens + self._num_added + last.forced_tokens,
         )
 
-    def _whole_time(self, last: Timings) -> Timings:
+    def _total_timings(self, last: Timings) -> Timings:
         if self._first is None:
             return last
         first, end = self._first.timings, None

@@ -1,4 +1,4 @@
-"""The calls that a model may make, as a part of what its output must match."""
+"""Builds the tool-call part of an output's constraint."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _STRING_WORDS = frozenset({"type", "title", "description", "default", "examples"
 
 
 class ToolGrammar:
-    """Builds calls from a format's own texts, so that what is enforced is what parsers read.
+    """Builds calls from a tool format, so that the constraint allows what its parser reads.
 
     Args:
         tool_format: how calls are written.
         tools: those that may be called.
-        origins: notes where each schema comes from.
+        origins: records the field of each schema.
     """
 
     def __init__(self, tool_format: ToolFormat, tools: Tools, origins: Origins) -> None:
@@ -41,7 +41,7 @@ class ToolGrammar:
         self._origins = origins
 
     def calls(self, choice: ToolChoice, *, parallel: bool, has_answer: bool) -> Part:
-        """The calls that ``choice`` allows.
+        """Builds the calls that ``choice`` allows.
 
         Where a call must be made, the output is calls and nothing else. In auto mode there may
         be text before, and where ``parallel``, between and behind them; whatever begins like a
@@ -61,14 +61,14 @@ class ToolGrammar:
         return Series((free, Repeated(Series((some, free)))))
 
     def _triggers(self) -> tuple[str, ...]:
-        """The texts that only a call may begin with."""
+        """Texts that mark the beginning of a call."""
         begin = self._format.begin
         if not self._format.is_bare:
             return (begin,)
         return (begin, self._format.opening("").removeprefix(begin)[:-2])
 
     def _some(self, tools: Tools, *, at_most: int | None) -> Part:
-        """One or more calls, as the format puts several into a row."""
+        """One or more calls, in the format's sequence."""
         more = None if at_most is None else at_most - 1
         begin, end = self._format.begin, self._format.end
         match self._format.style:
@@ -103,7 +103,7 @@ class ToolGrammar:
         return AnyOf(tuple(calls))
 
     def _xml(self, name: str, tool: ToolSchema) -> Part:
-        """One call with a tag a parameter, in the schema's order."""
+        """One call with a tag for each parameter, in the schema's order."""
         required = set(tool.schema.get("required", ()))
         parts: list[Part] = [FixedText(f"{self._format.begin}\n<function={name}>\n")]
         for key, value in tool.schema.get("properties", {}).items():
@@ -119,7 +119,7 @@ class ToolGrammar:
         return Series(tuple(parts))
 
     def _xml_value(self, name: str, tool: ToolSchema, key: str, value: Any) -> Part:
-        """Strings stand for themselves, all else is JSON."""
+        """Strings are written as they are, all else as JSON."""
         escaped = key.replace("~", "~0").replace("/", "~1")
         field = field_path(tool.field, f"/properties/{escaped}")
         if not isinstance(value, Mapping) or value.get("type") != "string":
@@ -139,4 +139,4 @@ class ToolGrammar:
         return FreeText(excluded=("</parameter>",))
 
     def _note(self, name: str, part: JsonSchema, field: str) -> Part:
-        return self._origins.note(part, field, f"the tool {name!r}")
+        return self._origins.add_part(part, field, f"the tool {name!r}")

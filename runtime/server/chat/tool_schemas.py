@@ -1,4 +1,4 @@
-"""What the arguments of a call's tools must be, and where in the body that stands."""
+"""The argument schemas of a call's tools, and their paths in the body."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ramet.runtime.api.errors import InvalidConstraintError
 from ramet.runtime.api.paths import field_path
 
 Schemas = Mapping[str, Mapping[str, Any]]
-"""Each tool's parameters' schema, by the tool's name."""
+"""Argument schemas by tool name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class ToolSchema:
 
 
 def tool_schemas(tools: Sequence[Mapping[str, Any]], field: str) -> dict[str, ToolSchema]:
-    """Each tool's arguments' schema, by its name; a name may be used once.
+    """Returns each tool's argument schema by name; names must be unique.
 
     Args:
         tools: in OpenAI's shape.
@@ -34,7 +34,7 @@ def tool_schemas(tools: Sequence[Mapping[str, Any]], field: str) -> dict[str, To
         function = tool["function"]
         if function["name"] in schemas:
             raise InvalidConstraintError(
-                f"there are two tools with the name {function['name']!r}", param=f"tools[{index}]"
+                f"two tools have the name {function['name']!r}", param=f"tools[{index}]"
             )
         place = field.format(index)
         schema = arguments_schema(function.get("parameters"), place)
@@ -43,7 +43,7 @@ def tool_schemas(tools: Sequence[Mapping[str, Any]], field: str) -> dict[str, To
 
 
 def arguments_schema(parameters: Mapping[str, Any] | None, field: str = "") -> dict[str, Any]:
-    """A tool's parameters as the schema of an object; without any, of the empty one.
+    """Returns a tool's parameters as an object schema; without any, of the empty object.
 
     Objects whose schema lists properties and says nothing of others are written without others:
     functions seldom take arguments that they don't name, and the arguments stay valid.
@@ -53,7 +53,7 @@ def arguments_schema(parameters: Mapping[str, Any] | None, field: str = "") -> d
     kind = parameters.get("type", "object")
     if kind != "object":
         raise InvalidConstraintError(
-            f"a tool's parameters are an object, not {json.dumps(kind)}",
+            f"a tool's parameters must be an object, not {json.dumps(kind)}",
             param=field_path(field, "/type"),
         )
     closed: dict[str, Any] = _without_others({**parameters, "type": "object"})
@@ -69,7 +69,7 @@ _SAY_OF_OTHERS = frozenset(
 
 
 def _without_others(schema: Any) -> Any:
-    """Closes plain object schemas, down through properties, items and definitions."""
+    """Closes plain object schemas recursively: properties, items and definitions."""
     if not isinstance(schema, Mapping):
         return schema
     closed = dict(schema)

@@ -1,4 +1,4 @@
-"""One connection: what its client may send before, behind and instead of a body, and how slowly."""
+"""HTTP/1.1 connections: limits on heads and on receive times, ignored upgrade offers."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ramet.runtime.server.http.error_response import error_body
 from ramet.runtime.server.http.json_response import json_bytes
 
 _MAX_HEAD_BYTES = 64 * 1024
-"""Bytes that may come without being anybody's body: a head, a chunk's extensions, trailers."""
+"""Most consecutive bytes outside a body: a head, chunk extensions, trailers."""
 
 
 class _Awaited(enum.Enum):
-    """What the client is to send next."""
+    """What the client should send next."""
 
     NOTHING = enum.auto()
     REQUEST = enum.auto()
@@ -28,16 +28,15 @@ class _Awaited(enum.Enum):
 
 
 class _Parser(HttpRequestParser):
-    """A parser for who speaks one protocol: an offer of another is ignored (RFC 9110, section 7.8).
+    """An HTTP/1.1 parser that ignores ``Upgrade`` offers (RFC 9110, section 7.8).
 
-    httptools takes what follows a head with such an offer for the other protocol, and a body that
-    came with it, as many a client's does that would rather speak HTTP/2, was lost. So the head is
-    read once more, without the offer.
+    httptools treats everything after a head with such an offer as the other protocol, so the body
+    of a client that offers HTTP/2 would be lost. The head is parsed again without the offer.
     """
 
     def __init__(self, protocol: HttpProtocol) -> None:
         super().__init__(protocol)
-        self.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn has its own
+        self.set_dangerous_leniencies(lenient_data_after_close=True)  # as in uvicorn
         self._protocol = protocol
 
     def feed_data(self, data: bytes) -> None:  # type: ignore[override]  # uvicorn has bytes
@@ -46,23 +45,23 @@ class _Parser(HttpRequestParser):
                 super().feed_data(data)
             except HttpParserUpgrade as end:
                 if self.get_method() == b"CONNECT":
-                    raise HttpParserInvalidMethodError("this is no proxy") from None
+                    raise HttpParserInvalidMethodError("this server is not a proxy") from None
                 data = self._protocol.head_without_offer() + data[end.args[0] :]
             else:
                 return
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """uvicorn's protocol, and what that leaves open.
+    """uvicorn's protocol with limits on what a client may send, and complete disconnect notices.
 
-    When the client leaves, every request that isn't answered is told. uvicorn tells the one that
-    came last, but the one that runs is the first (RFC 9112, section 9.3.2).
+    On a disconnect every unanswered request is notified; uvicorn notifies the last one only, though
+    pipelined requests are answered in order (RFC 9112, section 9.3.2).
 
-    A head has an end: uvicorn would keep as much of one as anybody sends. So has the wait for a
-    request: ``receive_timeout_s`` seconds from the connection or the request's first bytes to its
-    last. Then a request that has begun is answered with a 408 (RFC 9110, section 15.5.9), and the
-    connection closes. A connection that idles between requests, or is being answered, has time;
-    blank lines end its idling.
+    The size of a head is limited. So is the time to receive a request: ``receive_timeout_s`` from
+    the connection, or the request's first bytes, to its last. Then a request that has begun is
+    answered with 408 (RFC 9110, section 15.5.9), and the connection closes. The limit doesn't
+    apply while a connection is idle between requests or is being answered; blank lines end the
+    idle state.
     """
 
     def __init__(self, *args: Any, receive_timeout_s: float, **kwargs: Any) -> None:
@@ -84,7 +83,7 @@ class HttpProtocol(HttpToolsProtocol):
         if self._head_bytes > _MAX_HEAD_BYTES and not self.transport.is_closing():
             self.send_400_response("The head of the request is too large.")
         if self._awaited is _Awaited.NOTHING and (not self.cycle or self.cycle.response_complete):
-            self._awaited = _Awaited.REQUEST  # uvicorn has stopped its clock for idle connections
+            self._awaited = _Awaited.REQUEST  # uvicorn has stopped its keep-alive timer
         self._watch()
 
     def on_message_begin(self) -> None:
@@ -92,7 +91,7 @@ class HttpProtocol(HttpToolsProtocol):
         super().on_message_begin()
 
     def head_without_offer(self) -> bytes:
-        """The head that has been read, but for its offer of another protocol."""
+        """The parsed head without its ``Upgrade`` offer."""
         version = self.parser.get_http_version().encode()
         lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, version)]
         lines += [b"%b: %b" % (name, value) for name, value in self.headers if name != b"upgrade"]
@@ -100,7 +99,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         if self.parser.should_upgrade():
-            return  # it is read again
+            return  # it is parsed again
         self._head_bytes = 0
         self._awaited = _Awaited.BODY
         super().on_headers_complete()
@@ -123,7 +122,7 @@ class HttpProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         self._stop_watching()
-        self._watch()  # the time of one that came behind it begins here
+        self._watch()  # starts the timer of a pipelined request
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_watching()
@@ -135,7 +134,7 @@ class HttpProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def _watch(self) -> None:
-        """Has the clock run while bytes of a request are awaited, and only then."""
+        """Runs the timer exactly while bytes of a request are awaited."""
         if self._awaited is _Awaited.NOTHING:
             self._stop_watching()
         elif self._timer is None and not self.transport.is_closing():
@@ -151,7 +150,7 @@ class HttpProtocol(HttpToolsProtocol):
         arriving = self.cycle if self._awaited is _Awaited.BODY else None
         others = (cycle for cycle in self._unanswered if cycle is not arriving)
         if not all(cycle.response_complete for cycle in others):
-            self._watch()  # while they are answered, nobody reads what comes behind them
+            self._watch()  # pipelined bytes aren't read while earlier requests are answered
             return
         is_answered = arriving is not None and arriving.response_started
         if self._awaited is not _Awaited.REQUEST and not is_answered:
@@ -160,7 +159,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _timeout_answer(self) -> bytes:
         error = RequestTimeoutError(
-            f"the request was not there whole within {self._receive_timeout_s:g} s"
+            f"the request was not received completely within {self._receive_timeout_s:g} s"
         )
         body = json_bytes(error_body(error, self.scope.get("path", "")))
         head = (

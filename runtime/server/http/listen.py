@@ -1,4 +1,4 @@
-"""The sockets that the server listens on, bound before a model is loaded."""
+"""Binds the server's sockets, before a model is loaded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ramet.runtime.api.errors import RametError
 
 
 class ListenError(RametError):
-    """The server can't have the address that it is told to listen on."""
+    """The configured address can't be bound."""
 
     default_code = "cannot_listen"
 
@@ -18,8 +18,8 @@ class ListenError(RametError):
 def bind(host: str, port: int) -> list[socket.socket]:
     """Binds every address of ``host``, all to one port; a port of 0 takes a free one.
 
-    A bound socket refuses connections until a server listens on it. An address that the machine
-    lacks is passed over, if it has another.
+    A bound socket refuses connections until a server listens on it. Addresses that the machine
+    doesn't have are skipped if there are others.
 
     Raises:
         ListenError: the host is unknown, or the port is taken or not permitted.

@@ -1,4 +1,4 @@
-"""Around every request: its id, one log line, one count, one trace. Prompts are never logged."""
+"""Wraps every request: its id, a log line, a metric, a trace. Prompts are never logged."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CLIENT_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 
 
 class RequestLog:
-    """Gives each response an ``x-request-id``, the client's own where it sent a plain one.
+    """Sets ``x-request-id`` on each response: the client's own if it is plain, otherwise a new one.
 
     ``HEAD`` is answered as ``GET`` is, without the body.
     """
@@ -43,7 +43,7 @@ class RequestLog:
         started = time.monotonic()
         status = 500
 
-        async def send_noting_status(message: Message) -> None:
+        async def send_and_record_status(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -53,11 +53,11 @@ class RequestLog:
             await send(message)
 
         try:
-            await self._app(scope, receive, send_noting_status)
+            await self._app(scope, receive, send_and_record_status)
         finally:
             route = scope.get("route")
             path = getattr(route, "path", "unknown")
-            self._telemetry.http(path, status)
+            self._telemetry.record_response(path, status)
             trace.end(None if route is None else path, status)
             if self._log:
                 logger.info(

@@ -1,4 +1,4 @@
-"""The OpenAPI document: FastAPI's, with the bodies that routes read by themselves."""
+"""Adds the bodies that routes parse themselves to FastAPI's OpenAPI document."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _REF = "#/components/schemas/{model}"
 
 
 def json_body(model: type[BaseModel]) -> dict[str, Any]:
-    """A route's ``openapi_extra`` for a JSON body of this kind."""
+    """The ``openapi_extra`` of a route with this JSON body."""
     schema = {"$ref": _REF.format(model=model.__name__)}
     return {
         "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
         "responses": {
-            "4XX": {"description": "The request is wrong; the body names the field."},
-            "503": {"description": "The engine can't serve now."},
+            "4XX": {"description": "The request is invalid; the error names the field."},
+            "503": {"description": "The engine is unavailable."},
         },
     }
 

@@ -1,4 +1,4 @@
-"""Server-sent events: their bytes, and a response that notices when its reader has gone.
+"""Server-sent events: encoding, and a response that detects disconnects.
 
 https://html.spec.whatwg.org/multipage/server-sent-events.html
 """
@@ -18,28 +18,27 @@ DONE = b"data: [DONE]\n\n"
 
 
 def data_event(value: Any) -> bytes:
-    """One unnamed event with a JSON value."""
+    """Encodes an unnamed event with a JSON value."""
     return b"data: " + json_bytes(value) + b"\n\n"
 
 
 def named_event(name: str, value: Any) -> bytes:
-    """One named event with a JSON value."""
+    """Encodes a named event with a JSON value."""
     return b"event: " + name.encode() + b"\ndata: " + json_bytes(value) + b"\n\n"
 
 
 async def watch_disconnect(receive: Receive, abort: Callable[[], None]) -> None:
-    """Calls ``abort`` once the client is gone. Run it as a task, and cancel it at the end."""
+    """Calls ``abort`` when the client disconnects. Run it as a task and cancel it at the end."""
     while (await receive())["type"] != "http.disconnect":
         pass
     abort()
 
 
 class EventStreamResponse(Response):
-    """Sends what ``events`` yields as it comes; ``abort`` is called if the reader leaves, and
-    ``close`` at the end in any case.
+    """Sends what ``events`` yields; calls ``abort`` on a disconnect and ``close`` at the end.
 
-    Each item is one or more whole events. A middleware-free path from item to socket: at
-    thousands of tokens a second this loop is most of the server's work.
+    Each item is one or more whole events. No middleware between item and socket: at thousands of
+    tokens a second this loop is most of the server's work.
     """
 
     media_type = "text/event-stream"

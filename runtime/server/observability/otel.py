@@ -32,7 +32,7 @@ from ramet.runtime.api.request import Request
 from ramet.runtime.server.observability.trace import Choice, Scope, Trace, Tracing
 
 _PROVIDER = "ramet"
-_LAST_WORDS_S = 3.0
+_FLUSH_TIMEOUT_S = 3.0
 _WARNING_PAUSE_S = 60.0
 _UNTRACED = frozenset({"/health", "/ready", "/version", "/metrics", "/openapi.json"})
 _OPERATIONS = {
@@ -40,13 +40,13 @@ _OPERATIONS = {
     "/v1/embeddings": "embeddings",
     "/v1/programs": "invoke_workflow",
 }
-"""The conventions' names of what a path does, where it isn't ``chat``."""
+"""Operation names of the conventions by path; others are ``chat``."""
 
 _PROPAGATOR = TraceContextTextMapPropagator()
 
 
-class Seldom(logging.Filter):
-    """Lets one record through, and the next one no sooner than ``pause_s`` seconds later."""
+class RateLimitFilter(logging.Filter):
+    """Passes at most one log record every ``pause_s`` seconds."""
 
     def __init__(self, pause_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class Seldom(logging.Filter):
 
 
 class OtelTracing(Tracing):
-    """Begins spans, and hands ended ones to ``processor``, whose faults are its own."""
+    """Starts spans and passes ended ones to ``processor``."""
 
     def __init__(self, processor: SpanProcessor) -> None:
         version = importlib.metadata.version("ramet")
@@ -77,15 +77,15 @@ class OtelTracing(Tracing):
 
     @classmethod
     def to_endpoint(cls, endpoint: str | None) -> OtelTracing:
-        """Sends spans in batches, from a thread of its own, to a collector's OTLP endpoint (HTTP
-        and protobuf); None: to where the environment says.
+        """Exports spans in batches, in a thread, to an OTLP endpoint (HTTP and protobuf).
 
-        What can't be sent is dropped, after a warning; no request waits for it.
+        None: the endpoint of the environment. Spans that can't be sent are dropped with a warning;
+        no request waits for the exporter.
         """
         if endpoint is not None and not endpoint.endswith("/v1/traces"):
             endpoint = endpoint.rstrip("/") + "/v1/traces"
-        # It says of every try that it failed, a few times each five seconds.
-        logging.getLogger(OTLPSpanExporter.__module__).addFilter(Seldom(_WARNING_PAUSE_S))
+        # The exporter logs every failed attempt, several times in five seconds.
+        logging.getLogger(OTLPSpanExporter.__module__).addFilter(RateLimitFilter(_WARNING_PAUSE_S))
         return cls(BatchSpanProcessor(OTLPSpanExporter(endpoint)))
 
     def start(self, scope: Scope, request_id: str) -> Trace:
@@ -112,10 +112,10 @@ class OtelTracing(Tracing):
         return OtelTrace(self._tracer, span, scope["method"], scope["path"])
 
     def close(self) -> None:
-        """A collector that doesn't answer holds the end up for a few seconds at most."""
+        """Flushes; a collector that doesn't answer delays this for a few seconds at most."""
         closing = threading.Thread(target=self._provider.shutdown, daemon=True)
         closing.start()
-        closing.join(_LAST_WORDS_S)
+        closing.join(_FLUSH_TIMEOUT_S)
 
 
 class OtelTrace(Trace):
@@ -137,19 +137,19 @@ class OtelTrace(Trace):
         self._model = model
         self._choices = choices
 
-    def begin(self, call_id: str, requests: Sequence[Request]) -> None:
+    def begin_call(self, call_id: str, requests: Sequence[Request]) -> None:
         if not self._span.is_recording():
             return
         self._begin(call_id, requests[0].tenant, self._model)
-        # Choices of one prompt share its tuple, which is read once for all of them.
+        # Choices of one prompt share its tuple, so count each tuple once.
         prompts = {id(each.prompt_token_ids): len(each.prompt_token_ids) for each in requests}
         self._prompt_tokens = sum(prompts.values())
         self._num_choices = len(requests) // len(prompts)
-        self._span.set_attributes(_asked(requests[0]))
+        self._span.set_attributes(_request_attributes(requests[0]))
         if self._num_choices > 1:
             self._span.set_attribute("gen_ai.request.choice.count", self._num_choices)
 
-    def note_end(self, event: Finished | Failed) -> None:
+    def record_end(self, event: Finished | Failed) -> None:
         self._ends.append(event)
         if isinstance(event, Finished) and self._span.is_recording():
             self._add_phases(self._span, event.timings)
@@ -159,7 +159,7 @@ class OtelTrace(Trace):
             self._begin(call_id, tenant, name)
             self._span.set_attribute("gen_ai.workflow.name", name)
 
-    def note_node(self, request: Request, event: Finished | Failed) -> None:
+    def record_node_end(self, request: Request, event: Finished | Failed) -> None:
         if not self._span.is_recording():
             return
         self._ends.append(event)
@@ -170,30 +170,30 @@ class OtelTrace(Trace):
             set_span_in_context(self._span),
             start_time=time.time_ns() - int((lasted_s or 0.0) * 1e9),
             attributes={
-                **_models("text_completion", self._model),
-                **_asked(request),
-                **_used([event.usage], event.usage.prompt_tokens),
+                **_model_attributes("text_completion", self._model),
+                **_request_attributes(request),
+                **_usage_attributes([event.usage], event.usage.prompt_tokens),
             },
         )
         if isinstance(event, Finished):
             node.set_attribute("gen_ai.response.finish_reasons", [event.reason])
             self._add_phases(node, event.timings)
         else:
-            _fail(node, event.error.code or event.error.type)
+            _mark_failed(node, event.error.code or event.error.type)
         node.end()
 
     def close(self) -> None:
         if not self._ends or not self._span.is_recording():
             return
-        # A prompt's other choices find it cached by the first: that says nothing.
+        # With several choices, all but the first find the prompt cached: not a cache statistic.
         usages = [event.usage for event in self._ends]
-        used = _used(usages, self._prompt_tokens, with_cached=self._num_choices == 1)
+        used = _usage_attributes(usages, self._prompt_tokens, with_cached=self._num_choices == 1)
         self._span.set_attributes(used)
         if self._operation in ("chat", "text_completion"):
             self._span.set_attribute("gen_ai.response.finish_reasons", self._finish_reasons())
         failed = next((event.error for event in self._ends if isinstance(event, Failed)), None)
         if failed is not None and self._operation != "invoke_workflow":
-            _fail(self._span, failed.code or failed.type)
+            _mark_failed(self._span, failed.code or failed.type)
 
     def end(self, route: str | None, status: int) -> None:
         if route is not None:
@@ -202,13 +202,13 @@ class OtelTrace(Trace):
             self._span.update_name(f"{self._method} {route}" if route else self._method)
         self._span.set_attribute("http.response.status_code", status)
         if status >= 500:
-            _fail(self._span, str(status))
+            _mark_failed(self._span, str(status))
         self._span.end()
 
     def _begin(self, call_id: str, tenant: str, subject: str) -> None:
         self._name = f"{self._operation} {subject}".rstrip()
         self._span.update_name(self._name)
-        self._span.set_attributes(_models(self._operation, self._model))
+        self._span.set_attributes(_model_attributes(self._operation, self._model))
         self._span.set_attributes({"gen_ai.response.id": call_id, "ramet.tenant": tenant})
 
     def _finish_reasons(self) -> list[str]:
@@ -217,7 +217,7 @@ class OtelTrace(Trace):
         return [event.reason for event in self._ends if isinstance(event, Finished)]
 
     def _add_phases(self, parent: Span, timings: Timings) -> None:
-        """Children for what a request that has just ended spent its time on."""
+        """Adds child spans for the phases of a request that has just ended."""
         context = set_span_in_context(parent)
         submitted_ns = time.time_ns() - int((timings.finished_s or 0.0) * 1e9)
         for name, begin_s, end_s in _phases(timings):
@@ -226,13 +226,13 @@ class OtelTrace(Trace):
             child.end(submitted_ns + int(end_s * 1e9))
 
 
-def _fail(span: Span, kind: str) -> None:
+def _mark_failed(span: Span, kind: str) -> None:
     span.set_attribute("error.type", kind)
     span.set_status(Status(StatusCode.ERROR))
 
 
 def _phases(timings: Timings) -> Iterator[tuple[str, float, float]]:
-    """What a request's time went to: (phase, begin, end), in seconds since it was submitted."""
+    """Yields a request's phases as (name, begin, end), in seconds since its submission."""
     marks = [("grammar", 0.0), ("queued", timings.grammar_s)]
     if timings.scheduled_s is not None:
         marks.append(("prefill", timings.scheduled_s))
@@ -244,7 +244,7 @@ def _phases(timings: Timings) -> Iterator[tuple[str, float, float]]:
             yield name, begin, end
 
 
-def _models(operation: str, model: str) -> dict[str, AttributeValue]:
+def _model_attributes(operation: str, model: str) -> dict[str, AttributeValue]:
     return {
         "gen_ai.operation.name": operation,
         "gen_ai.provider.name": _PROVIDER,
@@ -253,11 +253,11 @@ def _models(operation: str, model: str) -> dict[str, AttributeValue]:
     }
 
 
-def _asked(request: Request) -> dict[str, AttributeValue]:
-    """What was asked of the model, without the prompt."""
+def _request_attributes(request: Request) -> dict[str, AttributeValue]:
+    """Attributes of a request, without the prompt."""
     attributes: dict[str, AttributeValue] = {}
     if not request.pooling:
-        attributes |= _sampling(request.params)
+        attributes |= _sampling_attributes(request.params)
         is_json = isinstance(request.constraint, JsonObject | JsonSchema)
         attributes["gen_ai.output.type"] = "json" if is_json else "text"
     if request.constraint is not None:
@@ -268,7 +268,7 @@ def _asked(request: Request) -> dict[str, AttributeValue]:
     return attributes
 
 
-def _used(
+def _usage_attributes(
     usages: Sequence[Usage], prompt_tokens: int, *, with_cached: bool = True
 ) -> dict[str, AttributeValue]:
     attributes: dict[str, AttributeValue] = {
@@ -282,8 +282,8 @@ def _used(
     return attributes
 
 
-def _sampling(params: SamplingParams) -> dict[str, AttributeValue]:
-    """What was asked of the sampler, where it differs from its default."""
+def _sampling_attributes(params: SamplingParams) -> dict[str, AttributeValue]:
+    """Sampling parameters that differ from their defaults."""
     default = SamplingParams()
     attributes: dict[str, AttributeValue] = {"gen_ai.request.temperature": params.temperature}
     for name, attribute in _SAMPLING.items():

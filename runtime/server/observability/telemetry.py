@@ -179,17 +179,17 @@ class Telemetry:
     def _histogram(self, name: str, help_text: str, buckets: Sequence[float]) -> Histogram:
         return Histogram(name, help_text, buckets=buckets, registry=self._registry)
 
-    def http(self, path: str, status: int) -> None:
+    def record_response(self, path: str, status: int) -> None:
         """Counts a response of a known route."""
         self._http.labels(path=path, status=str(status)).inc()
 
-    def program(self, outcome: str, seconds: float, num_calls: int) -> None:
+    def record_program(self, outcome: str, seconds: float, num_calls: int) -> None:
         """Records a program's end: ``completed``, ``failed`` or ``aborted``."""
         self._programs.labels(outcome=outcome).inc()
         self._program_time.observe(seconds)
         self._program_calls.observe(num_calls)
 
-    def end(self, event: Finished | Failed) -> None:
+    def record_end(self, event: Finished | Failed) -> None:
         """Records a request's last event."""
         if isinstance(event, Finished):
             self._success.labels(finished_reason=event.reason).inc()

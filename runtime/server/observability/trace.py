@@ -27,16 +27,16 @@ class Trace:
     def describe(self, model: str, choices: Sequence[Choice] = ()) -> None:
         """Sets the call's model, and any choices whose finish reasons differ from the engine's."""
 
-    def begin(self, call_id: str, requests: Sequence[Request]) -> None:
+    def begin_call(self, call_id: str, requests: Sequence[Request]) -> None:
         """Records the call's requests, which are about to be submitted."""
 
     def begin_program(self, call_id: str, name: str, tenant: str) -> None:
         """Records that the call runs a program; its requests are reported as they end."""
 
-    def note_node(self, request: Request, event: Finished | Failed) -> None:
+    def record_node_end(self, request: Request, event: Finished | Failed) -> None:
         """Records the end of one of a program's requests."""
 
-    def note_end(self, event: Finished | Failed) -> None:
+    def record_end(self, event: Finished | Failed) -> None:
         """Records the end of one of the call's requests."""
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""``/v1/models``, and ``/v1/abort`` for calls that are running."""
+"""``/v1/models``, and ``/v1/abort`` for running calls."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from ramet.runtime.server.protocol.base import ApiModel
 
 
 class AbortRequest(ApiModel):
-    """``POST /v1/abort``: the id of a call that is running, as its answer shows it."""
+    """``POST /v1/abort``: the id of a running call, as in its response."""
 
     request_id: str = Field(min_length=1)
 
 
 def models_router(context: ServerContext) -> APIRouter:
-    """The routes of the served model, and of its running calls."""
+    """The routes of the served model and its running calls."""
     router = APIRouter(tags=["OpenAI"])
     started = int(time.time())
 

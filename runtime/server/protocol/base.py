@@ -1,9 +1,9 @@
-"""What every request body shares: no field is accepted and ignored.
+"""The base of all request bodies: no field is accepted and ignored.
 
 A body's field is one of four kinds: a field of the model, which is honoured; one of
-``NO_EFFECT``, which by its nature changes nothing here; one of ``UNSUPPORTED``, which is refused
-by name unless its value says "off"; or unknown, which is refused with the nearest right name.
-A null is the same as leaving the field out, as in the OpenAI API.
+``NO_EFFECT``, which can't change the answer; one of ``UNSUPPORTED``, which is refused unless its
+value means "off"; or unknown, which is refused with the closest valid name. Null is the same as
+a missing field, as in the OpenAI API.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ THREAD_UNSUPPORTED = "thread_unsupported_request"
 
 
 def _integral(value: Any) -> Any:
-    """JSON has one number type: 16.0 is 16. Everything else is left to the strict check."""
+    """Converts integral floats, as JSON has one number type; the strict check does the rest."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 Int = Annotated[int, BeforeValidator(_integral)]
-"""A JSON number without a fraction."""
+"""A JSON number without a fractional part."""
 
 
 class ApiModel(BaseModel):
-    """A JSON object of a request. Types are strict: ``"5"`` and ``true`` are no numbers."""
+    """A JSON object of a request. Types are strict: ``"5"`` and ``true`` aren't numbers."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -41,11 +41,11 @@ class ApiModel(BaseModel):
         frozen=True,
         allow_inf_nan=False,
         protected_namespaces=(),
-        defer_build=True,  # until the first such body comes
+        defer_build=True,  # until the first such body arrives
     )
 
     NO_EFFECT: ClassVar[frozenset[str]] = frozenset()
-    """Fields that change nothing here by their nature; listed in the documentation."""
+    """Fields that can't change the answer; listed in the documentation."""
 
     UNSUPPORTED: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
     """Fields of the API that are refused by name, each with the values that mean "off"."""
@@ -110,7 +110,7 @@ _UNION_ARMS = frozenset({"str", "int", "float", "bool", "none", "dict", "list"})
 
 
 def invalid_body(error: ValidationError) -> InvalidRequestError:
-    """The first fault of a body as an OpenAI-shaped error that names the field."""
+    """Converts the first error of a body to one that names the field."""
     first = error.errors(include_url=False)[0]
     kind, context = first["type"], first.get("ctx", {})
     path = join_path(first["loc"])
@@ -127,5 +127,5 @@ def invalid_body(error: ValidationError) -> InvalidRequestError:
             f"{path} is required", param=path or None, code="missing_required_parameter"
         )
     if not path:
-        return InvalidRequestError(f"the body is wrong: {first['msg']}", code="invalid_body")
+        return InvalidRequestError(f"the body is invalid: {first['msg']}", code="invalid_body")
     return InvalidParameterError(f"{path}: {first['msg']}", param=path)

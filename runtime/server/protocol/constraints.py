@@ -1,4 +1,4 @@
-"""How each API says what an output must match, turned into one constraint and its field."""
+"""Converts the constraint fields of each API to a constraint and its field."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ from ramet.grammars.constraints import (
 )
 from ramet.runtime.api.errors import InvalidConstraintError, InvalidParameterError
 from ramet.runtime.server.protocol.base import ApiModel
-from ramet.runtime.server.protocol.param_paths import Asked
+from ramet.runtime.server.protocol.param_paths import RequestedConstraint
 from ramet.runtime.server.protocol.structural_tags import structural_tag
 
 
 def answer_schema(schema: dict[str, Any] | bool) -> JsonSchema:
-    """A schema for a whole answer. Its keys come in the schema's order and without white space,
-    so that they are forced by the grammar and cost no steps."""
+    """The constraint of a schema for a whole answer.
+
+    Keys are in the schema's order and without white space, so that the grammar forces them
+    (jump-forward) and they cost no steps.
+    """
     return JsonSchema(schema, whitespace="none", any_order=False, integers="plain")
 
 
@@ -48,8 +51,8 @@ class ResponseFormat(ApiModel):
     structures: list[dict[str, Any]] | None = None
     triggers: list[str] | None = None
 
-    def asked(self, field: str) -> Asked | None:
-        """The constraint that this object, which stands in ``field``, asks for; None: free text."""
+    def requested_constraint(self, field: str) -> RequestedConstraint | None:
+        """The constraint of this object, the value of ``field``; None: free text."""
         parts = {name: getattr(self, name) for name in ("format", "structures", "triggers")}
         given = {name: value for name, value in parts.items() if value is not None}
         if self.type == "structural_tag":
@@ -66,12 +69,14 @@ class ResponseFormat(ApiModel):
                     f"{field} of type json_schema needs json_schema.schema",
                     param=f"{field}.json_schema",
                 )
-            return Asked(answer_schema(self.json_schema.schema_), f"{field}.json_schema.schema")
+            return RequestedConstraint(
+                answer_schema(self.json_schema.schema_), f"{field}.json_schema.schema"
+            )
         if self.json_schema is not None:
             raise InvalidParameterError(
                 f"{field} has a json_schema, but its type is {self.type!r}", param=field
             )
-        return Asked(JsonObject(), field) if self.type == "json_object" else None
+        return RequestedConstraint(JsonObject(), field) if self.type == "json_object" else None
 
 
 class StructuredOutputs(ApiModel):
@@ -91,22 +96,26 @@ class StructuredOutputs(ApiModel):
         "whitespace_pattern": (),
     }
 
-    def asked(self, field: str) -> Asked:
-        """The constraint that this object, which stands in ``field``, asks for."""
+    def requested_constraint(self, field: str) -> RequestedConstraint:
+        """The constraint of this object, the value of ``field``."""
         whitespace: Whitespace = "none" if self.disable_any_whitespace else "compact"
-        given: list[Asked] = []
+        given: list[RequestedConstraint] = []
         if self.json_ is not None:
             place = f"{field}.json"
             schema = _schema(self.json_, place)
-            given.append(Asked(JsonSchema(schema, whitespace, integers="plain"), place))
+            given.append(
+                RequestedConstraint(JsonSchema(schema, whitespace, integers="plain"), place)
+            )
         if self.regex is not None:
-            given.append(Asked(Regex(self.regex), f"{field}.regex"))
+            given.append(RequestedConstraint(Regex(self.regex), f"{field}.regex"))
         if self.choice is not None:
             given.append(_choice(self.choice, f"{field}.choice"))
         if self.grammar is not None:
-            given.append(Asked(Ebnf(self.grammar), f"{field}.grammar"))
+            given.append(RequestedConstraint(Ebnf(self.grammar), f"{field}.grammar"))
         if self.json_object:
-            given.append(Asked(JsonObject(whitespace=whitespace), f"{field}.json_object"))
+            given.append(
+                RequestedConstraint(JsonObject(whitespace=whitespace), f"{field}.json_object")
+            )
         if self.structural_tag is not None:
             given.append(structural_tag(self.structural_tag, f"{field}.structural_tag"))
         return _only_one(given, field)
@@ -122,27 +131,29 @@ class ConstraintFields(ApiModel):
     guided_choice: list[str] | None = None
     guided_grammar: str | None = None
 
-    def asked(self) -> Asked | None:
-        """The one constraint that the body asks for, or None."""
-        given: list[Asked] = []
-        if self.response_format and (wanted := self.response_format.asked("response_format")):
+    def requested_constraint(self) -> RequestedConstraint | None:
+        """The constraint that the body requests; None if there is none."""
+        given: list[RequestedConstraint] = []
+        if self.response_format and (
+            wanted := self.response_format.requested_constraint("response_format")
+        ):
             given.append(wanted)
         if self.structured_outputs is not None:
-            given.append(self.structured_outputs.asked("structured_outputs"))
+            given.append(self.structured_outputs.requested_constraint("structured_outputs"))
         if self.guided_json is not None:
             schema = JsonSchema(_schema(self.guided_json, "guided_json"), integers="plain")
-            given.append(Asked(schema, "guided_json"))
+            given.append(RequestedConstraint(schema, "guided_json"))
         if self.guided_regex is not None:
-            given.append(Asked(Regex(self.guided_regex), "guided_regex"))
+            given.append(RequestedConstraint(Regex(self.guided_regex), "guided_regex"))
         if self.guided_choice is not None:
             given.append(_choice(self.guided_choice, "guided_choice"))
         if self.guided_grammar is not None:
-            given.append(Asked(Ebnf(self.guided_grammar), "guided_grammar"))
+            given.append(RequestedConstraint(Ebnf(self.guided_grammar), "guided_grammar"))
         return _only_one(given, "response_format") if given else None
 
 
 def _schema(value: dict[str, Any] | str | bool, field: str) -> Any:
-    """A schema, which vLLM's clients may also send as JSON text."""
+    """Parses a schema that is JSON text, as vLLM's clients may send it."""
     if not isinstance(value, str):
         return value
     try:
@@ -153,14 +164,14 @@ def _schema(value: dict[str, Any] | str | bool, field: str) -> Any:
         ) from None
 
 
-def _choice(choices: list[str], field: str) -> Asked:
+def _choice(choices: list[str], field: str) -> RequestedConstraint:
     if not choices:
         raise InvalidConstraintError("a choice needs at least one string", param=field)
-    return Asked(Choice(tuple(choices)), field)
+    return RequestedConstraint(Choice(tuple(choices)), field)
 
 
-def _only_one(given: list[Asked], field: str) -> Asked:
+def _only_one(given: list[RequestedConstraint], field: str) -> RequestedConstraint:
     if len(given) != 1:
-        kinds = ", ".join(asked.field for asked in given) or "none"
+        kinds = ", ".join(requested.field for requested in given) or "none"
         raise InvalidConstraintError(f"give exactly one constraint, not {kinds}", param=field)
     return given[0]

@@ -1,4 +1,4 @@
-"""Where in a request's body the parts of its constraint come from, so that errors can say so."""
+"""Maps the parts of a constraint to the body's fields that they come from, for errors."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ P = TypeVar("P", bound=Part)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A constraint, and the field of the body that asks for it, where its own paths begin.
+class RequestedConstraint:
+    """A constraint and the field of the body that requests it, the root of its paths.
 
-    ``parts`` are those of its parts that have fields of their own.
+    ``parts`` are its parts that have fields of their own.
     """
 
     constraint: Constraint
@@ -28,7 +28,7 @@ class Origins:
     """The fields that the parts of one constraint come from.
 
     Args:
-        field: what is named where a fault lies in no part of its own.
+        field: named for errors that belong to no part with a field.
     """
 
     def __init__(self, field: str) -> None:
@@ -36,34 +36,34 @@ class Origins:
         self._known: list[tuple[object, str, str]] = []
 
     @classmethod
-    def of(cls, asked: Asked) -> Origins:
-        """The origin of a constraint that one field asks for."""
-        origins = cls(asked.field)
-        origins.note_asked(asked)
+    def of_constraint(cls, requested: RequestedConstraint) -> Origins:
+        """The origins of a constraint that one field requests."""
+        origins = cls(requested.field)
+        origins.add_constraint(requested)
         return origins
 
-    def note(self, part: P, field: str, owner: str = "") -> P:
-        """Notes that ``part`` comes from ``field``, and hands it back.
+    def add_part(self, part: P, field: str, owner: str = "") -> P:
+        """Records that ``part`` comes from ``field``, and returns it.
 
-        ``owner`` says whose it is, for people: ``the tool 'search'``.
+        ``owner`` describes it in messages: ``the tool 'search'``.
         """
         self._known.append((part, field, owner))
         return part
 
-    def note_asked(self, asked: Asked) -> Constraint:
-        """Notes what a field asks for, alone or as a part of another, and hands it back."""
-        constraint = asked.constraint
-        self._known += [(part, field, "") for part, field in asked.parts]
-        self._known.append((constraint, asked.field, ""))
+    def add_constraint(self, requested: RequestedConstraint) -> Constraint:
+        """Records a requested constraint, alone or as a part of another, and returns it."""
+        constraint = requested.constraint
+        self._known += [(part, field, "") for part, field in requested.parts]
+        self._known.append((constraint, requested.field, ""))
         if isinstance(constraint, StructuralTag):
-            self._known.append((constraint.root, f"{asked.field}.root", ""))
+            self._known.append((constraint.root, f"{requested.field}.root", ""))
         return constraint
 
     def locate(self, whole: Constraint, error: InvalidConstraintError) -> InvalidConstraintError:
-        """The error with the field at fault as its ``param``.
+        """Returns the error with the responsible field as its ``param``.
 
-        ``error.pointer`` leads through ``whole``; from the last part on that comes from a field,
-        the rest of it leads through what that field holds.
+        ``error.pointer`` is a path through ``whole``. After the last part that comes from a field,
+        the rest is a path through that field's value.
         """
         steps = error.pointer.partition(": ")[0].split("/")[1:]
         here: object = whole
@@ -79,17 +79,17 @@ class Origins:
 
 
 def _rest(here: object, steps: list[str]) -> str:
-    """A pointer on from a part. What is wrong in a schema is told from the schema's root."""
+    """The rest of a pointer, after a part. Errors in a schema are relative to the schema's root."""
     if isinstance(here, JsonSchema):
         return "".join(f"/{step}" for step in steps)
-    told: list[str] = []
+    steps_in_body: list[str] = []
     for depth, step in enumerate(steps):
         if isinstance(here, JsonSchema):
-            told += ["schema", *steps[depth:]]
+            steps_in_body += ["schema", *steps[depth:]]
             break
-        told.append(step)
+        steps_in_body.append(step)
         here = _step(here, step)
-    return "".join(f"/{step}" for step in told)
+    return "".join(f"/{step}" for step in steps_in_body)
 
 
 def _step(here: object, step: str) -> object:

@@ -1,4 +1,4 @@
-"""What the bodies of chat and completions share."""
+"""Fields that the bodies of several APIs share."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ NO_EFFECT = frozenset(
         "user",
     }
 )
-"""OpenAI's fields that label or keep a request for its sender, or advise a cache that is always
-on here, and so change nothing in the answer."""
+"""OpenAI's fields that label or store a request, or configure a cache that is always on here;
+none can change the answer."""
 
 
 class StreamOptions(ApiModel):
@@ -34,12 +34,12 @@ class StreamOptions(ApiModel):
     include_usage: bool = False
     continuous_usage_stats: bool = False
 
-    # Padding against traffic analysis: there is none to turn off.
+    # Padding against traffic analysis, which this server doesn't do.
     UNSUPPORTED: ClassVar = {"include_obfuscation": (False,)}
 
 
 class HintFields(ApiModel):
-    """The ``ramet`` object: what the program that sends the request knows of the future."""
+    """The ``ramet`` object: what the sending program knows of future requests."""
 
     program_id: str
     node_id: str | None = None
@@ -52,7 +52,7 @@ class HintFields(ApiModel):
     tokens_to_come: Int | None = Field(default=None, ge=0, le=10**9)
 
     def hint(self) -> ProgramHint:
-        """The hint as the client means it."""
+        """The hint, in the client's own names."""
         return ProgramHint(**self.model_dump(exclude_none=True))
 
 
@@ -68,7 +68,7 @@ class EngineFields(ApiModel):
 
     @property
     def num_choices(self) -> int:
-        """Answers to each prompt."""
+        """Number of choices for each prompt."""
         return 1
 
 
@@ -90,8 +90,8 @@ class GenerationRequest(SamplingFields, ConstraintFields, CallFields):
     def num_choices(self) -> int:
         return self.n
 
-    def usage_wanted(self) -> StreamOptions:
-        """The stream options in force; they are refused where nothing is streamed."""
+    def usage_options(self) -> StreamOptions:
+        """Returns the stream options; refuses them without streaming."""
         if self.stream_options is None:
             return StreamOptions()
         if not self.stream:
@@ -118,7 +118,7 @@ AnyPrompt = Annotated[
 
 
 def split_prompts(prompt: Any, *, param: str = "prompt") -> list[str | list[int]]:
-    """The prompts of one body, in order; ``param`` is the field that they come from.
+    """Splits a prompt field into prompts; ``param`` is the field's name.
 
     Raises:
         InvalidParameterError: ``prompt`` is none of the shapes of ``AnyPrompt``.

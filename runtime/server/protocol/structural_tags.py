@@ -1,6 +1,6 @@
-"""Structural tags as clients write them, turned into constraints.
+"""Converts clients' structural tags to constraints.
 
-Three forms: Ramet's own (``constraint_to_json``); xgrammar's, which vLLM takes
+Three forms: Ramet's own (``constraint_to_json``); xgrammar's, which vLLM accepts
 (``{"type": "structural_tag", "format": {...}}``); and vLLM's older one, of structures and triggers.
 https://xgrammar.mlc.ai/docs/tutorials/structural_tag.html
 """
@@ -30,16 +30,16 @@ from ramet.grammars.constraints import (
 from ramet.grammars.errors import ConstraintError
 from ramet.runtime.api.errors import InvalidConstraintError
 from ramet.runtime.api.paths import field_path
-from ramet.runtime.server.protocol.param_paths import Asked
+from ramet.runtime.server.protocol.param_paths import RequestedConstraint
 
 _MAX_DEPTH = 50
 
 
-def structural_tag(value: Mapping[str, Any] | str, field: str) -> Asked:
-    """The structural tag that stands in ``field``, as an object or as its JSON text.
+def structural_tag(value: Mapping[str, Any] | str, field: str) -> RequestedConstraint:
+    """Parses the structural tag in ``field``, an object or its JSON text.
 
     Raises:
-        InvalidConstraintError: it has none of the three forms; ``param`` is the place.
+        InvalidConstraintError: it has none of the three forms; ``param`` is the path.
     """
     if isinstance(value, str):
         try:
@@ -47,9 +47,9 @@ def structural_tag(value: Mapping[str, Any] | str, field: str) -> Asked:
         except (ValueError, RecursionError) as error:
             raise _wrong(field, f"the structural tag is not valid JSON: {error}") from None
     if not isinstance(value, Mapping):
-        raise _wrong(field, "a structural tag is an object")
+        raise _wrong(field, "a structural tag must be an object")
     if "kind" in value:
-        return Asked(_own(value, field), field)
+        return RequestedConstraint(_own(value, field), field)
     if value.get("type", "structural_tag") != "structural_tag":
         raise _wrong(f"{field}.type", f"{value['type']!r} is not 'structural_tag'")
     reader = _Reader()
@@ -59,7 +59,7 @@ def structural_tag(value: Mapping[str, Any] | str, field: str) -> Asked:
     else:
         _check_keys(value, field, ("type", "structures", "triggers"))
         root = reader.structures(value, field)
-    return Asked(StructuralTag(root), field, tuple(reader.noted))
+    return RequestedConstraint(StructuralTag(root), field, tuple(reader.noted))
 
 
 def _own(value: Mapping[str, Any], field: str) -> StructuralTag:
@@ -68,29 +68,29 @@ def _own(value: Mapping[str, Any], field: str) -> StructuralTag:
     except ConstraintError as error:
         raise _wrong(field_path(field, error.path), error.reason) from None
     if not isinstance(found, StructuralTag):
-        raise _wrong(f"{field}.kind", f"a {found.kind} is no structural tag")
+        raise _wrong(f"{field}.kind", f"a {found.kind} is not a structural tag")
     return found
 
 
 class _Reader:
-    """Reads the formats of xgrammar, and notes which part came from where."""
+    """Parses xgrammar's formats and records each part's path."""
 
     def __init__(self) -> None:
         self.noted: list[tuple[Part, str]] = []
         self._depth = 0
 
     def part(self, value: Any, field: str) -> Part:
-        """One format."""
+        """Parses one format."""
         kind = _get(value, field, "type", str)
         read = self._READERS.get(kind)
         if read is None:
             raise _wrong(
                 f"{field}.type",
-                f"the format {kind!r} is not supported; there are {', '.join(self._READERS)}",
+                f"the format {kind!r} is not supported; available: {', '.join(self._READERS)}",
             )
         self._depth += 1
         if self._depth > _MAX_DEPTH:
-            raise _wrong(field, "the formats nest too deep")
+            raise _wrong(field, "the formats are nested too deeply")
         part = read(self, value, field)
         self._depth -= 1
         self.noted.append((part, field))
@@ -108,7 +108,7 @@ class _Reader:
 
     def _schema(self, schema: Any, field: str, *, any_order: bool = True) -> JsonSchema:
         if not isinstance(schema, Mapping | bool):
-            raise _wrong(field, "a schema is an object, true or false")
+            raise _wrong(field, "a schema must be an object, true or false")
         part = JsonSchema(schema, any_order=any_order, integers="plain")
         self.noted.append((part, field))
         return part
@@ -159,14 +159,14 @@ class _Reader:
         return tags[0] if len(tags) == 1 else AnyOf(tuple(tags))
 
     def _tags(self, value: Any, field: str) -> list[Tag]:
-        """A tag with several possible ends is as many tags."""
+        """Parses a tag; one with several possible ends becomes several tags."""
         if _get(value, field, "type", str) != "tag":
             raise _wrong(f"{field}.type", "expected a tag")
         _check_keys(value, field, ("type", "begin", "content", "end"))
         begin, ends = _text(value, field, "begin"), value.get("end")
         found = (ends,) if isinstance(ends, str) else _texts(value, field, "end")
         if not found:
-            raise _wrong(f"{field}.end", "a tag has an end")
+            raise _wrong(f"{field}.end", "a tag needs an end")
         content = self.part(value.get("content"), f"{field}.content")
         if isinstance(content, FreeText):
             content = replace(content, excluded=(*content.excluded, *filter(None, found)))
@@ -226,7 +226,7 @@ class _Reader:
 def _check_keys(
     value: Any, field: str, known: Collection[str], *, off: Mapping[str, Any] | None = None
 ) -> None:
-    """Refuses what isn't ``known``, but ``off`` keys whose value changes nothing."""
+    """Refuses unknown keys; ``off`` keys are allowed with the value that turns them off."""
     if not isinstance(value, Mapping):
         raise _wrong(field, "expected an object")
     off = off or {}

@@ -1,4 +1,4 @@
-"""Objects that say what they are by their ``type``: content blocks, input items, tools."""
+"""Unions tagged by ``type``: content blocks, input items, tools."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ramet.runtime.server.protocol.base import UNSUPPORTED
 
 
 def type_of(default: str = "") -> Callable[[Any], str]:
-    """Reads an object's type, from JSON or from a model; ``default`` where it says none."""
+    """Makes a discriminator that reads ``type`` from JSON or from a model."""
 
     def read(value: Any) -> str:
         found = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
@@ -24,20 +24,20 @@ def type_of(default: str = "") -> Callable[[Any], str]:
 def supported_types(
     what: str, types: Collection[str], *, default: str = "", aliases: Collection[str] = ()
 ) -> BeforeValidator:
-    """Refuses an object of another type by name, before its fields are looked at.
+    """Makes a validator that refuses other types by name, before fields are validated.
 
     Args:
         what: what the objects are called, such as "content blocks".
         types: those that are supported.
-        default: the type of an object that says none; empty: it has to say one.
-        aliases: types that are taken too, and not advertised.
+        default: the type of objects without one; empty: the type is required.
+        aliases: further types that are accepted but not listed.
     """
     read = type_of(default)
     names = ", ".join(types)
 
     def check(value: Any) -> Any:
         if not isinstance(value, dict):
-            return value  # the check of its shape has the right message
+            return value  # validation has a better message
         kind = read(value)
         if kind not in types and kind not in aliases:
             shown = f"type {kind!r}" if kind else "no type"

@@ -1,4 +1,4 @@
-"""``POST /v1/grammar/check``: what a constraint would do, without a model."""
+"""``POST /v1/grammar/check``: checks a constraint without running a model."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MAX_TEXT_LEN = 100_000
 
 
 class GrammarCheckRequest(ConstraintFields):
-    """A constraint, in any way that chat takes one, and perhaps a text to hold against it."""
+    """A constraint in any form that chat accepts, and optionally a text to match."""
 
     text: str | None = Field(default=None, max_length=_MAX_TEXT_LEN)
 
@@ -41,7 +41,7 @@ def grammar_router(context: ServerContext) -> APIRouter:
 
     @cache
     def load() -> None:
-        """At a first start, this process waits as well, and compiles nothing itself."""
+        """Loads compiled code; at a first start, waits for the process that compiles it."""
         from ramet.runtime.api.warm_up import load_constraints
 
         load_constraints(lambda: not context.lifecycle.draining)
@@ -54,13 +54,13 @@ def grammar_router(context: ServerContext) -> APIRouter:
     async def check(http_request: HttpRequest) -> Response:
         """Whether a constraint can be honoured, a text that matches it, and its cost."""
         body = await context.body(http_request, GrammarCheckRequest)
-        asked = body.asked()
-        if asked is None:
+        requested = body.requested_constraint()
+        if requested is None:
             raise InvalidParameterError(
-                "give a constraint, as response_format or structured_outputs",
+                "a constraint is required: response_format or structured_outputs",
                 param="response_format",
             )
-        constraint = asked.constraint
+        constraint = requested.constraint
         async with one_at_a_time:
             answer = await asyncio.to_thread(load_and_check, constraint, body.text)
         return JsonResponse(answer)

@@ -1,4 +1,4 @@
-"""An example of a text that a grammar accepts."""
+"""Finds a sample text that a grammar accepts."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _ORDER = b'"}])>' + b"0123456789" + b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOP
 _PREFERRED = bytes([*_ORDER, *(byte for byte in range(32, 256) if byte not in _ORDER)]) + bytes(
     range(32)
 )
-"""Bytes that close things first, then plain ones: a greedy walk in this order ends early in
-practice, and as a grammar has no dead ends, each step can always be completed."""
+"""Closing bytes first, then letters: a greedy walk in this order ends early in practice. Grammars
+have no dead ends, so each step can be completed."""
 
 
 def shortest_looking_match(grammar: Grammar) -> str | None:
-    """A short text that matches, not always the shortest; None if none was found in bounds."""
+    """A short, not always the shortest, match; None if none was found within the limits."""
     matcher = grammar.matcher()
     text = bytearray()
     num_tried = 0

@@ -1,4 +1,4 @@
-"""``POST /v1/program_news``: what a program has learned since its requests were sent."""
+"""``POST /v1/program_news``: updates the hints of a program's requests."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class ProgramNewsRequest(ApiModel):
 
 
 def program_news_router(context: ServerContext) -> APIRouter:
-    """The route for programs' news."""
+    """The route for updates of programs' hints."""
     router = APIRouter(tags=["Ramet"])
 
     @router.post("/v1/program_news", openapi_extra=json_body(ProgramNewsRequest))
     async def program_news(http_request: HttpRequest) -> Response:
-        """Lets prefixes go that are kept for calls which won't come. Unknown names are ignored."""
+        """Unpins prefixes that no future call of the program needs. Unknown names are ignored."""
         body = await context.body(http_request, ProgramNewsRequest)
         tenant = tenant_of(http_request)
         context.engine.update_hint(

@@ -1,4 +1,4 @@
-"""Routes for whoever runs the server: health, readiness, version, metrics."""
+"""Operators' routes: health, readiness, version, metrics."""
 
 from __future__ import annotations
 

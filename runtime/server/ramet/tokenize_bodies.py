@@ -23,7 +23,7 @@ class TokenizeRequest(ApiModel):
 
 
 class DetokenizeRequest(ApiModel):
-    """Token ids to be shown as text, control tokens included."""
+    """Token ids to decode, control tokens included."""
 
     model: str | None = None
     tokens: list[Int]

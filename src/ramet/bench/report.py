@@ -12,7 +12,7 @@ from rich.table import Table
 from ramet.bench.runner import Summary, median_ratio
 
 Runs = dict[str, list[list[Summary]]]
-"""Scenario → repeats → one summary a target."""
+"""Scenario → repeats → one summary per target."""
 
 _FIGURES = {
     "output_tok_s": "output tokens/s",
@@ -33,7 +33,7 @@ _RATIOS = ("output_tok_s", "ttft_p50_s", "tpot_p50_s", "e2e_p50_s", "tokens_comp
 
 
 def print_report(runs: Runs) -> None:
-    """A table a scenario: each target's figures, as medians of the repeats, and their ratios."""
+    """Prints a table per scenario: medians over the repeats for each target, and their ratios."""
     console = Console()
     for scenario, repeats in runs.items():
         names = [summary.target for summary in repeats[0]]
@@ -59,12 +59,12 @@ def print_report(runs: Runs) -> None:
 
 
 def print_ratios(runs: Runs) -> None:
-    """The first target's figures over the second's as a line of JSON; null: by nothing."""
+    """Prints the ratios of the first target to the second as JSON; null: undefined."""
     ratios = {scenario: _ratios(repeats) for scenario, repeats in runs.items()}
     print(json.dumps({"ratios": ratios}, allow_nan=False))
 
 
 def _ratios(repeats: list[list[Summary]]) -> dict[str, float | None]:
-    """Medians of the repeats' own ratios."""
+    """Medians of the ratios of each repeat."""
     ours, theirs = ([row[place] for row in repeats] for place in (0, 1))
     return {figure: median_ratio(ours, theirs, figure) for figure in _RATIOS}

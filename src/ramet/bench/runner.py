@@ -1,4 +1,4 @@
-"""Runs a workload against a target and sums it up."""
+"""Runs a workload against a target and summarises it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ramet.bench.workloads import Job, Workload
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """One run in figures. Times in seconds, ``tpot`` is the time per output token after the first.
+    """The figures of one run, in seconds; ``tpot`` is the time per output token after the first.
 
     ``tokens_computed`` are prompt tokens that no cache had; ``tokens_distinct`` is the least that
     any prefix cache must compute.
@@ -53,8 +53,8 @@ def percentile(values: list[float], q: float) -> float:
 
 
 async def run_workload(workload: Workload, target: Target) -> Summary:
-    """Sends every job, and waits for all: at its time if the workload has a rate, whatever is still
-    running, else as soon as fewer than its concurrency are."""
+    """Sends all jobs and waits for them: an open loop at the workload's rate, or a closed loop with
+    its concurrency."""
     at_once = workload.concurrency if workload.rate is None else len(workload.jobs)
     slots = asyncio.Semaphore(max(1, at_once))
     tasks: list[asyncio.Task[tuple[tuple[int, ...], Outcome]]] = []

@@ -1,4 +1,4 @@
-"""What a workload is sent to: an engine in this process, or a URL that speaks OpenAI's API."""
+"""Targets of a workload: an in-process engine, or a server with OpenAI's API."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ramet.runtime.engine import Engine
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of one job. Times are seconds since it was sent."""
+    """The outcome of one job. Times are seconds since it was sent."""
 
     ttft_s: float = 0.0
     total_s: float = 0.0
@@ -42,7 +42,7 @@ class Target(Protocol):
 
 
 class _Clock:
-    """Notes when a job's output begins and ends."""
+    """Records when a job's output begins and ends."""
 
     def __init__(self) -> None:
         self.start = time.perf_counter()
@@ -105,7 +105,7 @@ class EngineTarget:
 
 
 class UrlTarget:
-    """A server that speaks OpenAI's completions API."""
+    """A server with OpenAI's completions API."""
 
     def __init__(self, url: str, model: str, *, timeout_s: float = 600.0) -> None:
         self.name = url
@@ -152,7 +152,7 @@ class UrlTarget:
 
     @staticmethod
     def _shortfall(job: Job, outcome: Outcome, want_token_ids: bool) -> str | None:
-        """What makes an answer no measure of the job: work that wasn't done, or wasn't counted."""
+        """Why an answer doesn't measure the job: work that was skipped or not counted."""
         num_tokens = outcome.num_output_tokens
         if outcome.num_prompt_tokens == 0:
             return "the server's stream ended without usage"

@@ -27,7 +27,7 @@ PERSON_SCHEMA: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One request: greedy, with an exact output length unless a schema decides it.
+    """One request: greedy, with an exact output length unless a schema determines it.
 
     ``after`` is the index of a job whose prompt and output this job's prompt continues with
     ``prompt`` (a chat's next turn); it is sent when that one has ended.

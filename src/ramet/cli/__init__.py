@@ -1,8 +1,8 @@
-"""The ``ramet`` command: a file a group of commands. Each imports what it runs when it runs it, so
-that ``ramet --help`` is quick.
+"""The ``ramet`` command: one file per group of commands. Each command imports what it needs when it
+runs, so that ``ramet --help`` is fast.
 
-The package itself imports nothing: a server's engine process, which imports the command's script
-once more, would wait for it.
+The package itself imports nothing: a server's engine process imports the command's script again
+and would be delayed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["app", "main"]
 
 def main() -> None:
     """Entry point of the command."""
-    gc.disable()  # hardly anything that imports make goes again
+    gc.disable()  # imports produce almost no garbage
     from ramet.cli.root import main as run
 
     gc.enable()

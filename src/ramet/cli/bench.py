@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ramet.bench.targets import Target
     from ramet.bench.workloads import Workload
 
-_SHAPE = "Shape of shared-prefix, multi-turn, json and free"
+_SHAPE = "Workload shape (shared-prefix, multi-turn, json, free)"
 
 
 def register(app: typer.Typer) -> None:
@@ -25,22 +25,22 @@ def bench(
     scenario: Annotated[
         str,
         typer.Argument(
-            help="a, a512, b16, b64, shared-prefix, multi-turn, json or free; several with commas."
+            help="a, a512, b16, b64, shared-prefix, multi-turn, json or free; comma-separated."
         ),
     ],
     model: Model = "smollm2",
     url: Annotated[
-        str | None, typer.Option(help="A server to load instead of an engine in this process.")
+        str | None, typer.Option(help="Server to benchmark instead of an in-process engine.")
     ] = None,
     compare: Annotated[
         str | None,
-        typer.Option(help="A second server: same work in turn, and the ratios of the first to it."),
+        typer.Option(help="Second server to compare with, in alternating runs."),
     ] = None,
-    repeat: Annotated[int, typer.Option(min=1, help="Runs of each scenario.")] = 3,
+    repeat: Annotated[int, typer.Option(min=1, help="Number of runs per scenario.")] = 3,
     seed: Annotated[
-        str, typer.Option(help="Another seed gives other prompts, which no cache has yet.")
+        str, typer.Option(help="Seed of the prompts; change it to avoid warm caches.")
     ] = "0",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a run.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per run.")] = False,
     threads: Threads = None,
     groups: Annotated[int, typer.Option(min=1, rich_help_panel=_SHAPE)] = 1,
     per_group: Annotated[int, typer.Option(min=1, rich_help_panel=_SHAPE)] = 32,
@@ -49,18 +49,21 @@ def bench(
     output_len: Annotated[int, typer.Option(min=1, rich_help_panel=_SHAPE)] = 32,
     turns: Annotated[int, typer.Option(min=1, rich_help_panel=_SHAPE)] = 4,
     concurrency: Annotated[
-        int, typer.Option(min=1, rich_help_panel=_SHAPE, help="Most requests at once, if no rate.")
+        int,
+        typer.Option(
+            min=1, rich_help_panel=_SHAPE, help="Most concurrent requests, without --rate."
+        ),
     ] = 8,
     rate: Annotated[
         float | None,
         typer.Option(
             min=0.001,
             rich_help_panel=_SHAPE,
-            help="Requests a second, Poisson, however many are running.",
+            help="Poisson arrival rate in requests per second.",
         ),
     ] = None,
 ) -> None:
-    """Load an engine or a server with a seeded workload, and print what it did.
+    """Benchmark an engine or a server with seeded workloads.
 
     The exit code is 1 if a request failed.
     """
@@ -72,7 +75,9 @@ def bench(
 
     unknown = [name for name in scenario.split(",") if name not in SCENARIOS]
     if unknown:
-        raise typer.BadParameter(f"unknown scenario {unknown[0]!r}; there are {[*SCENARIOS]}")
+        raise typer.BadParameter(
+            f"unknown scenario {unknown[0]!r}; available: {', '.join(SCENARIOS)}"
+        )
     shape = Shape(groups, per_group, prefix_len, suffix_len, output_len, turns, concurrency, rate)
 
     def workloads(number: int) -> list[Workload]:

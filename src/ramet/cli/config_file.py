@@ -1,4 +1,4 @@
-"""The configuration file: a YAML mapping of option names to values."""
+"""Reads the configuration file: a YAML mapping of option names to values."""
 
 from __future__ import annotations
 
@@ -11,22 +11,21 @@ from ramet.runtime.api.errors import RametError
 
 
 class ConfigurationError(RametError):
-    """The configuration file or the environment is wrong, or the file can't be read."""
+    """The configuration file or the environment is invalid, or the file can't be read."""
 
     status = 400
     default_code = "invalid_config"
 
 
 def read_config_file(path: Path, known: AbstractSet[str]) -> dict[str, Any]:
-    """The settings of a file, by their names in Python; null is the same as leaving one out.
+    """Reads a file's settings, by their names in Python; null is the same as a missing one.
 
-    A name may be written as on the command line, with ``-`` for ``_``.
+    Names may be written with ``-`` for ``_``, as on the command line.
 
     Raises:
-        ConfigurationError: no such file, not a YAML mapping, a key that is not ``known``, or one
-            that is there twice.
+        ConfigurationError: no such file, not a YAML mapping, an unknown or a duplicate key.
     """
-    import yaml  # most starts have no such file
+    import yaml  # imported here: most starts have no such file
 
     try:
         text = path.read_text(encoding="utf-8")
@@ -48,7 +47,7 @@ def read_config_file(path: Path, known: AbstractSet[str]) -> dict[str, Any]:
                 f"the configuration {path}: unknown option {key.value!r}{_hint(name, known)}"
             )
         if name in seen:
-            raise ConfigurationError(f"the configuration {path}: {key.value!r} is there twice")
+            raise ConfigurationError(f"the configuration {path}: duplicate option {key.value!r}")
         seen.add(name)
     return {_name(key): value for key, value in document.items() if value is not None}
 

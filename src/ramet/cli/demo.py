@@ -1,4 +1,4 @@
-"""``ramet demo``: a small agent on a real model, to see what Ramet does."""
+"""``ramet demo``: a small agent on a real model that shows Ramet's features."""
 
 from __future__ import annotations
 

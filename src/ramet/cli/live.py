@@ -1,4 +1,4 @@
-"""``ramet run``: a program's run, live in the terminal."""
+"""``ramet run``: shows a program's run live in the terminal."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def run_live(
     trace: Path | None,
     console: Console | None = None,
 ) -> None:
-    """Runs a program, shows its calls as they are written, and then its result, cost and graph.
+    """Runs a program and shows its calls live, then its result, cost and graph.
 
-    The trace is written also when the run fails.
+    The trace is written even if the run fails.
     """
     console = console or Console()
     run = program.using(backend=backend).start(**arguments)

@@ -10,7 +10,7 @@ def register(app: typer.Typer) -> None:
 
 
 def info() -> None:
-    """Show versions, this machine's kernels and the models at hand."""
+    """Show versions, this machine's kernels and the available models."""
     import importlib.metadata
     import platform
 
@@ -26,7 +26,7 @@ def info() -> None:
 
     table = Table(show_header=False, box=None)
     table.add_column()
-    table.add_column(overflow="fold")  # paths are told whole
+    table.add_column(overflow="fold")  # don't truncate paths
     table.add_row("python", platform.python_version())
     for package in ("ramet", "torch", "triton", "numba", "numpy"):
         try:
@@ -39,8 +39,8 @@ def info() -> None:
             table.add_row(fact, value)
     except ValueError as wrong:
         table.add_row("int8 dot product", str(wrong))
-    state = "to be compiled at the first start" if is_first_start() else "all compiled"
-    folder = writable_folder() or f"{cache_folders()[0]}, which can't be written"
+    state = "will be compiled at the first start" if is_first_start() else "complete"
+    folder = writable_folder() or f"{cache_folders()[0]}, which isn't writable"
     table.add_row("compiled code", f"{folder}: {state}")
     for name, packaged in PACKAGED_MODELS.items():
         try:

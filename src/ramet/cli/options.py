@@ -1,4 +1,4 @@
-"""Options that several commands take."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from typing import Annotated
 
 import typer
 
-Model = Annotated[
-    str, typer.Option(help="A known model's name (ramet info lists them) or a GGUF file.")
-]
+Model = Annotated[str, typer.Option(help="Model name (see ramet info) or GGUF file.")]
 Threads = Annotated[
-    int | None, typer.Option(min=1, max=1024, help="Threads that compute; default: one a core.")
+    int | None, typer.Option(min=1, max=1024, help="Compute threads; default: one per core.")
 ]

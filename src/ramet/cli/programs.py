@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 _EXTRA = {"allow_extra_args": True, "ignore_unknown_options": True}
 _MODULE = "__ramet_program__"
-"""What a program's file is called as a module: its own name may be that of another."""
+"""Module name of a program's file, whose own name may clash with another module's."""
 
-Target = Annotated[str, typer.Argument(help="A file and a program in it: path.py:program.")]
+Target = Annotated[str, typer.Argument(help="Program to use, as path.py:program.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -29,7 +29,7 @@ def register(app: typer.Typer) -> None:
 
 
 def demo(model: Model = "smollm2") -> None:
-    """Run an agent program on a real model, streamed, with what the engine saved."""
+    """Run a demo agent on a real model, and show what the engine saved."""
     from ramet.cli.demo import run_demo
 
     run_demo(model)
@@ -40,23 +40,23 @@ def run(
     target: Target,
     model: Model = "smollm2",
     url: Annotated[
-        str | None, typer.Option(help="A server to run on instead of an engine here.")
+        str | None, typer.Option(help="Server to use instead of an in-process engine.")
     ] = None,
     trace: Annotated[
         Path | None,
-        typer.Option(help="Write the trace: .html a timeline, .json Chrome's trace format."),
+        typer.Option(help="Write a trace: .html (timeline) or .json (Chrome trace format)."),
     ] = None,
 ) -> None:
     """Run a program: ramet run file.py:program --argument value ...
 
-    Arguments that are named like an option of this command follow a --.
+    Put arguments that share a name with an option of this command after --.
     """
     from ramet.cli.live import run_live
     from ramet.lang import connect
     from ramet.runtime.engine import Engine
 
     if trace is not None and (trace.suffix not in (".html", ".json") or not trace.parent.is_dir()):
-        raise typer.BadParameter(f"{trace} is no .html or .json file in a folder that exists")
+        raise typer.BadParameter(f"{trace} must be a .html or .json file in an existing folder")
     program = load_program(target)
     arguments = parse_arguments(program, ctx.args)
     if url is not None:
@@ -70,10 +70,10 @@ def graph(
     ctx: typer.Context,
     target: Target,
     form: Annotated[
-        Literal["tree", "mermaid", "json"], typer.Option("--format", help="What to print.")
+        Literal["tree", "mermaid", "json"], typer.Option("--format", help="Output format.")
     ] = "tree",
 ) -> None:
-    """Print a program's request graph, without a model, as far as it can be known."""
+    """Print a program's request graph, as far as it is known without a model."""
     program = load_program(target)
     traced = program.graph(**parse_arguments(program, ctx.args))
     match form:
@@ -86,20 +86,20 @@ def graph(
 
 
 def load_program(target: str) -> Program[..., Any]:
-    """The program that ``path.py:name`` names; BadParameter says what is wrong with it."""
+    """Loads the program that ``path.py:name`` names, or raises BadParameter."""
     from ramet.lang import Program
 
     file, colon, name = target.rpartition(":")
     path = Path(file)
     if not colon or not path.is_file():
-        raise typer.BadParameter(f"{target!r} is not a file and a program in it, path.py:program")
+        raise typer.BadParameter(f"{target!r} must name a program in a file, as path.py:program")
     spec = importlib.util.spec_from_file_location(_MODULE, path)
     if spec is None or spec.loader is None:
         raise typer.BadParameter(f"{file} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
-    # Its neighbours can be imported, behind everything else: a file that is named like a module
-    # of the standard library must not stand in for it, here or in processes that are started later.
+    # Modules beside it can be imported, after everything else: a file must not shadow a module of
+    # the standard library, here or in child processes.
     sys.path.append(str(path.parent.resolve()))
     spec.loader.exec_module(module)
     programs = {key: value for key, value in vars(module).items() if isinstance(value, Program)}
@@ -109,7 +109,7 @@ def load_program(target: str) -> Program[..., Any]:
 
 
 def parse_arguments(program: Program[..., Any], words: list[str]) -> dict[str, Any]:
-    """``--name value`` pairs as the program's arguments, each validated as its annotation says."""
+    """Parses ``--name value`` pairs to the program's arguments, validated by their annotations."""
     from pydantic import TypeAdapter, ValidationError
 
     signature = inspect.signature(program.function, eval_str=True)
@@ -124,7 +124,9 @@ def parse_arguments(program: Program[..., Any], words: list[str]) -> dict[str, A
         name, equals, value = word.removeprefix("--").partition("=")
         name = name.replace("-", "_")
         if not word.startswith("--") or name not in parameters:
-            raise typer.BadParameter(f"{word!r}: {program.name} takes {sorted(parameters)}")
+            raise typer.BadParameter(
+                f"{word!r}: unknown argument; {program.name} takes {sorted(parameters)}"
+            )
         text = value if equals else next(rest, None)
         if text is None:
             raise typer.BadParameter(f"--{name} needs a value")

@@ -1,4 +1,4 @@
-"""A run in the terminal: its calls as they are written, then what they cost."""
+"""Shows a run in the terminal: its calls live, then their cost."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class _Row:
 
 
 class LiveView:
-    """The calls of a run as rows that grow: feed it the run's events."""
+    """A run's calls as rows that grow with its events."""
 
     def __init__(self) -> None:
         self._rows: dict[str, _Row] = {}
 
     def feed(self, event: RunEvent) -> None:
-        """Takes in one event."""
+        """Adds one event."""
         if isinstance(event, NodeStarted):
             self._rows[event.node.id] = _Row(event.node)
         elif isinstance(event, TextPiece):
@@ -69,7 +69,7 @@ class LiveView:
 
 
 def watch(run: Run[Any], console: Console) -> None:
-    """Shows a run's calls as they are written, until it ends; raises the run's error.
+    """Shows a run's calls live until it ends; raises the run's error.
 
     A KeyboardInterrupt aborts the run's calls.
     """
@@ -86,7 +86,7 @@ def watch(run: Run[Any], console: Console) -> None:
 
 
 def summary(trace: Trace) -> Table:
-    """What a run cost, as a table of two columns."""
+    """The cost of a run as a table of two columns."""
     usage = trace.usage
     computed = usage.prompt_tokens - usage.cached_tokens
     reused = usage.cached_tokens / usage.prompt_tokens if usage.prompt_tokens else 0.0

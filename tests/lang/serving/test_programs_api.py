@@ -165,7 +165,7 @@ BAD = {
     "many": (graph(*[text(str(i), str(i - 1) if i else None) for i in range(65)], gen("a", "0")),
              "graph.nodes", "limit of 64"),
     "scoring": (graph(gen("a", None, params={"prompt_logprobs": 1})),
-                "graph.nodes[0].params.prompt_logprobs", "no use"),
+                "graph.nodes[0].params.prompt_logprobs", "support"),
     "choices": (graph({"kind": "select", "id": "s", "name": "s", "choices": [["a"]] * 200}),
                 "graph.nodes[0].choices", "limit of 128"),
 }  # fmt: skip

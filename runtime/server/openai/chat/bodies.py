@@ -15,7 +15,7 @@ from ramet.runtime.server.protocol.tagged_unions import supported_types, type_of
 
 
 class TextPart(ApiModel):
-    """A part of a message's content; other kinds than text are refused by name."""
+    """A part of a message's content; only text is supported."""
 
     type: Literal["text"]
     text: str
@@ -59,7 +59,7 @@ class ToolCall(ApiModel):
 
 
 class Message(ApiModel):
-    """A message of the conversation, in the shape that OpenAI's answers have too."""
+    """A message of the conversation; OpenAI's answers have the same shape."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: Content | None = None
@@ -74,7 +74,7 @@ class Message(ApiModel):
     UNSUPPORTED: ClassVar = {"refusal": ("",), "audio": (), "function_call": ()}
 
     def for_template(self) -> dict[str, Any]:
-        """The message as chat templates take it, without what was not given."""
+        """The message for chat templates, without missing fields."""
         shown = self.model_dump(exclude_none=True)
         if "reasoning" in shown:
             shown.setdefault("reasoning_content", shown.pop("reasoning"))
@@ -97,7 +97,7 @@ class Tool(ApiModel):
     function: Function
 
     def for_template(self) -> dict[str, Any]:
-        """The tool as chat templates take it, without what was not given."""
+        """The tool for chat templates, without missing fields."""
         return self.model_dump(exclude_none=True)
 
 
@@ -106,7 +106,7 @@ class FunctionName(ApiModel):
 
 
 class NamedToolChoice(ApiModel):
-    """``tool_choice`` that names the one function to call."""
+    """``tool_choice`` that requires one function."""
 
     type: Literal["function"]
     function: FunctionName
@@ -120,14 +120,14 @@ class AllowedTool(ApiModel):
 
 
 class AllowedTools(ApiModel):
-    """Some of the tools, of which none or one must be called."""
+    """A subset of the tools, and whether one must be called."""
 
     mode: Literal["auto", "required"]
     tools: list[AllowedTool] = Field(min_length=1)
 
 
 class AllowedToolsChoice(ApiModel):
-    """``tool_choice`` that names some of the tools; the prompt has them all."""
+    """``tool_choice`` that allows a subset of the tools; the prompt has all."""
 
     type: Literal["allowed_tools"]
     allowed_tools: AllowedTools
@@ -143,7 +143,7 @@ ToolChoice = Annotated[
 
 
 class ChatCompletionRequest(GenerationRequest):
-    """The body. See the OpenAI API reference for the fields it shares with it."""
+    """The body. Shared fields are documented in the OpenAI API reference."""
 
     messages: list[Message]
     max_completion_tokens: Int | None = None
@@ -189,7 +189,7 @@ class ChatCompletionRequest(GenerationRequest):
     }
 
     def conversation(self) -> Conversation:
-        """The chat part of the body."""
+        """The body's conversation."""
         allowed: tuple[str, ...] | None = None
         choice: ChosenTools = "auto"
         match self.tool_choice:
@@ -206,7 +206,7 @@ class ChatCompletionRequest(GenerationRequest):
             tool_choice=choice,
             allowed_tools=allowed,
             parallel_tool_calls=self.parallel_tool_calls,
-            constraint=self.asked(),
+            constraint=self.requested_constraint(),
             template_variables=self.chat_template_kwargs or {},
             reasoning_effort=self.reasoning_effort,
             thinking_budget=self.thinking_token_budget,

@@ -70,10 +70,10 @@ async def _prepare(
     context: ServerContext, body: ChatCompletionRequest, http_request: HttpRequest
 ) -> ChatCall:
     context.check_choices(body.n)
-    body.usage_wanted()
+    body.usage_options()
     if body.stream and body.prompt_logprobs is not None:
         raise InvalidParameterError(
-            "prompt_logprobs come only in a whole response; leave stream out",
+            "prompt_logprobs can't be streamed; omit stream",
             param="prompt_logprobs",
         )
     conversation = await run_for_body(http_request, body.conversation)
@@ -113,7 +113,7 @@ async def _whole(answer: _Answer, generation: Generation) -> dict[str, Any]:
 
 async def _stream(answer: _Answer, generation: Generation) -> AsyncIterator[bytes]:
     body, call = answer.body, answer.call
-    options = body.usage_wanted()
+    options = body.usage_options()
     head = answer.head("chat.completion.chunk")
     streams = [_ChoiceStream(index, choice, body) for index, choice in enumerate(call.choices)]
     first = head
@@ -144,7 +144,7 @@ def _entry(index: int, delta: dict[str, Any], finish_reason: str | None = None) 
 class _ChoiceStream:
     """Turns one choice's events into the ``choices`` entries of its chunks.
 
-    Tokens whose text is still held back wait for the next chunk, so each appears exactly once.
+    Tokens whose text is held back go into the next chunk, so each appears exactly once.
     """
 
     def __init__(self, index: int, choice: ChatChoice, body: ChatCompletionRequest) -> None:
@@ -156,7 +156,7 @@ class _ChoiceStream:
         self._ids: list[int] = []
 
     def feed(self, events: list[Event]) -> list[dict[str, Any]]:
-        """The entries that some events are worth; often one, sometimes none."""
+        """Returns the entries for some events: usually one, sometimes none."""
         deltas, shown = self._choice.feed(events)
         shaped = chunk_deltas(deltas, self._choice.message)
         entries = [_entry(self._index, delta) for delta in shaped]
@@ -179,7 +179,7 @@ class _ChoiceStream:
 
 
 def token_ids(events: list[Event]) -> list[int]:
-    """The ids of every token in some events, the end-of-text token too."""
+    """The ids of all tokens in some events, end-of-text included."""
     return [token.token_id for event in events for token in getattr(event, "tokens", ())]
 
 
@@ -188,11 +188,11 @@ def _logprobs(tokens: list[TokenInfo]) -> dict[str, Any]:
 
 
 def _usage(call: ChatCall) -> dict[str, Any]:
-    return CallUsage.of(
+    return CallUsage.from_usages(
         [choice.usage for choice in call.choices],
         len(call.choices),
         reasoning_tokens=sum(choice.num_reasoning_tokens for choice in call.choices),
-    ).openai()
+    ).as_openai()
 
 
 def _usage_so_far(call: ChatCall) -> dict[str, int]:

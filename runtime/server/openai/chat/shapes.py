@@ -1,4 +1,4 @@
-"""Messages and their deltas in the shapes of OpenAI's chat completions."""
+"""Formats messages and deltas for OpenAI's chat completions."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from ramet.runtime.server.chat.choice import CollectedMessage
 
 
 def chunk_deltas(deltas: Iterable[ChatDelta], message: CollectedMessage) -> list[dict[str, Any]]:
-    """The ``delta`` objects for some deltas; only what changed is in each.
+    """Formats deltas as ``delta`` objects, each with only what changed.
 
-    A call's id and name come once, in its first. ``message`` is the whole so far.
+    A call's id and name are in its first delta only. ``message`` is the whole so far.
     """
     shaped: list[dict[str, Any]] = []
     for delta in deltas:
@@ -37,7 +37,7 @@ def chunk_deltas(deltas: Iterable[ChatDelta], message: CollectedMessage) -> list
 
 
 def whole_message(message: CollectedMessage) -> dict[str, Any]:
-    """The assistant message; ``content`` is null where there are only tool calls."""
+    """Formats the assistant message; ``content`` is null if there are only tool calls."""
     shaped: dict[str, Any] = {
         "role": "assistant",
         "content": message.content if message.content or not message.calls else None,

@@ -10,7 +10,7 @@ from ramet.runtime.server.protocol.shared_fields import NO_EFFECT, AnyPrompt, Ge
 
 
 class CompletionRequest(GenerationRequest):
-    """The body. ``max_tokens`` left out means what is left of the context.
+    """The body. ``max_tokens`` defaults to the remaining context.
 
     With ``score_from``, Ramet's own, ``prompt_logprobs`` are those of the prompt's tokens from
     that index on, and what the cache holds of the prompt before it isn't computed again.

@@ -61,7 +61,7 @@ def completions_router(context: ServerContext) -> APIRouter:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A completions call that is ready to run; ``echoes`` has a text for each choice."""
+    """A call that is ready to be submitted; ``echoes`` has a text for each choice."""
 
     id: str
     created: int
@@ -90,21 +90,21 @@ async def _prepare(
     model = context.check_model(body.model)
     given = split_prompts(body.prompt)
     context.check_choices(body.n, len(given))
-    body.usage_wanted()
+    body.usage_options()
     if body.stream and body.prompt_logprobs is not None:
         raise InvalidParameterError(
-            "prompt_logprobs come only in a whole response; leave stream out",
+            "prompt_logprobs can't be streamed; omit stream",
             param="prompt_logprobs",
         )
     prompts = await context.prompts.encode(given, add_special_tokens=body.add_special_tokens)
-    asked = body.asked()
+    requested = body.requested_constraint()
     call_id = body.request_id or new_id("cmpl")
     requests = build_requests(
         call_id,
         body,
         sampling_params(body),
         prompts,
-        asked.constraint if asked else None,
+        requested.constraint if requested else None,
         tenant_of(http_request),
     )
     if body.score_from is not None:
@@ -124,12 +124,12 @@ async def _prepare(
         requests,
         echoes,
         context.engine.tokenizer.eos_ids,
-        Origins.of(asked) if asked else None,
+        Origins.of_constraint(requested) if requested else None,
     )
 
 
 class _Choice:
-    """One choice: from its request's events to text, log-probabilities and an end."""
+    """Converts one choice's events to text, log-probabilities and an end."""
 
     def __init__(self, call: _Call, index: int) -> None:
         body = call.body
@@ -149,9 +149,9 @@ class _Choice:
         self._new_ids: list[int] = []
 
     def feed(self, events: list[Event], *, whole: bool = False) -> dict[str, Any] | None:
-        """The ``choices`` entry for some events; None: nothing to show yet.
+        """Returns the ``choices`` entry for some events; None: nothing to show yet.
 
-        With ``whole``, ``events`` are all events of the request, and the entry is the answer's.
+        With ``whole``, ``events`` are all of the request's, and the entry is the whole answer's.
         """
         text = [self._echo] if self._echo else []
         tokens: list[TokenInfo] = []
@@ -167,7 +167,7 @@ class _Choice:
             elif isinstance(event, Finished):
                 self.finished = event
         self._new_ids += [token.token_id for token in tokens]
-        self._waiting += self._shown.take(tokens, self.finished)
+        self._waiting += self._shown.select(tokens, self.finished)
         joined = "".join(text)
         if not joined and not whole and self.finished is None:
             return None
@@ -210,7 +210,7 @@ async def _whole(call: _Call, generation: Generation) -> dict[str, Any]:
 async def _stream(call: _Call, generation: Generation) -> AsyncIterator[bytes]:
     head = call.head()
     choices = call.choices()
-    options = call.body.usage_wanted()
+    options = call.body.usage_options()
     shown_prompts: set[int] = set()
     try:
         async for index, events in generation.events():
@@ -234,7 +234,7 @@ async def _stream(call: _Call, generation: Generation) -> AsyncIterator[bytes]:
 
 def _usage(call: _Call, choices: list[_Choice]) -> dict[str, Any]:
     usages = [choice.finished.usage for choice in choices if choice.finished is not None]
-    return CallUsage.of(usages, call.body.n).openai()
+    return CallUsage.from_usages(usages, call.body.n).as_openai()
 
 
 def _usage_so_far(call: _Call, choices: list[_Choice]) -> dict[str, int]:

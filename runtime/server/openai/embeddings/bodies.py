@@ -11,7 +11,7 @@ from ramet.runtime.server.protocol.shared_fields import AnyPrompt, EngineFields
 
 
 class EmbeddingsRequest(EngineFields):
-    """The body. ``pooling``, Ramet's own, says whose hidden states make the vector."""
+    """The body. ``pooling``, an extension, selects the hidden states that are pooled."""
 
     model: str | None = None
     input: AnyPrompt

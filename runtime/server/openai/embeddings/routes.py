@@ -71,12 +71,12 @@ def embeddings_router(context: ServerContext) -> APIRouter:
 
 
 async def _prompts(context: ServerContext, body: EmbeddingsRequest) -> list[tuple[int, ...]]:
-    """The inputs as token ids, each of which the model can read whole."""
+    """Encodes the inputs; refuses those that exceed the context."""
     given = split_prompts(body.input, param="input")
     limit = context.config.max_inputs
     if len(given) > limit:
         raise InvalidParameterError(
-            f"{len(given)} inputs are more than the limit of {limit} in one call", param="input"
+            f"{len(given)} inputs exceed the limit of {limit} in one call", param="input"
         )
 
     def param(index: int) -> str:
@@ -96,7 +96,7 @@ async def _prompts(context: ServerContext, body: EmbeddingsRequest) -> list[tupl
 
 
 async def _vectors(generation: Generation, num_inputs: int) -> Sequence[Float32Array]:
-    """The inputs' vectors, in their order."""
+    """Collects the inputs' vectors, in order."""
     vectors: dict[int, Float32Array] = {}
     async for index, events in generation.events():
         for event in events:
@@ -113,5 +113,5 @@ def _as_numbers(vector: Float32Array) -> list[float]:
 
 
 def _as_base64(vector: Float32Array) -> str:
-    """The numbers as little-endian float32, as OpenAI's client expects them."""
+    """Encodes the vector as little-endian float32, as OpenAI's client expects."""
     return base64.b64encode(np.asarray(vector, "<f4").tobytes()).decode()

@@ -14,7 +14,7 @@ from ramet.runtime.api.errors import InvalidParameterError
 from ramet.runtime.server.openai.responses.items import Input
 from ramet.runtime.server.protocol.base import ApiModel, Int
 from ramet.runtime.server.protocol.constraints import answer_schema
-from ramet.runtime.server.protocol.param_paths import Asked
+from ramet.runtime.server.protocol.param_paths import RequestedConstraint
 from ramet.runtime.server.protocol.shared_fields import NO_EFFECT, CallFields
 from ramet.runtime.server.protocol.tagged_unions import supported_types, type_of
 
@@ -38,20 +38,20 @@ class FunctionTool(ApiModel):
     }
 
     def for_template(self) -> dict[str, Any]:
-        """The tool in the shape of chat completions, which chat templates take."""
+        """The tool in the shape of chat completions, for chat templates."""
         function = self.model_dump(exclude_none=True, exclude={"type", "strict"})
         return {"type": "function", "function": function}
 
 
 class NamedTool(ApiModel):
-    """``tool_choice`` that names the one function to call."""
+    """``tool_choice`` that requires one function."""
 
     type: Literal["function"]
     name: str
 
 
 class AllowedTools(ApiModel):
-    """``tool_choice`` that names some of the tools; the prompt has them all."""
+    """``tool_choice`` that allows a subset of the tools; the prompt has all."""
 
     type: Literal["allowed_tools"]
     mode: Literal["auto", "required"]
@@ -68,7 +68,7 @@ ToolChoice = Annotated[
 
 
 class TextFormat(ApiModel):
-    """What the text is held to."""
+    """The format that the text must have."""
 
     type: Literal["text", "json_object", "json_schema"]
     name: str | None = None
@@ -76,8 +76,8 @@ class TextFormat(ApiModel):
     description: str | None = None
     strict: bool | None = None
 
-    def asked(self, field: str) -> Asked | None:
-        """The same as the ``response_format`` of chat completions."""
+    def requested_constraint(self, field: str) -> RequestedConstraint | None:
+        """Its constraint, as for ``response_format`` of chat completions."""
         if self.type == "json_schema" and (self.name is None or self.schema_ is None):
             raise InvalidParameterError(
                 "text.format of type json_schema needs a name and a schema", param="text.format"
@@ -87,12 +87,12 @@ class TextFormat(ApiModel):
                 f"text.format has a schema, but its type is {self.type!r}", param="text.format"
             )
         if self.schema_ is not None:
-            return Asked(answer_schema(self.schema_), f"{field}.schema")
-        return Asked(JsonObject(), field) if self.type == "json_object" else None
+            return RequestedConstraint(answer_schema(self.schema_), f"{field}.schema")
+        return RequestedConstraint(JsonObject(), field) if self.type == "json_object" else None
 
 
 class TextConfig(ApiModel):
-    """The form of the text."""
+    """Options of the text."""
 
     format: TextFormat = TextFormat(type="text")
 
@@ -100,7 +100,7 @@ class TextConfig(ApiModel):
 
 
 class Reasoning(ApiModel):
-    """How much the model reasons. Its reasoning is shown as it is, so there are no summaries."""
+    """The reasoning effort. Reasoning is returned in full, so there are no summaries."""
 
     effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = None
 
@@ -113,13 +113,13 @@ class Reasoning(ApiModel):
 
 
 class StreamOptions(ApiModel):
-    """Padding against traffic analysis: there is none to turn off."""
+    """Padding against traffic analysis, which this server doesn't do."""
 
     UNSUPPORTED: ClassVar = {"include_obfuscation": (False,)}
 
 
 class InputTokensRequest(ApiModel):
-    """What makes a prompt: ``input`` is text or items; the rest of it may be stored.
+    """The fields that determine the prompt: ``input`` is text or items after a stored response.
 
     The body of ``POST /v1/responses/input_tokens``, and a part of that of a response.
     """
@@ -169,7 +169,7 @@ class ResponsesRequest(InputTokensRequest, CallFields):
 
     @property
     def wants_logprobs(self) -> bool:
-        """Whether ``include`` asks for log-probabilities, the one thing that it may ask for."""
+        """Whether ``include`` requests log-probabilities, its only supported value."""
         for name in self.include or ():
             if name != LOGPROBS:
                 raise InvalidParameterError(

@@ -1,4 +1,4 @@
-"""From the Responses API's items to the conversation that every chat API shares."""
+"""Converts the Responses API's items to a ``Conversation``."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ ChatMessage = dict[str, Any]
 
 
 def add_input(earlier: Sequence[ChatMessage], given: Input) -> list[ChatMessage]:
-    """The conversation so far with what the client adds to it.
+    """Appends the client's items to the conversation so far.
 
     An answer's reasoning, text and calls, which are items of their own here, are one message.
 
-    Raises ``InvalidParameterError`` for the output of a call that was never made.
+    Raises ``InvalidParameterError`` for the output of an unknown call.
     """
     if isinstance(given, str):
         return [*earlier, {"role": "user", "content": given}]
@@ -66,7 +66,7 @@ def add_input(earlier: Sequence[ChatMessage], given: Input) -> list[ChatMessage]
 
 
 def _awaits(message: ChatMessage, *parts: str) -> bool:
-    """Whether a message is an answer of which only the reasoning has come."""
+    """Whether a message is an answer that has only reasoning so far."""
     return message["role"] == "assistant" and not any(part in message for part in parts)
 
 
@@ -90,14 +90,14 @@ def _output(item: FunctionCallOutputItem, names: dict[str, str], where: str) -> 
 
 
 def answer_message(message: CollectedMessage) -> ChatMessage:
-    """An answer as a message of the conversation that goes on from it."""
+    """Converts an answer to a message for continuing the conversation."""
     return {key: value for key, value in whole_message(message).items() if value is not None}
 
 
 def responses_conversation(
     body: InputTokensRequest, messages: Sequence[ChatMessage]
 ) -> Conversation:
-    """What a body asks for about ``messages``, which begin with its instructions."""
+    """Builds the conversation of a body; ``messages`` begin with its instructions."""
     choice, allowed = _tool_choice(body)
     return Conversation(
         messages=_instructed(messages, body.instructions),
@@ -105,14 +105,14 @@ def responses_conversation(
         tool_choice=choice,
         allowed_tools=allowed,
         parallel_tool_calls=body.parallel_tool_calls,
-        constraint=body.text.format.asked("text.format"),
+        constraint=body.text.format.requested_constraint("text.format"),
         schema_field="tools[{}].parameters",
         reasoning_effort=body.reasoning.effort if body.reasoning else None,
     )
 
 
 def _instructed(messages: Sequence[ChatMessage], instructions: str | None) -> list[ChatMessage]:
-    """Many templates take one system message, at the start; so instructions join one."""
+    """Merges instructions into a leading system message: many templates accept only one."""
     if not instructions:
         return list(messages)
     first = messages[0]
@@ -123,7 +123,7 @@ def _instructed(messages: Sequence[ChatMessage], instructions: str | None) -> li
 
 
 def _tool_choice(body: InputTokensRequest) -> tuple[ToolChoice, tuple[str, ...] | None]:
-    """What must be called, and which tools may be where not all may."""
+    """The tool choice, and the allowed tools if not all are."""
     match body.tool_choice:
         case NamedTool(name=name):
             return ("tool", name), None

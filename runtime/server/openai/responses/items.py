@@ -10,11 +10,11 @@ from ramet.runtime.server.protocol.base import ApiModel
 from ramet.runtime.server.protocol.tagged_unions import supported_types, type_of
 
 _ECHOED = frozenset({"id", "status"})
-"""What output items carry and clients send back."""
+"""Fields of output items that clients send back."""
 
 
 class TextPart(ApiModel):
-    """Text, of the user's or of an earlier answer."""
+    """Text of the user or of an earlier answer."""
 
     type: Literal["input_text", "output_text"]
     text: str
@@ -49,11 +49,11 @@ Content = Annotated[
     Annotated[str, Tag("<text>")] | Annotated[list[Part], Tag("<parts>")],
     Discriminator(_shape_of),
 ]
-"""Text, or parts of nothing but text."""
+"""Text, or a list of text parts."""
 
 
 def plain_text(content: Content) -> str:
-    """Content as one text."""
+    """Joins content to one text."""
     return content if isinstance(content, str) else "".join(part.text for part in content)
 
 
@@ -69,7 +69,7 @@ class MessageItem(ApiModel):
 
 
 class FunctionCallItem(ApiModel):
-    """A call that an earlier answer made."""
+    """A call of an earlier answer."""
 
     type: Literal["function_call"]
     call_id: str
@@ -85,7 +85,7 @@ class FunctionCallItem(ApiModel):
 
 
 class FunctionCallOutputItem(ApiModel):
-    """What a call has given."""
+    """The result of a call."""
 
     type: Literal["function_call_output"]
     call_id: str
@@ -96,14 +96,14 @@ class FunctionCallOutputItem(ApiModel):
 
 
 class ReasoningText(ApiModel):
-    """Reasoning in the open."""
+    """Plain-text reasoning."""
 
     type: Literal["reasoning_text", "summary_text"]
     text: str
 
 
 class ReasoningItem(ApiModel):
-    """The reasoning of an earlier answer; where its content is missing, its summary stands in."""
+    """The reasoning of an earlier answer; its summary if the content is missing."""
 
     type: Literal["reasoning"]
     content: list[ReasoningText] | None = None

@@ -1,4 +1,4 @@
-"""The output items of a response as they grow, and their events in the documented order.
+"""Builds the output items of a response and their events in the documented order.
 
 https://platform.openai.com/docs/api-reference/responses-streaming
 """
@@ -26,7 +26,7 @@ Event = dict[str, Any]
 
 
 class OutputItems:
-    """Each delta becomes events, and ``items`` is what a client makes of the events.
+    """Converts deltas to events; ``items`` is what the events add up to.
 
     Attributes:
         items: the output so far.
@@ -39,10 +39,10 @@ class OutputItems:
         self.items: list[dict[str, Any]] = []
 
     def feed(self, deltas: Iterable[ChatDelta], tokens: Iterable[TokenInfo] = ()) -> list[Event]:
-        """The events for some deltas.
+        """Converts deltas to events.
 
-        ``tokens`` are given where log-probabilities are wanted. Those whose text is still held
-        back belong with what comes next; only those of text are shown.
+        ``tokens`` are passed if log-probabilities are requested. Those whose text is held back
+        count with the next delta; only those of text are shown.
         """
         events: list[Event] = []
         self._undecided += tokens
@@ -62,7 +62,7 @@ class OutputItems:
         return events
 
     def end(self, *, complete: bool) -> list[Event]:
-        """The events that close the last item; an answer without any item gets an empty text."""
+        """Returns the events that close the last item; without any item, adds an empty text."""
         events: list[Event] = []
         if not self.items:
             self._begin_text(events)
@@ -146,5 +146,5 @@ class OutputItems:
 
 
 def _copy(value: dict[str, Any]) -> dict[str, Any]:
-    """As it is now: an item grows on while its first event waits to be written."""
+    """Copies an item, which may change before its event is written."""
     return {key: list(each) if isinstance(each, list) else each for key, each in value.items()}

@@ -53,11 +53,11 @@ def responses_router(context: ServerContext) -> APIRouter:
     stores = ResponseStores(config.max_stored_responses, config.max_stored_response_bytes)
 
     def store_of(http_request: HttpRequest) -> ResponseStore:
-        return stores.of(tenant_of(http_request).name)
+        return stores.for_tenant(tenant_of(http_request).name)
 
     @router.post("/v1/responses", openapi_extra=json_body(ResponsesRequest))
     async def create(http_request: HttpRequest) -> Response:
-        """Continues a conversation, or begins one."""
+        """Starts or continues a conversation."""
         body = await context.body(http_request, ResponsesRequest)
         answer = await _prepare(context, body, http_request, store_of(http_request))
         generation = await answer.call.start(context, http_request)
@@ -71,7 +71,7 @@ def responses_router(context: ServerContext) -> APIRouter:
 
     @router.post("/v1/responses/input_tokens", openapi_extra=json_body(InputTokensRequest))
     async def input_tokens(http_request: HttpRequest) -> Response:
-        """The number of tokens of the prompt that a response would have."""
+        """Counts the prompt tokens of a response."""
         body = await context.body(http_request, InputTokensRequest)
         context.check_model(body.model)
         _, conversation = await _conversation(body, http_request, store_of(http_request))
@@ -80,7 +80,7 @@ def responses_router(context: ServerContext) -> APIRouter:
 
     @router.get(_ONE)
     async def retrieve(response_id: str, http_request: HttpRequest) -> Response:
-        """A response that was stored."""
+        """Returns a stored response."""
         for name, value in http_request.query_params.items():
             if (name, value) != ("stream", "false"):
                 raise InvalidParameterError(
@@ -92,7 +92,7 @@ def responses_router(context: ServerContext) -> APIRouter:
 
     @router.delete(_ONE)
     async def delete(response_id: str, http_request: HttpRequest) -> Response:
-        """Forgets a response that was stored."""
+        """Deletes a stored response."""
         store_of(http_request).delete(response_id)
         return JsonResponse({"id": response_id, "object": "response", "deleted": True})
 
@@ -101,7 +101,7 @@ def responses_router(context: ServerContext) -> APIRouter:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """A response that is being made: ``response`` is the object as far as it has come."""
+    """A response that is being generated; ``response`` is the object so far."""
 
     body: ResponsesRequest
     call: ChatCall
@@ -111,16 +111,16 @@ class _Answer:
     output: OutputItems
 
     async def events(self, generation: Generation) -> AsyncIterator[list[Event]]:
-        """The events of the output, as they come."""
+        """Yields the output's events."""
         choice, want_logprobs = self.call.choice, self.body.wants_logprobs
         async for _, events in generation.events():
-            # One at a time where tokens are to be told apart by what they became.
+            # One event at a time, so that each token is attributed to its delta.
             for group in [[event] for event in events] if want_logprobs else [events]:
                 deltas, tokens = choice.feed(group)
                 yield self.output.feed(deltas, tokens if want_logprobs else ())
 
     def end(self) -> list[Event]:
-        """Completes and stores the response; the events that close its output."""
+        """Completes and stores the response; returns the events that close its output."""
         choice = self.call.choice
         events = self.output.end(complete=choice.finish_reason != "length")
         self.response.update(finished_fields(choice, int(time.time())), output=self.output.items)
@@ -133,7 +133,7 @@ class _Answer:
 async def _conversation(
     body: InputTokensRequest, http_request: HttpRequest, store: ResponseStore
 ) -> tuple[Sequence[ChatMessage], Conversation]:
-    """All messages, those that are stored too, and what the body asks for about them."""
+    """Returns all messages, stored ones included, and the conversation."""
     earlier: Sequence[ChatMessage] = ()
     if body.previous_response_id is not None:
         earlier = store.get(body.previous_response_id, param="previous_response_id").messages

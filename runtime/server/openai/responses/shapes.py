@@ -1,4 +1,4 @@
-"""The response object of OpenAI's Responses API."""
+"""Formats the response object of OpenAI's Responses API."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def new_response(
     params: SamplingParams,
     created_at: int,
 ) -> dict[str, Any]:
-    """A response before its answer: what was asked for, as it is in force."""
+    """The response object before generation, with the settings in force."""
     tool_choice = body.tool_choice or "auto"
     return {
         "id": response_id,
@@ -54,7 +54,7 @@ def new_response(
 
 
 def finished_fields(choice: ChatChoice, completed_at: int) -> dict[str, Any]:
-    """What the answer's end adds to a response."""
+    """Fields that the end of generation sets."""
     usage = choice.usage
     fields: dict[str, Any] = {
         "status": "completed",
@@ -63,7 +63,7 @@ def finished_fields(choice: ChatChoice, completed_at: int) -> dict[str, Any]:
             "input_tokens": usage.prompt_tokens,
             "input_tokens_details": {
                 "cached_tokens": usage.cached_tokens,
-                "cache_write_tokens": 0,  # nobody pays for writing
+                "cache_write_tokens": 0,  # writing to the cache is free
             },
             "output_tokens": usage.completion_tokens,
             "output_tokens_details": {"reasoning_tokens": choice.num_reasoning_tokens},
@@ -78,6 +78,6 @@ def finished_fields(choice: ChatChoice, completed_at: int) -> dict[str, Any]:
 
 
 def failed_fields(error: RametError) -> dict[str, Any]:
-    """What a failure behind the stream's first event adds to a response."""
+    """Fields that a failure during the stream sets."""
     kind = "rate_limit_exceeded" if error.status == 429 else "server_error"
     return {"status": "failed", "error": {"code": kind, "message": error.message}}

@@ -1,4 +1,4 @@
-"""Finished responses, kept in memory so that a conversation can go on from one by its id."""
+"""Stores finished responses in memory, so that a conversation can continue by id."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ramet.runtime.server.http.json_response import json_bytes
 
 @dataclass(frozen=True, slots=True)
 class StoredResponse:
-    """A response as it was sent, and the conversation up to its answer, without instructions."""
+    """A response and its conversation, answer included and without instructions."""
 
     response: dict[str, Any]
     messages: Sequence[dict[str, Any]]
 
 
 class ResponseStore:
-    """One tenant's responses, bounded in number and in bytes; the least recently used go first.
+    """One tenant's responses: an LRU store, bounded in number and bytes.
 
     A response counts with its whole conversation, though conversations share their messages: the
     bound holds in the worst case.
@@ -36,7 +36,7 @@ class ResponseStore:
         return len(self._kept)
 
     def put(self, stored: StoredResponse) -> bool:
-        """Keeps a response; False if it is larger than the whole store."""
+        """Stores a response; returns False if it is larger than the whole store."""
         num_bytes = len(json_bytes(stored))
         if num_bytes > self._max_bytes or not self._max_responses:
             return False
@@ -50,7 +50,7 @@ class ResponseStore:
         return True
 
     def get(self, response_id: str, *, param: str = "response_id") -> StoredResponse:
-        """A response that is kept; ``NotFoundError`` otherwise."""
+        """Returns a stored response, or raises ``NotFoundError``."""
         if response_id not in self._kept:
             raise NotFoundError(
                 f"no response {response_id!r} is stored; it may have been deleted, sent with "
@@ -62,20 +62,20 @@ class ResponseStore:
         return self._kept[response_id][0]
 
     def delete(self, response_id: str) -> None:
-        """Forgets a response; ``NotFoundError`` if there is none."""
+        """Deletes a stored response, or raises ``NotFoundError``."""
         self.get(response_id)
         _, num_bytes = self._kept.pop(response_id)
         self.num_bytes -= num_bytes
 
 
 class ResponseStores:
-    """A store for each tenant, so that none sees, or drops, what another keeps."""
+    """A separate store for each tenant."""
 
     def __init__(self, max_responses: int, max_bytes: int) -> None:
         self._bounds = (max_responses, max_bytes)
         self._stores: dict[str, ResponseStore] = {}
 
-    def of(self, tenant_name: str) -> ResponseStore:
+    def for_tenant(self, tenant_name: str) -> ResponseStore:
         """The tenant's store."""
         if tenant_name not in self._stores:
             self._stores[tenant_name] = ResponseStore(*self._bounds)

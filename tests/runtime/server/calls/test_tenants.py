@@ -125,13 +125,13 @@ def test_the_minutes_budget_refills():
     now = [0.0]
     entry = TenantEntry(name="t", keys=("k",), tokens_per_minute=60)
     tenant = Tenant(entry, clock=lambda: now[0])
-    tenant.enter()
-    tenant.pay(90)
+    tenant.admit_call()
+    tenant.charge_tokens(90)
     with pytest.raises(QueueFullError) as refused:
-        tenant.enter()
+        tenant.admit_call()
     assert 29 < refused.value.retry_after_s < 31
     now[0] = refused.value.retry_after_s
-    tenant.enter()
+    tenant.admit_call()
 
 
 @pytest.mark.parametrize(

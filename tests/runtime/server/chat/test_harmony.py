@@ -232,7 +232,7 @@ def test_formats_that_do_not_go_together_are_refused():
         {"tool_format": "hermes", "reasoning_format": "harmony"},
     ):
         with (
-            pytest.raises(InvalidParameterError, match="go together"),
+            pytest.raises(InvalidParameterError, match="be combined"),
             testing.scripted_server([["x"]], **options),
         ):
             pass

@@ -96,5 +96,5 @@ def test_effort_that_a_model_cannot_honour_is_refused(serve):
 
 
 def test_an_unknown_format_is_refused_at_the_start(serve):
-    with pytest.raises(Exception, match="there are think"):
+    with pytest.raises(Exception, match="available: think"):
         serve(["ok"], reasoning_format="ponder")

@@ -22,7 +22,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
 )
 
-from ramet.runtime.server.observability.otel import Seldom
+from ramet.runtime.server.observability.otel import RateLimitFilter
 
 TRACE_ID, PARENT_ID = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
@@ -281,7 +281,7 @@ def test_variables_that_say_otherwise(caplog, more, warning):
 
 def test_a_warning_comes_once_a_while():
     times = iter((0.0, 5.0, 59.0, 60.0, 61.0, 130.0))
-    seldom = Seldom(60.0, clock=lambda: next(times))
+    seldom = RateLimitFilter(60.0, clock=lambda: next(times))
     record = logging.makeLogRecord({"msg": "it failed"})
     passed = [seldom.filter(record) for _ in range(6)]
     assert passed == [True, False, False, True, False, True]
