@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
+from types import CodeType
 from typing import Any, NoReturn
 
 import jinja2
@@ -20,6 +22,25 @@ from ramet.runtime.tokenizer.protection import Protection
 from ramet.runtime.tokenizer.tokenizer import PromptPiece, Tokenizer
 
 _OWN_VARIABLES = frozenset({"messages", "tools", "add_generation_prompt", "bos_token", "eos_token"})
+
+
+def _environment() -> jinja2.Environment:
+    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
+        trim_blocks=True,
+        lstrip_blocks=True,
+        extensions=[jinja2.ext.loopcontrols, _GenerationBlock],
+    )
+    environment.filters["tojson"] = _to_json
+    environment.globals["raise_exception"] = _raise_exception
+    return environment
+
+
+@functools.lru_cache(maxsize=16)
+def _compiled(source: str) -> tuple[CodeType, bool]:
+    """A template's code, and whether it looks at ``tools``."""
+    environment = _environment()
+    undeclared = jinja2.meta.find_undeclared_variables(environment.parse(source))
+    return environment.compile(source), "tools" in undeclared
 
 
 class ChatTemplate:
@@ -45,22 +66,17 @@ class ChatTemplate:
     ) -> None:
         self.source = source
         self._tokenizer = tokenizer
-        environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
-            trim_blocks=True,
-            lstrip_blocks=True,
-            extensions=[jinja2.ext.loopcontrols, _GenerationBlock],
-        )
-        environment.filters["tojson"] = _to_json
-        environment.globals["raise_exception"] = _raise_exception
-        environment.globals["strftime_now"] = lambda form: now().strftime(form)
         try:
-            self._template = environment.from_string(source)
-            syntax = environment.parse(source)
+            code, self.prints_tools = _compiled(source)
         except jinja2.TemplateSyntaxError as error:
             raise ModelLoadError(
                 f"the chat template is no valid Jinja: {error.message} (line {error.lineno})"
             ) from None
-        self.prints_tools = "tools" in jinja2.meta.find_undeclared_variables(syntax)
+        environment = _environment()
+        environment.globals["strftime_now"] = lambda form: now().strftime(form)
+        self._template = jinja2.Template.from_code(
+            environment, code, environment.make_globals(None)
+        )
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> ChatTemplate:
