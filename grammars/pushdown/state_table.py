@@ -109,7 +109,7 @@ class Lexicon:
         words: uint64[...]: bit sets; each is its number of words, then the words. The sets of the
             labels 0 and 1 are at twice their value.
         version: changes when one of these arrays is replaced.
-        num_states: how many states there are; state 0 is ``PENDING``.
+        num_states: how many states there are; the first are ``PENDING`` and ``UNSURE``.
         masked_as: states in which exactly the same tokens are allowed as in another state.
         closes_as: states inside strings in which as many characters are allowed as their ``ROOM``
             says, and which close as another state does.
@@ -150,6 +150,8 @@ class Lexicon:
         self._bit_sets: dict[int, int] = {}
         self.tables: dict[Hashable, NDArray[np.int32]] = {}
         self.rows[self.new_states(1)] = DEAD
+        # Never filled: what is asked of it is never about a byte.
+        self.rows[self.new_states(1, ready=False)] = DEAD
         for bits in range(4):
             assert self.bit_set(bits) == 2 * bits
 

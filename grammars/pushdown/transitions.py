@@ -79,8 +79,9 @@ UNKNOWN = -2
 POPPED, PUSHED = -3, -5
 """Transitions: ``POPPED - label`` pops, ``PUSHED - i`` pushes the i-th of ``Machine.pushes``."""
 
-PENDING = 0
-"""The lexeme state that stands for "depends on a text that isn't known"."""
+PENDING, UNSURE = 0, 1
+"""The lexeme states that stand for "depends on a text that isn't known": whether the text may come
+so far, or whether any further byte may."""
 
 _CLOSED = 1
 """The label of a pop where the array's bracket came in place of its first item; else it is 0."""
@@ -277,6 +278,8 @@ def move(  # type: ignore[no-untyped-def]
     words, plans = uint64s(machine, WORDS), int32s(machine, PLANS)
     asked, asked_too, end = np.int64(0), np.int64(0), np.int64(at)
     while True:
+        if state == UNSURE:
+            return DONE, np.int64(PENDING), context, stack, live, begin, free, 0, 0, 0
         if states[state, READY] == 0:
             return NEED_ROW, state, context, stack, live, begin, free, state, 0, 0
         target = np.int64(rows[state, byte])

@@ -20,8 +20,8 @@ from ramet.grammars.json_schema.solver.frames import UNKNOWN, Frame, OpenFrame, 
 from ramet.grammars.json_schema.text.lexemes import ARRAY, CLOSE, CLOSE_ARRAY, COMMA, OBJECT
 from ramet.grammars.pushdown.automaton import NOTHING
 from ramet.grammars.pushdown.context_table import After, Context, ContextTable, Pop, Push
-from ramet.grammars.pushdown.state_table import Lexeme
-from ramet.grammars.pushdown.transitions import LOCAL, PLAIN, UNDECIDED
+from ramet.grammars.pushdown.state_table import Lexeme, Lexicon
+from ramet.grammars.pushdown.transitions import LOCAL, PLAIN, UNDECIDED, UNSURE
 
 from .after_lexeme import after_lexeme
 from .values_plan import ValuePlan, Verdict
@@ -234,3 +234,29 @@ class UndecidedContext(Context):
 def undecided_after(frame: OpenFrame) -> Context:
     """A comma or a closing bracket comes next; which of them depends on a text."""
     return UndecidedContext(after_lexeme(frame.bracket, frame.layout))
+
+
+class _UnsureLexeme(Lexeme):
+    key = "unsure"
+
+    def install(self, lexicon: Lexicon) -> int:
+        return UNSURE
+
+
+_UNSURE_LEXEME = _UnsureLexeme()
+
+
+class UnsureContext(Context):
+    """Something follows; what that may be depends on a text that isn't known."""
+
+    __slots__ = ()
+
+    @property
+    def key(self) -> Hashable:
+        return "unsure"
+
+    def lexeme(self, machine: ContextTable) -> Lexeme | None:
+        return _UNSURE_LEXEME
+
+    def after(self, machine: ContextTable, label: int, text: bytes | None) -> After:
+        raise AssertionError("nothing is read in an unsure context")

@@ -18,7 +18,7 @@ from ramet.grammars.json_schema.solver.frames import UNKNOWN, Frame, OpenFrame
 from ramet.grammars.pushdown.context_table import After, ContextTable
 from ramet.grammars.pushdown.state_table import Lexeme
 
-from .contexts import AfterContext, ValueContext, undecided_after
+from .contexts import AfterContext, UnsureContext, ValueContext, undecided_after
 from .used_values import Items, UsedValues
 from .values_plan import Values, Verdict
 
@@ -108,7 +108,7 @@ class UniqueArrayFrame(OpenFrame):
 
     def child_done(self, machine: ContextTable, verdict: Verdict, value: Hashable) -> After:
         content = self.content
-        if value == UNKNOWN and (content is not None or not self.used.items.never_runs_out):
+        if value == UNKNOWN and (content is not None or not self.used.can_spare_one):
             return machine.intern(undecided_after(self))
         if isinstance(content, tuple):
             content = (*content, value)
@@ -120,6 +120,9 @@ class UniqueArrayFrame(OpenFrame):
 
     def go_on(self, machine: ContextTable) -> After:
         """The context after a comma."""
+        used = self.used
+        if not used.is_known and not used.items.never_runs_out:
+            return machine.intern(UnsureContext())
         return self.item(machine, may_close=False)
 
     def item(self, machine: ContextTable, *, may_close: bool) -> After:

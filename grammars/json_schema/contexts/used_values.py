@@ -207,6 +207,12 @@ class UsedValues:
         assert self._number is not None
         return self._number
 
+    @property
+    def can_spare_one(self) -> bool:
+        """Whether there are further values whatever the next one is."""
+        at_least = self.items.at_least
+        return at_least is None or self.count + 1 < at_least
+
     def has_more(self, machine: ContextTable) -> bool:
         """Whether there is a value that isn't used."""
         if self.items.listed is not None:

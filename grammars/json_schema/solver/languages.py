@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, TypeVar
 
 from ramet.grammars.constraints import Integers
@@ -60,6 +61,7 @@ _T = TypeVar("_T")
 _MAX_COUNTED = 4096
 _MAX_PRODUCT = 4000
 _MAX_LISTED = 64
+_FEW_POINTS = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,6 +395,16 @@ class Languages:
             assert isinstance(value, Integer)
             return number_languages.integers(exponents=exponents)
         parts = list(formula.operands)
+        if formula.op == "all":
+            # Values that are left out, in one step.
+            points = [v for p in parts for v in _excluded_numbers(p)]
+            rest = all_of(p for p in parts if not _excluded_numbers(p))
+            if len(points) > _FEW_POINTS and rest.op != "false":
+                left = (
+                    self._number_dfa(rest, exponents=exponents) if rest.op != "true" else universe
+                )
+                excluded = number_languages.equal_to_any(points, exponents=exponents)
+                return left.difference(excluded, limits)
         if formula.op in ("all", "any"):
             # All bounds at once.
             bounds = [p for p in parts if is_order(p)]
@@ -406,6 +418,15 @@ class Languages:
         if formula.op == "any":
             return union_all(dfas, limits)
         return _exactly_one(dfas, universe, limits)
+
+
+def _excluded_numbers(formula: Formula) -> frozenset[Decimal]:
+    """The values that a formula says a number is none of, if that is all it says."""
+    if formula.op == "not" and formula.operands[0].op == "atom":
+        value = formula.operands[0].parts[0]
+        if isinstance(value, NumberIs):
+            return value.values
+    return frozenset()
 
 
 def _exactly_one(parts: list[Dfa], universe: Dfa, limits: Any) -> Dfa:
