@@ -90,7 +90,9 @@ class GrammarCompiler:
         self._regular_backend = regular_backend
         self._max_bytes = max_bytes
         self._store = store
-        self._languages = Languages(self.limits, store=store)
+        self._languages = Languages(
+            self.limits, store=store, max_bytes=min(64 << 20, max_bytes // 4)
+        )
         self._shared: Insides | None = None
         self._any_json: dict[tuple[str, bool, str], Machine] = {}
         self._grammars: OrderedDict[str, Grammar] = OrderedDict()
@@ -161,9 +163,8 @@ class GrammarCompiler:
     def _num_bytes(self) -> int:
         grammars = self._grammars.values()
         shared = {id(g.insides): g.insides for g in grammars}
-        return sum(g.num_bytes for g in grammars) + sum(
-            i.num_bytes + i.lexicon.num_bytes for i in shared.values()
-        )
+        tables = sum(i.num_bytes + i.lexicon.num_bytes for i in shared.values())
+        return sum(g.num_bytes for g in grammars) + tables + self._languages.num_bytes
 
     def stats(self) -> GrammarStats:
         """What is remembered."""
@@ -179,7 +180,7 @@ class GrammarCompiler:
     def _remembered(self, key: str) -> Grammar | None:
         with self._grammars_lock:
             known = self._grammars.get(key)
-            if known is not None and known.has_outgrown:
+            if known is not None and known.is_crowded:
                 del self._grammars[key]
                 return None
             if known is not None:
@@ -192,7 +193,7 @@ class GrammarCompiler:
             return compile_with_outlines(constraint, self.vocab, limits=self.limits)
         start = start_of(constraint, self._languages, self.limits, self.vocab.special_ids)
         if isinstance(constraint, Regex | Choice | Ebnf):
-            return Grammar(start, new_insides(self.vocab, self.limits), self.limits)
+            return _own_grammar(start, self.vocab, self.limits)
         shared = self._shared_insides()
         like = (
             self._any_json_like(constraint, shared) if isinstance(constraint, JsonSchema) else None
@@ -226,7 +227,17 @@ def compile_constraint(
     """The grammar of a constraint, compiled anew. See ``GrammarCompiler.compile``."""
     limits = limits or CompileLimits()
     start = start_of(constraint, Languages(limits), limits, vocab.special_ids)
-    return Grammar(start, new_insides(vocab, limits), limits)
+    return _own_grammar(start, vocab, limits)
+
+
+def _own_grammar(start: Start, vocab: Vocabulary, limits: CompileLimits) -> Grammar:
+    """A grammar that shares nothing. Its first mask shows whether later ones can be made."""
+    grammar = Grammar(start, new_insides(vocab, limits), limits)
+    if grammar.is_crowded:
+        raise GrammarTooComplexError(
+            "", "states", f"the first token alone needs {grammar.num_states} automaton states"
+        )
+    return grammar
 
 
 def compile_schema(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from math import inf
 from .completion import CompletionSearch
 from .errors import GrammarTooComplexError
 from .limits import CompileLimits
-from .masks.context_independent import Insides
+from .masks.context_independent import Insides, new_insides
 from .masks.masks import Masks
 from .matcher import Matcher
 from .pushdown.context_table import Context
@@ -27,7 +28,8 @@ may take."""
 _NUM_MASKS = 64
 """Lexeme states of which the masks' parts are found when compiling."""
 
-_SHARE_OF_LIMITS = 4
+_SHARE_OF_LIMITS = 8
+"""Tables that reach this part of the limits are given up (see ``Grammar.is_crowded``)."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,10 @@ class Grammar:
         self.vocab = insides.vocab
         self.insides = insides
         self._limits = limits
+        self._make_start = start
+        self._successor: Grammar | None = None
+        self._successor_lock = threading.Lock()
+        self._needed = 0, 0
         self._machine = Machine(limits, insides.lexicon) if like is None else Machine.like(like)
         with self._machine.lock:
             context = self._machine.intern(start(self._machine))
@@ -103,17 +109,30 @@ class Grammar:
         return self._machine.num_bytes
 
     @property
-    def has_outgrown(self) -> bool:
-        """Whether it has come so near its limits that it is better compiled anew.
+    def is_crowded(self) -> bool:
+        """Whether its tables, or those it shares, are so large that sequences should leave them.
 
-        Names that may run out, and values that must differ, are states of their own: what is made
-        for them is of no use to later texts.
+        What is made for one text (values that must differ, readings of an ambiguous grammar) is of
+        little use to others. A sequence leaves by ``renewed``; so no limit is reached but by what
+        a single text needs, and none by the texts of others.
         """
         limits, machine = self._limits, self._machine
-        return (
-            machine.lexicon.num_states > limits.max_states // _SHARE_OF_LIMITS
-            or machine.num_contexts > limits.max_contexts // _SHARE_OF_LIMITS
-        )
+        states, contexts = self._needed
+        return machine.lexicon.num_states > max(
+            limits.max_states // _SHARE_OF_LIMITS, 2 * states
+        ) or machine.num_contexts > max(limits.max_contexts // _SHARE_OF_LIMITS, 2 * contexts)
+
+    def renewed(self) -> Grammar:
+        """The same grammar with tables of its own."""
+        with self._successor_lock:
+            if self._successor is None or self._successor.is_crowded:
+                insides = new_insides(self.vocab, self._limits)
+                self._successor = Grammar(self._make_start, insides, self._limits)
+            return self._successor
+
+    def settle(self) -> None:
+        """Note that a text needs as much as the tables have now: they aren't crowded by it."""
+        self._needed = self._machine.lexicon.num_states, self._machine.num_contexts
 
     def matcher(self) -> Matcher:
         """A new sequence's position, at the beginning of the text."""

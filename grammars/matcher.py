@@ -27,11 +27,20 @@ class MatchedGrammar(Protocol):
     masks: Masks
     completions: CompletionSearch
 
+    @property
+    def is_crowded(self) -> bool: ...
+
+    def renewed(self) -> MatchedGrammar: ...
+
+    def settle(self) -> None: ...
+
+    def matcher(self) -> Matcher: ...
+
 
 class Matcher:
     """Follows one sequence's tokens. Not to be used from two threads at once."""
 
-    __slots__ = ("_counts", "_grammar", "_machine", "_trail", "is_finished")
+    __slots__ = ("_accepted", "_counts", "_grammar", "_machine", "_trail", "is_finished")
 
     is_finished: bool
     """Whether an end token was accepted; nothing may follow."""
@@ -48,6 +57,8 @@ class Matcher:
         self._machine = machine
         self._trail = trail
         self.is_finished = False
+        # What was accepted, by position: tokens' ids, or bytes.
+        self._accepted: list[int | bytes] = []
         # By position, the tokens that have begun in what has bounds on them.
         self._counts = counts or []
         if machine.token_bounds is not None and counts is None:
@@ -64,6 +75,8 @@ class Matcher:
         if self.is_finished:
             row[:] = 0
             return
+        if self._grammar.is_crowded:
+            self._leave_tables()
         self._grammar.masks.write(self._trail, row)
         if self._machine.has_special:
             for token_id in self._special():
@@ -79,13 +92,29 @@ class Matcher:
                 return self._accept_special(token_id)
             if not self._machine.advance(self._trail, vocab.data, vocab.spans, token_id):
                 return False
-            self._step()
+            self._step(token_id)
         return True
 
-    def _step(self, *, by_bytes: bool = False) -> None:
+    def _leave_tables(self) -> None:
+        """Go on with tables that hold no more than this text needs."""
+        grammar = self._grammar.renewed()
+        other = grammar.matcher()
+        for accepted in self._accepted[: self._trail.at]:
+            if isinstance(accepted, bytes):
+                taken = other.accept_bytes(accepted)
+            else:
+                taken = other.accept(accepted)
+            assert taken, "what was accepted once is accepted again"
+        grammar.settle()
+        self._grammar, self._machine = grammar, other._machine
+        self._trail, self._counts = other._trail, other._counts
+
+    def _step(self, accepted: int | bytes) -> None:
+        del self._accepted[self._trail.at :]
+        self._accepted.append(accepted)
         self._trail.step()
         if self._machine.token_bounds is not None:
-            self._count(by_bytes=by_bytes)
+            self._count(by_bytes=isinstance(accepted, bytes))
 
     def _count(self, *, by_bytes: bool) -> None:
         bounds, trail = self._machine.token_bounds, self._trail
@@ -104,7 +133,7 @@ class Matcher:
             span = np.array([[0, len(data)]], np.int64)
             if not self._machine.advance(self._trail, text, span, 0):
                 return False
-            self._step(by_bytes=True)
+            self._step(data)
         return True
 
     def rollback(self, num_tokens: int) -> None:
@@ -177,6 +206,7 @@ class Matcher:
         """An independent matcher at the same position."""
         counts = self._counts.copy()
         other = Matcher(self._grammar, self._machine, self._trail.copy(), counts)
+        other._accepted = self._accepted.copy()
         other.is_finished = self.is_finished
         return other
 
@@ -229,7 +259,7 @@ class Matcher:
             trail = self._trail
             trail.positions[trail.at + 1] = border
             self._machine.place(trail.positions[trail.at + 1], self._machine.intern(after))
-            self._step()
+            self._step(token_id)
             return True
         if token_id not in self._grammar.vocab.eos_ids or not self.is_accepting:
             return False

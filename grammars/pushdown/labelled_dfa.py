@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,9 +62,12 @@ class LabelledDfa:
         labels[(theirs >= 0) & dfa.accepting[theirs]] = label
         return LabelledDfa(joint.astype(np.uint8), table, labels.astype(np.int32))
 
-    @cached_property
+    @property
     def transitions(self) -> NDArray[np.int32]:
-        """int32[num_states, 256]: the next state for each byte, or -1."""
+        """int32[num_states, 256]: the next state for each byte, or -1.
+
+        It takes a KiB a state, and so isn't kept.
+        """
         return np.ascontiguousarray(self.table[:, self.class_of])
 
     def reachable(self) -> NDArray[np.uint64]:

@@ -182,7 +182,7 @@ class Lexicon:
                 "", "states", f"more than {self._max_states} automaton states are needed"
             )
         if end > len(self.rows):
-            capacity = max(end, 2 * len(self.rows))
+            capacity = max(end, min(2 * len(self.rows), self._max_states))
             self.rows = _grown(self.rows, first, capacity)
             self.states = _grown(self.states, first, capacity)
             self.version += 1

@@ -68,9 +68,12 @@ class Dfa:
         """Whether the language has no member."""
         return self.num_states == 0
 
-    @cached_property
+    @property
     def transitions(self) -> NDArray[np.int32]:
-        """int32[num_states, 256]: the next state for each byte, -1 where there is none."""
+        """int32[num_states, 256]: the next state for each byte, -1 where there is none.
+
+        It takes a KiB a state, and so isn't kept.
+        """
         rows = np.ascontiguousarray(self.table[:, self.class_of])
         rows.setflags(write=False)
         return rows

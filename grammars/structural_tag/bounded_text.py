@@ -53,7 +53,7 @@ def moves_of(dfa: Dfa, position: TextPosition) -> list[tuple[int, TextPosition]]
         return []
     phase = FREE if position.phase == LEAVING else position.phase
     found: dict[int, int] = {}
-    for byte, target in enumerate(dfa.transitions[position.state].tolist()):
+    for byte, target in enumerate(dfa.table[position.state][dfa.class_of].tolist()):
         if target >= 0:
             found[target] = found.get(target, 0) | 1 << byte
     return [(bits, TextPosition(position.index, t, phase)) for t, bits in found.items()]

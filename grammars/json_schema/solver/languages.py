@@ -62,6 +62,8 @@ _MAX_COUNTED = 4096
 _MAX_PRODUCT = 4000
 _MAX_LISTED = 64
 _FEW_POINTS = 1
+_ENTRY_BYTES = 1500
+"""About what an entry takes beside its tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,7 @@ class Languages:
     ``store``, if given, keeps automata on disk.
 
     Attributes:
+        num_bytes: about the memory that what is remembered takes; no more than ``max_bytes``.
         leaves: subschemas that were found to be sound, by content.
     """
 
@@ -85,11 +88,14 @@ class Languages:
         limits: CompileLimits,
         capacity: int = 4096,
         store: AutomatonStore | None = None,
+        max_bytes: int = 64 << 20,
     ) -> None:
         self.limits = limits
         self._store = store
         self._capacity = capacity
+        self._max_bytes = max_bytes
         self._known: OrderedDict[Hashable, Any] = OrderedDict()
+        self.num_bytes = 0
         self.leaves: dict[Hashable, Leaf] = {}
 
     def share(self, leaf: Leaf) -> None:
@@ -106,9 +112,12 @@ class Languages:
         except KeyError:
             pass
         made = make()
-        if len(self._known) >= self._capacity:
-            self._known.popitem(last=False)
         self._known[key] = made
+        self.num_bytes += _num_bytes(made)
+        while len(self._known) > self._capacity or (
+            self.num_bytes > self._max_bytes and len(self._known) > 1
+        ):
+            self.num_bytes -= _num_bytes(self._known.popitem(last=False)[1])
         return made
 
     def stored(self, description: str, make: Callable[[], Dfa]) -> Dfa:
@@ -418,6 +427,16 @@ class Languages:
         if formula.op == "any":
             return union_all(dfas, limits)
         return _exactly_one(dfas, universe, limits)
+
+
+def _num_bytes(made: object) -> int:
+    """About the memory of something remembered: mostly that of its tables."""
+    if isinstance(made, TextSet):
+        return _ENTRY_BYTES + sum(map(len, made.texts))
+    if isinstance(made, frozenset):
+        return _ENTRY_BYTES + 100 * len(made)
+    tables = [getattr(made, name, None) for name in ("table", "labels", "accepting", "at_border")]
+    return _ENTRY_BYTES + sum(getattr(table, "nbytes", 0) for table in tables)
 
 
 def _excluded_numbers(formula: Formula) -> frozenset[Decimal]:

@@ -60,11 +60,12 @@ def members(dfa: Dfa) -> set[str]:
     if dfa.is_empty:
         return found
     stack = [(0, b"")]
+    transitions = dfa.transitions
     while stack:
         state, text = stack.pop()
         if dfa.accepting[state]:
             found.add(text.decode())
-        for byte, target in enumerate(dfa.transitions[state].tolist()):
+        for byte, target in enumerate(transitions[state].tolist()):
             if target >= 0:
                 stack.append((target, text + bytes((byte,))))
     return found

@@ -138,6 +138,7 @@ def test_only_a_schemas_nearest_steps_can_refuse_it(num_made, vocab, monkeypatch
     names = {f"p{i}": {"type": "array", "items": {"type": "integer"}} for i in range(20)}
     constraint = JsonSchema({"type": "object", "properties": names})
     monkeypatch.setattr(Machine, "transition", fail_late)
+    monkeypatch.setattr(grammar_module, "_PREPARE_S", 60.0)
     if num_made < grammar_module._NUM_CHECKED:
         with pytest.raises(GrammarTooComplexError):
             compiler.compile(constraint)
