@@ -50,7 +50,7 @@ class PrefixStore:
         name = hashlib.blake2b(fingerprint.encode(), digest_size=8).hexdigest()
         self.path = self._folder / f"prefixes-{name}.bin"
 
-    def prepare(self) -> bool:
+    def check_writable(self) -> bool:
         """Makes the folder and tries to write to it; logs a warning if that fails.
 
         Called at the start, so that the warning comes before there is something to lose.

@@ -35,7 +35,7 @@ class PrefixPersistence:
         self._storage = runner.page_storage
         key = f"{fingerprint} {self._storage.page_format}"
         self._store = PrefixStore(config.prefix_store, key, config.prefix_store_bytes)
-        self._store.prepare()
+        self._store.check_writable()
         self._store.load(cache, self._storage, max_pages=runner.num_pages // 2)
 
     def save(self) -> int:

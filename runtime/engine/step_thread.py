@@ -19,7 +19,7 @@ class StepThread:
 
     Args:
         step: one step; False if there was nothing to do. What it raises ends the thread.
-        rest: idle work in small pieces; False once none is left.
+        idle_work: work in small pieces; False once none is left.
         pause_s: how long to sleep after a step that did nothing: None until the next command.
         on_end: called last, with the error that ended the thread, or None after ``stop``.
     """
@@ -27,12 +27,12 @@ class StepThread:
     def __init__(
         self,
         step: Callable[[], bool],
-        rest: Callable[[], bool],
+        idle_work: Callable[[], bool],
         pause_s: Callable[[], float | None],
         on_end: Callable[[Exception | None], None],
     ) -> None:
         self._step = step
-        self._rest = rest
+        self._idle_work = idle_work
         self._pause_s = pause_s
         self._on_end = on_end
         self._commands: deque[Callable[[], None]] = deque()
@@ -85,7 +85,7 @@ class StepThread:
                 self._wake.clear()
                 while self._commands:
                     self._commands.popleft()()
-                if self._step() or self._commands or self._stopping or self._rest():
+                if self._step() or self._commands or self._stopping or self._idle_work():
                     continue
                 self._wake.wait(self._pause_s())
         except Exception as error:

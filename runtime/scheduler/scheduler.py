@@ -23,7 +23,7 @@ from ramet.runtime.scheduler.batching.batch_builder import Row
 from ramet.runtime.scheduler.batching.page_tables import PageTables
 from ramet.runtime.scheduler.batching.selector import BatchSelector
 from ramet.runtime.scheduler.batching.slots import Slots
-from ramet.runtime.scheduler.batching.steps import Step, StepMaker
+from ramet.runtime.scheduler.batching.steps import Step, StepBuilder
 from ramet.runtime.scheduler.commit.committer import Committer
 from ramet.runtime.scheduler.commit.output import End, OutputWriter
 from ramet.runtime.scheduler.programs.admission import ProgramAdmission
@@ -74,7 +74,7 @@ class Scheduler:
         max_pages = -(-max_len // cache.page_size)
         self._slots = Slots(config.max_num_seqs, max_pages)
         self._pages = PageTables(cache, self._slots)
-        self._steps = StepMaker(
+        self._step_builder = StepBuilder(
             self._pages,
             self._slots,
             page_size=cache.page_size,
@@ -175,14 +175,14 @@ class Scheduler:
         sequence.state = SequenceState.WAITING
         sequence.arrival = next(self._arrivals)
         self._num_arrived += 1
-        self._ranking.shares.arrive(sequence.request.tenant)
+        self._ranking.shares.add_request(sequence.request.tenant)
         program = self._programs.add_call(sequence, self.clock())
         sequence.awaits_admission = program is not None and self._admission.add_call(program)
         self._waiting.add(sequence)
         if sequence.params.prompt_logprobs is not None and not sequence.scoring:
             self._output.send_prompt_logprobs(sequence)
         try:
-            end = self._output.begin(sequence)
+            end = self._output.start_output(sequence)
         except Exception as error:  # a fault of one request's own matcher
             self.release(sequence, error)
             return
@@ -224,7 +224,7 @@ class Scheduler:
         """Takes a waiting or running sequence out of all books."""
         handle = None
         if state is SequenceState.RUNNING:
-            handle = self._pages.give_back(sequence)
+            handle = self._pages.return_pages(sequence)
             del self._running[sequence]
         else:
             self._waiting.remove(sequence)
@@ -287,7 +287,7 @@ class Scheduler:
 
     def _make_step(self, rows: list[Row]) -> Step | None:
         """The step of these rows; a sequence whose matcher fails drops out, and ends."""
-        step, failed = self._steps.make(rows)
+        step, failed = self._step_builder.build(rows)
         for row, error in failed:
             self.release(row.sequence, error)
         for row in step.rows if step is not None else ():

@@ -60,18 +60,18 @@ class PageTables:
             return Start(whole, donor, best_len - whole.matched_len)
         return Start(handle)
 
-    def take(self, sequence: Sequence, start: Start, headroom: int) -> bool:
+    def assign_pages(self, sequence: Sequence, start: Start, headroom: int) -> bool:
         """Gives a waiting sequence a slot and pages for all its tokens, and its prefix.
 
         ``headroom`` pages must be left over. Returns False, with nothing changed, when they
         aren't. A page that would only be copied from is given up if it is what is lacking.
         """
-        if self._take(sequence, start, headroom):
+        if self._try_assign(sequence, start, headroom):
             return True
         whole = Start(self._whole(start.handle))
-        return whole != start and self._take(sequence, whole, headroom)
+        return whole != start and self._try_assign(sequence, whole, headroom)
 
-    def _take(self, sequence: Sequence, start: Start, headroom: int) -> bool:
+    def _try_assign(self, sequence: Sequence, start: Start, headroom: int) -> bool:
         cache, size = self._cache, self._page_size
         handle = start.handle
         num_shared, tail_len = divmod(handle.matched_len, size)
@@ -150,7 +150,7 @@ class PageTables:
 
     # -- leaving -------------------------------------------------------------------------------
 
-    def give_back(self, sequence: Sequence) -> PrefixHandle:
+    def return_pages(self, sequence: Sequence) -> PrefixHandle:
         """Takes back a sequence's pages: computed ones go to the cache, the rest is freed.
 
         Returns the handle of what it leaves in the cache, which is not held.

@@ -105,7 +105,7 @@ class BatchSelector:
 
     def _preempt(self, victim: Sequence) -> None:
         """Puts a running sequence back among the waiting; its prefix stays cached while it can."""
-        self._pages.give_back(victim)
+        self._pages.return_pages(victim)
         del self._running[victim]
         victim.state = SequenceState.WAITING
         victim.num_preemptions += 1
@@ -173,8 +173,8 @@ class BatchSelector:
         return True
 
     def _take_pages(self, sequence: Sequence, start: Start) -> bool:
-        """Gives a waiting sequence its pages; what later programs keep gives way first."""
-        while not self._pages.take(sequence, start, headroom=len(self._running)):
+        """Assigns pages to a waiting sequence, releasing kept prefixes of later programs first."""
+        while not self._pages.assign_pages(sequence, start, headroom=len(self._running)):
             if not self._admission.reclaim_pages(sequence, stuck=not self._running):
                 return False
         return True

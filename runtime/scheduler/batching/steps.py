@@ -38,8 +38,8 @@ class Step:
                 self.faults[index] = error
 
 
-class StepMaker:
-    """Makes steps; the masks of one are gone when the next is made."""
+class StepBuilder:
+    """Builds steps; the masks of one are gone when the next is built."""
 
     def __init__(
         self, pages: PageTables, slots: Slots, *, page_size: int, max_logits: int, vocab_size: int
@@ -48,7 +48,7 @@ class StepMaker:
         self._masks = MaskWriter(max_logits, vocab_size)
         self._builder = BatchBuilder(slots, page_size)
 
-    def make(self, rows: Iterable[Row]) -> tuple[Step | None, list[tuple[Row, Exception]]]:
+    def build(self, rows: Iterable[Row]) -> tuple[Step | None, list[tuple[Row, Exception]]]:
         """The step of these rows, and those that are not in it: their own matchers have failed."""
         ready: list[Row] = []
         failed: list[tuple[Row, Exception]] = []

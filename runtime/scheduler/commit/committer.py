@@ -59,7 +59,7 @@ class Committer:
     def _pool(row: Row, result: StepResult, first: int) -> None:
         """Takes the row's hidden states, ``result``'s from ``first`` on."""
         if row.sequence.pooler is not None and result.hidden_states is not None:
-            row.sequence.pooler.take(result.hidden_states[first : first + row.num_hidden])
+            row.sequence.pooler.add(result.hidden_states[first : first + row.num_hidden])
 
     def _take(self, row: Row, drawn: _Drawn, first: int) -> End | Exception | None:
         """Takes the row's tokens, ``drawn`` from ``first`` on; returns the sequence's end."""

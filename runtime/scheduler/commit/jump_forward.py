@@ -23,7 +23,7 @@ _CACHE_SIZE = 1 << 19
 """Bytes of texts that are remembered, each text counted as 64 bytes more."""
 
 
-class ForcedTokens:
+class JumpForward:
     """Encodes forced text; remembers the texts, which come back with every use of a grammar.
 
     Args:

@@ -15,7 +15,7 @@ from ramet.runtime.api.events import (
     TokenLogprob,
 )
 from ramet.runtime.scheduler.commit.completion import Completions
-from ramet.runtime.scheduler.commit.jump_forward import ForcedTokens
+from ramet.runtime.scheduler.commit.jump_forward import JumpForward
 from ramet.runtime.scheduler.sequence.sequence import Matcher, Sequence
 from ramet.runtime.scheduler.sequence.token_bans import pack
 from ramet.runtime.tokenizer.tokenizer import Tokenizer
@@ -41,7 +41,7 @@ class OutputWriter:
         self._mask = np.empty_like(self._not_eos)
         self._texts = [self._token_text(token_id) for token_id in range(vocab_size)]
         self._plain: dict[int, TokenInfo] = {}  # each is made once
-        self._forced = ForcedTokens(tokenizer, self._texts) if forced_tokens else None
+        self._jump_forward = JumpForward(tokenizer, self._texts) if forced_tokens else None
         self._completions = Completions(tokenizer)
 
     def token_info(
@@ -71,7 +71,7 @@ class OutputWriter:
 
     # -- drawn tokens --------------------------------------------------------------------------
 
-    def begin(self, sequence: Sequence) -> End | None:
+    def start_output(self, sequence: Sequence) -> End | None:
         """Appends what the grammar forces from the start; returns the end, if that is all."""
         matcher = sequence.matcher
         if matcher is None:
@@ -80,10 +80,12 @@ class OutputWriter:
             sequence.completion = self._completions.first(matcher, sequence.num_left)
         if self._is_complete(matcher):
             return End("stop")
-        if self._forced is None or sequence.bans.bans_always:
+        if self._jump_forward is None or sequence.bans.bans_always:
             return None
         matcher.fill_mask(self._mask)
-        tokens, num_certain = self._forced.encode(b"", self._forced.text(matcher, self._mask))
+        tokens, num_certain = self._jump_forward.encode(
+            b"", self._jump_forward.text(matcher, self._mask)
+        )
         keep, complete = self._accept(sequence, matcher, tokens, num_certain)
         if not self._can_complete(sequence, matcher, keep):
             matcher.rollback(keep)
@@ -112,8 +114,8 @@ class OutputWriter:
             # Nothing but the end may follow: no step is spent on drawing it.
             return self._append(sequence, token, complete=True)
         text = b""
-        if self._forced is not None and not sequence.bans.bans_always:
-            text = self._forced.text(matcher, self._mask)
+        if self._jump_forward is not None and not sequence.bans.bans_always:
+            text = self._jump_forward.text(matcher, self._mask)
         return self._force(sequence, token, text) if text else self._append(sequence, token)
 
     def _append(
@@ -163,12 +165,12 @@ class OutputWriter:
         """
         matcher = sequence.matcher
         assert matcher is not None
-        assert self._forced is not None
+        assert self._jump_forward is not None
         if sequence.params.logprobs is not None or self._tokenizer.is_special(drawn.token_id):
-            tokens, num_certain = self._forced.encode(b"", text)
+            tokens, num_certain = self._jump_forward.encode(b"", text)
             tokens, num_certain = [drawn.token_id, *tokens], num_certain + 1
         else:
-            tokens, num_certain = self._forced.encode(drawn.token_bytes, text)
+            tokens, num_certain = self._jump_forward.encode(drawn.token_bytes, text)
         matcher.rollback(1)
         keep, complete = self._accept(sequence, matcher, tokens, num_certain)
         is_cut = sum(len(self._texts[i]) for i in tokens[:keep]) < len(drawn.token_bytes)

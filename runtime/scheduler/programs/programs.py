@@ -282,7 +282,7 @@ class Programs:
     def revoke_admission(self, program: Program) -> None:
         """Releases a program's kept prefixes; its running calls go on.
 
-        With calls here it resumes soon, so the cache is told to expect its prefixes.
+        With calls here it resumes soon, so its prefixes are announced to the cache.
         """
         if program.calls:
             for keep in program.kept.values():

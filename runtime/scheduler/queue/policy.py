@@ -149,14 +149,14 @@ class TenantShares:
         self._live: Counter[str] = Counter()
         self._floor = 0.0
 
-    def arrive(self, tenant: str) -> None:
+    def add_request(self, tenant: str) -> None:
         if not self._live[tenant]:
             live = [self._counters[name] for name in self._live if self._live[name]]
             floor = min(live, default=self._floor)
             self._counters[tenant] = max(self._counters.get(tenant, 0.0), floor)
         self._live[tenant] += 1
 
-    def leave(self, tenant: str) -> None:
+    def remove_request(self, tenant: str) -> None:
         self._live[tenant] -= 1
         if not self._live[tenant]:
             del self._live[tenant]
@@ -217,7 +217,7 @@ class Ranking:
         self._inherited.clear()
 
     def finish(self, sequence: Sequence) -> None:
-        self.shares.leave(sequence.request.tenant)
+        self.shares.remove_request(sequence.request.tenant)
         self.policy.finish(sequence)
         self._inherited.pop(sequence, None)
 

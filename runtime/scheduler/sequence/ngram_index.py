@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 MATCH_LEN = 16
-"""Longest match length that is told apart."""
+"""Match lengths are counted up to this."""
 
 _SHIFT = 32
 _MIX = 0x9E3779B97F4A7C15

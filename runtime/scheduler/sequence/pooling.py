@@ -1,4 +1,4 @@
-"""From a prompt's hidden states to one vector."""
+"""Pools a prompt's hidden states into one vector."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Pooler:
         """How many of the first ``num_computed`` tokens' states are still wanted: the last ones."""
         return max(0, num_computed - self.next_token)
 
-    def take(self, states: Float32Array) -> None:
-        """Takes the next tokens' states, [N, hidden_size]."""
+    def add(self, states: Float32Array) -> None:
+        """Adds the next tokens' states, [N, hidden_size]."""
         for state in states:
             self._sum = self._sum + state.astype(np.float64)
         self.next_token += len(states)

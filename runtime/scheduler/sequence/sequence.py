@@ -59,7 +59,7 @@ class Matcher(Protocol):
 class Sequence:
     """One request on its way through the engine.
 
-    Who owns its pages while it runs (``C`` computed, ``N`` known tokens)::
+    Ownership of its pages while it runs (``C`` computed, ``N`` known tokens)::
 
         tokens  |0 ............ tree_len|........ C|..... N|
         pages   |  in the radix tree    |  the sequence's  |

@@ -14,7 +14,7 @@ from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.engine import Engine, EngineConfig
 from ramet.runtime.model.files.gguf import GgufFile
 from ramet.runtime.model.files.locate import locate_model
-from ramet.runtime.scheduler.commit.jump_forward import ForcedTokens
+from ramet.runtime.scheduler.commit.jump_forward import JumpForward
 from ramet.runtime.testing.scripted_model import Script
 from ramet.runtime.testing.scripted_tokenizer import scripted_tokenizer
 from ramet.runtime.tokenizer import Tokenizer, read_tokenizer
@@ -170,7 +170,7 @@ def test_what_follows_forced_text_is_drawn_as_if_the_text_had_been_given(tempera
 
 def test_long_texts_that_never_come_back_are_forgotten():
     tokenizer = scripted_tokenizer()
-    forced = ForcedTokens(tokenizer, [tokenizer.token_bytes(i) for i in range(100)])
+    forced = JumpForward(tokenizer, [tokenizer.token_bytes(i) for i in range(100)])
     for number in range(1_000):
         forced.encode(b"", f"{number} {'long ' * 800}".encode())
     assert sum(len(text) for _, text in forced._cache) < 1 << 20
