@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from concurrent.futures import Future
+from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -161,7 +162,8 @@ class Engine:
         )
         if config.max_draft_len is None and runner.exact_in_any_batch:
             config = dataclasses.replace(config, max_draft_len=_DRAFT_LEN)
-        try:
+        with ExitStack() as on_failure:
+            on_failure.callback(runner.close)
             engine = cls(
                 runner,
                 read_tokenizer(file),
@@ -170,14 +172,9 @@ class Engine:
                 fingerprint=file.fingerprint,
                 timer=time.perf_counter,
             )
-        except BaseException:
-            runner.close()
-            raise
-        try:
+            on_failure.callback(engine.close)
             engine.warm_up()
-        except BaseException:
-            engine.close()
-            raise
+            on_failure.pop_all()
         return engine
 
     # -- requests ------------------------------------------------------------------------------
@@ -237,7 +234,8 @@ class Engine:
         """Ends a request within one step, in any state. Unknown and ended requests are ignored, and
         so is the call in a forked process."""
         if self._fork_guard.is_owner:
-            self._thread.post(lambda: self._abort(request_id))
+            error = RequestAbortedError("the request was aborted")
+            self._thread.post(lambda: self._requests.release(request_id, error))
 
     def update_hint(self, update: HintUpdate) -> None:
         """Updates what is known of a program's future calls; safe from any thread."""
@@ -311,8 +309,9 @@ class Engine:
     def stats(self) -> EngineStats:
         """Current counts; safe from any thread."""
         self._fork_guard.require("the engine")
-        num_compiling, grammars = self._requests.num_unscheduled, self._compiler.stats()
-        return EngineStats.collect(self._scheduler, self._cache, num_compiling, grammars)
+        return EngineStats.collect(
+            self._scheduler, self._cache, self._requests.num_unscheduled, self._compiler.stats()
+        )
 
     def check(self) -> None:
         """Raises InvariantError if a page, a slot or a state is inconsistent."""
@@ -368,11 +367,6 @@ class Engine:
         return self._thread.ask(question)
 
     # -- on the step thread --------------------------------------------------------------------
-
-    def _abort(self, request_id: str) -> None:
-        sequence = self._requests.find(request_id)
-        if sequence is not None:
-            self._scheduler.release(sequence, RequestAbortedError("the request was aborted"))
 
     def _deliver(self) -> None:
         for listener in self._step_listeners:

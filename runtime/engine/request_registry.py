@@ -9,7 +9,9 @@ from ramet.runtime.scheduler import Scheduler, Sequence
 
 
 class RequestRegistry:
-    """Registers requests, up to a limit, until they have ended; safe from any thread.
+    """Registers requests, up to a limit, until they have ended.
+
+    Safe from any thread, except ``release``.
 
     Args:
         scheduler: releases the sequences; it says how many of them run.
@@ -47,9 +49,11 @@ class RequestRegistry:
                 )
             self._live[request_id] = sequence
 
-    def find(self, request_id: str) -> Sequence | None:
-        """The live request of this id."""
-        return self._live.get(request_id)
+    def release(self, request_id: str, reason: RametError) -> None:
+        """Ends a request on the scheduler's thread; unknown and ended ones are ignored."""
+        sequence = self._live.get(request_id)
+        if sequence is not None:
+            self._scheduler.release(sequence, reason)
 
     def remove(self, sequence: Sequence) -> None:
         """Removes a request that has ended."""
