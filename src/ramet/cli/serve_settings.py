@@ -55,7 +55,11 @@ class ServeSettings(BaseSettings):
     """
 
     model_config = SettingsConfigDict(
-        env_prefix=ENV_PREFIX, env_ignore_empty=True, extra="forbid", frozen=True
+        env_prefix=ENV_PREFIX,
+        env_ignore_empty=True,
+        extra="forbid",
+        frozen=True,
+        defer_build=True,  # until a server starts: other commands only list the options
     )
 
     config: Annotated[
