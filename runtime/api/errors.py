@@ -20,9 +20,12 @@
     ├── DeadlineExceededError       504
     ├── OutOfPagesError             503  the last running request outgrew the page pool
     ├── EngineDeadError             503
+    │   └── ShuttingDownError       503  the server drains its calls and accepts no new ones
     ├── ForkedProcessError          503  an engine, stream or run of a parent process
     ├── ModelLoadError              500  a model file can't be used
     │   └── UnsupportedModelError   500  a sound file of a kind that Ramet doesn't run
+    ├── ConfigurationError          400  a configuration file or environment variable is invalid
+    ├── ListenError                 500  the server's address can't be bound
     └── InvariantError              500  ``check()`` found a broken invariant: a bug
 """
 
@@ -219,6 +222,12 @@ class EngineDeadError(RametError):
     default_code = "engine_dead"
 
 
+class ShuttingDownError(EngineDeadError):
+    """The server is shutting down and accepts no new requests."""
+
+    default_code = "shutting_down"
+
+
 class ForkedProcessError(RametError):
     """An engine, a stream or a run was used in a process forked from its own.
 
@@ -227,6 +236,19 @@ class ForkedProcessError(RametError):
 
     status = 503
     default_code = "forked_process"
+
+
+class ConfigurationError(RametError):
+    """The configuration file or the environment is invalid, or the file can't be read."""
+
+    status = 400
+    default_code = "invalid_config"
+
+
+class ListenError(RametError):
+    """The server's configured address can't be bound."""
+
+    default_code = "cannot_listen"
 
 
 class ModelLoadError(RametError):

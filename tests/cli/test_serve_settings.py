@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from ramet.cli import app, serve
-from ramet.cli.config_file import ConfigurationError, read_config_file
+from ramet.cli.config_file import read_config_file
 from ramet.cli.serve_settings import SERVE_SETTINGS as ServeSettings
 from ramet.cli.serve_settings import options
+from ramet.runtime.api.errors import ConfigurationError
 from ramet.runtime.api.settings import Group, settings_of
 from ramet.runtime.engine.config import EngineConfig
 from ramet.runtime.server.config import ServerConfig

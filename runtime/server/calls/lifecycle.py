@@ -6,19 +6,13 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-from ramet.runtime.api.errors import EngineDeadError, InvalidRequestError, RametError
+from ramet.runtime.api.errors import InvalidRequestError, RametError, ShuttingDownError
 
 _ABORT_TIMEOUT_S = 5.0
 """Time for aborted calls to send their errors."""
 
 Abort = Callable[[RametError | None], None]
 """Ends a call early with an error for its client; None: the client requested it."""
-
-
-class ShuttingDownError(EngineDeadError):
-    """The server is shutting down and accepts no new requests."""
-
-    default_code = "shutting_down"
 
 
 class Lifecycle:

@@ -6,13 +6,7 @@ import errno
 import socket
 from typing import Any
 
-from ramet.runtime.api.errors import RametError
-
-
-class ListenError(RametError):
-    """The configured address can't be bound."""
-
-    default_code = "cannot_listen"
+from ramet.runtime.api.errors import ListenError
 
 
 def bind(host: str, port: int) -> list[socket.socket]:

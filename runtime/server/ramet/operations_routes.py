@@ -9,10 +9,9 @@ import importlib.metadata
 from fastapi import APIRouter, Depends
 from starlette.responses import Response
 
-from ramet.runtime.api.errors import EngineDeadError
+from ramet.runtime.api.errors import EngineDeadError, ShuttingDownError
 from ramet.runtime.engine.stats import EngineStats
 from ramet.runtime.server.calls.context import ServerContext
-from ramet.runtime.server.calls.lifecycle import ShuttingDownError
 from ramet.runtime.server.http.json_response import JsonResponse
 from ramet.runtime.server.observability.metrics import CONTENT_TYPE
 

@@ -7,14 +7,7 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any
 
-from ramet.runtime.api.errors import RametError
-
-
-class ConfigurationError(RametError):
-    """The configuration file or the environment is invalid, or the file can't be read."""
-
-    status = 400
-    default_code = "invalid_config"
+from ramet.runtime.api.errors import ConfigurationError
 
 
 def read_config_file(path: Path, known: AbstractSet[str]) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from typer.core import TyperOption
 
-from ramet.cli.config_file import ConfigurationError
 from ramet.cli.serve_settings import ENV_PREFIX, SERVE_SETTINGS, Option, ServeSettings, options
+from ramet.runtime.api.errors import ConfigurationError
 
 _UNSHOWN = (None, (), False)
 """Defaults that the help leaves out."""

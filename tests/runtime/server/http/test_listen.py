@@ -6,7 +6,8 @@ import socket
 
 import pytest
 
-from ramet.runtime.server.http.listen import ListenError, bind
+from ramet.runtime.api.errors import ListenError
+from ramet.runtime.server.http.listen import bind
 
 
 def close(sockets: list[socket.socket]) -> None:
