@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Where this is set, as in many containers, each process that tests start compiles all sources.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help docs fuzz grammars simulate soak load demo serve test test-clients lint types imports unit clean
 
