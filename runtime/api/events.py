@@ -1,4 +1,4 @@
-"""What a request's stream hands to its caller, in order: text deltas, then one end."""
+"""Events of a request, in order: text deltas, then one terminal event."""
 
 from __future__ import annotations
 
@@ -36,9 +36,13 @@ class TokenInfo:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Token counts of one request. ``cached_tokens`` of the prompt were not computed again;
-    ``forced_tokens`` of the output were appended by the grammar with no sampling step, of which
-    ``completion_forced_tokens`` made the output complete at the end of its budget."""
+    """Token counts of one request.
+
+    Attributes:
+        cached_tokens: of the prompt, those that came from the prefix cache.
+        forced_tokens: of the output, those that the grammar forced, without a sampling step.
+        completion_forced_tokens: of these, those that completed the output within its budget.
+    """
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -59,8 +63,11 @@ class Timings:
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """New text. ``tokens`` are the tokens that were generated since the last event; their bytes
-    may reach further than ``text``, which holds back a possible stop string or UTF-8 tail."""
+    """New text, and the tokens generated since the last event.
+
+    The tokens' bytes may reach further than ``text``, which holds back a possible stop string or an
+    incomplete UTF-8 character.
+    """
 
     text: str
     tokens: tuple[TokenInfo, ...] = ()
@@ -86,7 +93,7 @@ class Embedding:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The request's good end. ``matched_stop`` is the stop string or token id that ended it."""
+    """The request has completed; ``matched_stop`` is the stop string or token id that ended it."""
 
     reason: FinishReason
     usage: Usage
@@ -96,7 +103,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The request's bad end: aborted, timed out, or an engine fault."""
+    """The request has ended with an error: refused, aborted, timed out, or an engine fault."""
 
     error: RametError
     usage: Usage

@@ -190,7 +190,7 @@ PARAM_ALIASES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingParams:
-    """Sampling parameters of one request. Names and meanings are those of the OpenAI API and vLLM.
+    """Sampling parameters of one request, with the names of the OpenAI API and vLLM.
 
     ``SAMPLING_PARAMS`` says what each means. A value of another type, or out of its range, is an
     InvalidParameterError.

@@ -1,4 +1,4 @@
-"""Checks of the values that callers give: each returns the value as it is meant, or refuses it."""
+"""Type checks of callers' values; InvalidParameterError names the parameter."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ _INT = frozenset({int})
 
 
 def whole(name: str, value: Any) -> int:
-    """A whole number, numpy's included; True is none."""
+    """An integer, numpy's included; booleans are refused."""
     if type(value) is int:
         return value
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise InvalidParameterError(f"{name} must be a whole number, not {value!r}", param=name)
+        raise InvalidParameterError(f"{name} must be an integer, not {value!r}", param=name)
     return int(value)
 
 
 def only_ints(values: Iterable[Any]) -> bool:
-    """Whether all are of the type ``int`` itself; as fast for thousands as for one."""
+    """Whether all values are exactly of type ``int``; fast for long lists."""
     return set(map(type, values)) <= _INT
 
 
 def number(name: str, value: Any) -> float:
-    """A number, numpy's included; True is none."""
+    """A number, numpy's included; booleans are refused."""
     if type(value) in (int, float):
         return value  # type: ignore[no-any-return]
     if isinstance(value, bool) or not isinstance(value, Real):
@@ -35,28 +35,28 @@ def number(name: str, value: Any) -> float:
 
 
 def flag(name: str, value: Any) -> bool:
-    """True or False, and nothing that only counts as such."""
+    """A boolean, and nothing that is only truthy."""
     if not isinstance(value, bool):
         raise InvalidParameterError(f"{name} must be true or false, not {value!r}", param=name)
     return value
 
 
 def text(name: str, value: Any) -> str:
-    """A text."""
+    """A string."""
     if not isinstance(value, str):
-        raise InvalidParameterError(f"{name} must be a text, not {value!r}", param=name)
+        raise InvalidParameterError(f"{name} must be a string, not {value!r}", param=name)
     return value
 
 
 def texts(name: str, value: Any) -> tuple[str, ...]:
-    """Several texts; a text alone is one of them."""
+    """Strings; a single string is a list of one."""
     if isinstance(value, str):
         return (value,)
-    return tuple(text(name, item) for item in _items(name, value, "texts"))
+    return tuple(text(name, item) for item in _items(name, value, "strings"))
 
 
 def token_ids(name: str, value: Any) -> tuple[int, ...]:
-    """Several token ids."""
+    """Token ids."""
     items = tuple(_items(name, value, "token ids"))
     return items if only_ints(items) else tuple(whole(name, item) for item in items)
 

@@ -1,4 +1,4 @@
-"""The interface of an engine: ``Engine`` implements it, and so does the client of one elsewhere."""
+"""The interface of an engine: of ``Engine``, and of the client of one in another process."""
 
 from __future__ import annotations
 

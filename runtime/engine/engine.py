@@ -231,8 +231,10 @@ class Engine:
         self._step_listeners.append(listener)
 
     def abort(self, request_id: str) -> None:
-        """Ends a request within one step, in any state. Unknown and ended requests are ignored, and
-        so is the call in a forked process."""
+        """Ends a request within one step, in any state; unknown and ended ones are ignored.
+
+        Does nothing in a forked process.
+        """
         if self._fork_guard.is_owner:
             error = RequestAbortedError("the request was aborted")
             self._thread.post(lambda: self._requests.release(request_id, error))

@@ -265,8 +265,7 @@ class Scheduler:
                 yield alone
 
     def commit(self, step: Step, result: StepResult) -> None:
-        """Commits a step's result: advances its sequences, publishes their pages, releases those
-        that have ended."""
+        """Commits a step's result: advances, publishes and releases its sequences."""
         self.stats.note_step(step.batch.num_tokens, len(step.rows))
         self._admission.throughput.observe(self.clock(), step.batch.num_tokens)
         for sequence, end in self._committer.commit(step, result):

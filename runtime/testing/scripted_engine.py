@@ -1,4 +1,4 @@
-"""A whole engine on the scripted model: for tests of programs and of clients, in milliseconds."""
+"""An engine on the scripted model, for fast tests of programs and clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scheduler under simulated time, with no model and no threads: for tests and experiments."""
+"""The scheduler under simulated time, without a model or threads, for tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns the rows that a step will compute into the plain arrays that runner and sampler take."""
+"""Builds a step's batch: the plain arrays that the runner takes."""
 
 from __future__ import annotations
 

@@ -20,15 +20,14 @@ class MaskWriter:
 
     @property
     def rows(self) -> npt.NDArray[np.int32]:
-        """The rows given out since ``clear``."""
+        """The masks reserved since ``clear``."""
         return self._buffer[: self._num_used]
 
     def clear(self) -> None:
         self._num_used = 0
 
     def reserve(self, row: Row) -> int:
-        """Gives a row of the step masks for its draws; the first one's index, or -1 if it needs
-        none.
+        """Reserves masks for a row's draws; returns the first one's index, or -1 for none.
 
         A draft is cut at the first token that the grammar refuses. If the matcher fails, no row is
         reserved.
@@ -52,7 +51,7 @@ class MaskWriter:
         return first
 
     def write(self, row: Row, first: int) -> None:
-        """Fills the masks that ``reserve`` has given to a row."""
+        """Fills a row's reserved masks."""
         sequence = row.sequence
         matcher, bans = sequence.matcher, sequence.bans
         for offset in range(row.num_draws):

@@ -1,4 +1,4 @@
-"""Page tables of running sequences: how a sequence gets pages, shares them and gives them back."""
+"""Page tables of running sequences: assigning, sharing and returning pages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ramet.runtime.scheduler.sequence.shared_len import shared_len
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where a waiting sequence can start: after a cached prefix, or after some of a donor's page.
+    """Where a waiting sequence can start: after a cached prefix, or within a donor's page.
 
     ``handle`` ends at the last whole page when ``donor`` has more of the next one than the cache.
     """
@@ -181,8 +181,7 @@ class PageTables:
         return own
 
     def _insert(self, sequence: Sequence, after: PrefixHandle, until_len: int) -> PrefixHandle:
-        """Inserts the sequence's tokens from ``tree_len`` to ``until_len``, and its table's pages
-        are the tree's from then on."""
+        """Gives the tree the sequence's tokens and pages from ``tree_len`` to ``until_len``."""
         first, last = sequence.tree_len // self._page_size, -(-until_len // self._page_size)
         table = self._slots.page_tables[sequence.slot]
         handle, kept = self._cache.insert(

@@ -41,8 +41,10 @@ class StepPlan:
         return sum(row.num_new for row in self._rows.values())
 
     def add(self, sequence: Sequence, count: int, reserved: int = 0) -> None:
-        """Has ``count`` tokens of a sequence computed, fewer if the logits that they owe are more
-        than are left; ``reserved`` logits are others'."""
+        """Adds a row of ``count`` tokens, or of fewer if logits are short.
+
+        ``reserved`` of the remaining logits are left for other rows.
+        """
         row = Row(sequence, count)
         num_logits = self.logits - reserved
         until = sequence.num_computed + count

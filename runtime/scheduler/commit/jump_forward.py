@@ -44,8 +44,10 @@ class JumpForward:
         self._first_bytes[: len(texts)] = [text[0] if text else 0 for text in texts]
 
     def text(self, matcher: Matcher, mask: Row) -> bytes:
-        """What must follow. ``mask`` is the matcher's present one: usually a look at it is enough
-        to see that the next byte is open."""
+        """The text that must follow the matcher's position.
+
+        ``mask`` is the matcher's current one: mostly it is enough to see that nothing is forced.
+        """
         if not self._agrees_on_first_byte(mask, self._first_bytes, self._others):
             return b""
         return matcher.forced_bytes()

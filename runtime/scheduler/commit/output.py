@@ -185,8 +185,11 @@ class OutputWriter:
     def _accept(
         self, sequence: Sequence, matcher: Matcher, tokens: list[int], num_certain: int
     ) -> tuple[int, bool]:
-        """Moves the matcher on by what can be appended for good: the tokens that stand whatever
-        follows, or all, where nothing may follow. Returns how many, and whether it is all."""
+        """Advances the matcher over tokens that can be appended for good; returns how many.
+
+        These are the tokens that stand whatever follows, or all, where nothing may follow; the
+        second value says whether nothing may follow.
+        """
         num_accepted = 0
         for token_id in tokens[: sequence.max_len - sequence.num_tokens]:
             if not matcher.accept(token_id):

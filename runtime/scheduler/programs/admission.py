@@ -68,8 +68,10 @@ class UsageRatios:
 
 @dataclass(slots=True)
 class Claim:
-    """An admitted program's total need in tokens: as it ``stated``, and as ``expected`` by earlier
-    runs. ``is_whole``: it had added nothing before."""
+    """An admitted program's total need in tokens, as ``stated`` and as ``expected``.
+
+    ``is_whole``: the program had added nothing before its admission.
+    """
 
     stated: int
     expected: float
@@ -236,8 +238,7 @@ class ProgramAdmission:
     # -- what programs need --------------------------------------------------------------------
 
     def _measure(self, program: Program) -> tuple[int, int]:
-        """(tokens that the program states it will add, cached pages that it will hold and that
-        are not held now)."""
+        """The tokens that a program states it will add, and the pages that it will newly hold."""
         waiting = [s for s in program.calls if s.state is SequenceState.WAITING]
         coming, tokens, num_woken = self._prompts_being_computed(program), 0, 0
         measured = waiting[:_MAX_CALLS_MEASURED]

@@ -1,4 +1,4 @@
-"""Programs with calls in the engine: their sequences, and the prefixes kept for their next calls.
+"""Programs with calls in the engine, and the prefixes that are kept for their next calls.
 
 A call that later ones will extend leaves its prefix behind, and the program *keeps* it: its pages
 are held until the next call holds them itself, the program withdraws it (``HintUpdate``), or the

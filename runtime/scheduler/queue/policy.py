@@ -167,8 +167,10 @@ class TenantShares:
             self._forget_idle()
 
     def _forget_idle(self) -> None:
-        """Forgets the half of the idle tenants that have the least: to come back at the least
-        active counter changes the least for them."""
+        """Forgets the half of the idle tenants with the least counters.
+
+        Starting again at the least active counter changes the least for these.
+        """
         idle = sorted(self._counters.keys() - self._live.keys(), key=self._counters.__getitem__)
         for tenant in idle[: len(idle) // 2]:
             del self._counters[tenant]

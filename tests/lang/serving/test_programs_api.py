@@ -136,7 +136,7 @@ BAD = {
                   "graph.nodes[0].params.max_token", "did you mean 'max_tokens'"),
     "value": (graph(gen("a", None, params={"top_p": 7})), "graph.nodes[0].params.top_p", "top_p"),
     "type": (graph(gen("a", None, params={"max_tokens": "3"})),
-             "graph.nodes[0].params.max_tokens", "whole number"),
+             "graph.nodes[0].params.max_tokens", "an integer"),
     "kind": (graph({"kind": "loop", "id": "a"}), "graph.nodes[0].kind", "no kind of node"),
     "top": (graph(gen("a", None), edges=[]), "graph.edges", "no field"),
     "nodes": ({"name": "g"}, "graph.nodes", "list of nodes"),

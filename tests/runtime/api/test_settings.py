@@ -35,9 +35,9 @@ class Config:
     [
         ("size", 0, "size must be at least 1"),
         ("size", 9, "size must be at most 8"),
-        ("size", True, "whole number"),
-        ("size", "3", "whole number"),
-        ("size", None, "whole number"),
+        ("size", True, "must be an integer"),
+        ("size", "3", "must be an integer"),
+        ("size", None, "must be an integer"),
         ("maybe", -1, "maybe must be at least 0"),
         ("share", 0, "share must be above 0"),
         ("share", math.inf, "share must be a finite number"),
