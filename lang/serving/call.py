@@ -7,10 +7,7 @@ import itertools
 import time
 from typing import Any
 
-from fastapi import Request as HttpRequest
-
 from ramet.lang.run.run import Run
-from ramet.runtime.api.errors import RametError
 from ramet.runtime.api.request import HintUpdate, Request
 from ramet.runtime.engine.api import EngineApi, EventStream
 from ramet.runtime.engine.stats import EngineStats
@@ -24,52 +21,39 @@ ProgramRun = Run[dict[str, Any]]
 
 
 class ProgramCall:
-    """A program's call, admitted when this is made; see ``Call`` for errors.
+    """A call that runs a program.
 
     Attributes:
-        call: its place among the server's calls.
         engine: takes the program's requests.
     """
 
-    def __init__(
-        self,
-        context: ServerContext,
-        http_request: HttpRequest,
-        call_id: str,
-        *,
-        deadline_s: float | None = None,
-    ) -> None:
-        self.call = Call(context, http_request, call_id, deadline_s=deadline_s)
-        self.engine = ProgramEngine(context.engine, self.call, context.config.max_choices)
+    def __init__(self, context: ServerContext, call: Call) -> None:
+        self.engine = ProgramEngine(context.engine, call, context.config.max_choices)
+        self._call = call
         self._telemetry = context.telemetry
         self._began = time.monotonic()
         self._run: ProgramRun | None = None
 
-    @property
-    def reason(self) -> RametError | None:
-        """Why the program was ended early; None: it wasn't."""
-        return self.call.reason
-
     def attach_run(self, run: ProgramRun) -> None:
         """Makes an abort of the call cancel the run."""
         self._run = run
-        self.call.on_abort(self._cancel_run)
+        self._call.on_abort(self._cancel_run)
 
     def abort(self) -> None:
         """Ends every request of the program within a step."""
-        self.call.abort()
+        self._call.abort()
 
     def close(self) -> None:
         """Ends the call and a program that still runs; harmless when repeated."""
         run = self._run
         if run is not None and not run.done:
-            self.call.abort()
-        self.call.close()
+            self._call.abort()
+        self._call.close()
         self._run = None
         if run is None:
             return
         failed = "failed" if run.done and run.error is not None else "completed"
-        outcome = failed if self.reason is None else "aborted"
+        outcome = failed if self._call.reason is None else "aborted"
         seconds = time.monotonic() - self._began
         self._telemetry.record_program(outcome, seconds, len(run.graph.calls()))
 

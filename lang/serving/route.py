@@ -21,6 +21,7 @@ from ramet.lang.serving.admit import check_calls, read_graph
 from ramet.lang.serving.body import ProgramRequest
 from ramet.lang.serving.call import ProgramCall, ProgramRun
 from ramet.lang.serving.output import ProgramOutput, plain_error
+from ramet.runtime.server.calls.call import Call
 from ramet.runtime.server.calls.context import ServerContext, trace_of
 from ramet.runtime.server.calls.respond import abort_on_disconnect, respond
 from ramet.runtime.server.extension import Extension
@@ -41,17 +42,14 @@ def programs_router(context: ServerContext) -> APIRouter:
         model = context.check_model(body.model)
         graph = await read_graph(body.graph, context.config)
         trace_of(http_request).describe(model)
-        call = ProgramCall(
-            context,
-            http_request,
-            body.request_id or new_id("prog"),
-            deadline_s=body.deadline_s,
-        )
+        call_id = body.request_id or new_id("prog")
+        call = Call(context, http_request, call_id, deadline_s=body.deadline_s)
+        program_call = ProgramCall(context, call)
         try:
-            call.call.trace.begin_program(call.call.id, graph.name, call.call.tenant.name)
-            backend = EngineBackend(call.engine)
+            call.trace.begin_program(call.id, graph.name, call.tenant.name)
+            backend = EngineBackend(program_call.engine)
             async with abort_on_disconnect(http_request, call):
-                await call.call.wait_for(check_calls(graph, backend, context.engine))
+                await call.wait_for(check_calls(graph, backend, context.engine))
             run = run_graph(
                 graph,
                 backend=backend,
@@ -61,14 +59,14 @@ def programs_router(context: ServerContext) -> APIRouter:
                 max_text_len=context.config.max_body_bytes,
                 loop=asyncio.get_running_loop(),
             )
-            call.attach_run(run)
+            program_call.attach_run(run)
         except BaseException:
-            call.close()
+            program_call.close()
             raise
         program = _Program(call, run, graph, model, int(time.time()))
         return await respond(
             http_request,
-            call,
+            program_call,
             stream=program.stream() if body.stream else None,
             whole=program.whole,
         )
@@ -84,7 +82,7 @@ PROGRAMS = Extension(programs_router, (ProgramRequest,))
 class _Program:
     """A running program and its response."""
 
-    call: ProgramCall
+    call: Call
     run: ProgramRun
     graph: RequestGraph
     model: str
@@ -95,7 +93,7 @@ class _Program:
 
     def head(self) -> dict[str, Any]:
         return {
-            "id": self.call.call.id,
+            "id": self.call.id,
             "object": "program",
             "created": self.created,
             "model": self.model,
