@@ -30,7 +30,7 @@ class ProgramCall:
     def __init__(self, context: ServerContext, call: Call) -> None:
         self.engine = ProgramEngine(context.engine, call, context.config.max_choices)
         self._call = call
-        self._telemetry = context.telemetry
+        self._metrics = context.metrics
         self._began = time.monotonic()
         self._run: ProgramRun | None = None
 
@@ -55,7 +55,7 @@ class ProgramCall:
         failed = "failed" if run.done and run.error is not None else "completed"
         outcome = failed if self._call.reason is None else "aborted"
         seconds = time.monotonic() - self._began
-        self._telemetry.record_program(outcome, seconds, len(run.graph.calls()))
+        self._metrics.record_program(outcome, seconds, len(run.graph.calls()))
 
     def _cancel_run(self) -> None:
         if self._run is not None and not self._run.done:

@@ -20,7 +20,7 @@ from ramet.runtime.server.extension import Extension
 from ramet.runtime.server.http.error_response import install_error_handlers
 from ramet.runtime.server.http.middleware import RequestLog
 from ramet.runtime.server.http.openapi import install_openapi
-from ramet.runtime.server.observability.telemetry import Telemetry
+from ramet.runtime.server.observability.metrics import ServerMetrics
 from ramet.runtime.server.observability.trace import NO_TRACING, Tracing
 from ramet.runtime.server.openai.chat.bodies import ChatCompletionRequest
 from ramet.runtime.server.openai.chat.routes import chat_router
@@ -66,13 +66,13 @@ def create_app(
     """
     config = config or ServerConfig()
     model_names = config.served_model_names or (engine.model_name,)
-    telemetry = Telemetry(model_names[0])
+    metrics = ServerMetrics(model_names[0])
     context = ServerContext(
         engine=engine,
         config=config,
         prompts=PromptEncoder(engine.tokenizer),
         planner=ChatPlanner(engine.tokenizer, engine.chat_template, config),
-        telemetry=telemetry,
+        metrics=metrics,
         lifecycle=lifecycle or Lifecycle(),
         tenants=Tenants(read_keys_file(config.api_keys_file)),
         model_names=model_names,
@@ -103,7 +103,5 @@ def create_app(
             allow_methods=["GET", "POST"],
             allow_headers=["*"],
         )
-    app.add_middleware(
-        RequestLog, telemetry=context.telemetry, tracing=tracing, log=config.access_log
-    )
+    app.add_middleware(RequestLog, metrics=context.metrics, tracing=tracing, log=config.access_log)
     return app

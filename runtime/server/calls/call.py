@@ -109,5 +109,5 @@ class Call:
         self.trace.close()
 
     def _count(self, event: Finished | Failed) -> None:
-        self._context.telemetry.record_end(event)
+        self._context.metrics.record_end(event)
         self.tenant.charge_tokens(event.usage.prompt_tokens + event.usage.completion_tokens)

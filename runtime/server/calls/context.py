@@ -16,7 +16,7 @@ from ramet.runtime.server.calls.tenants import Tenant, Tenants
 from ramet.runtime.server.chat.planner import ChatPlanner
 from ramet.runtime.server.config import ServerConfig
 from ramet.runtime.server.http.body import read_body
-from ramet.runtime.server.observability.telemetry import Telemetry
+from ramet.runtime.server.observability.metrics import ServerMetrics
 from ramet.runtime.server.observability.trace import Trace
 
 Body = TypeVar("Body", bound=BaseModel)
@@ -30,7 +30,7 @@ class ServerContext:
     config: ServerConfig
     prompts: PromptEncoder
     planner: ChatPlanner
-    telemetry: Telemetry
+    metrics: ServerMetrics
     lifecycle: Lifecycle
     tenants: Tenants
     model_names: tuple[str, ...]

@@ -10,7 +10,7 @@ import orjson
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ramet.runtime.server.http.json_response import new_id
-from ramet.runtime.server.observability.telemetry import Telemetry
+from ramet.runtime.server.observability.metrics import ServerMetrics
 from ramet.runtime.server.observability.trace import Tracing
 
 logger = logging.getLogger("ramet.access")
@@ -24,9 +24,11 @@ class RequestLog:
     ``HEAD`` is answered as ``GET`` is, without the body.
     """
 
-    def __init__(self, app: ASGIApp, *, telemetry: Telemetry, tracing: Tracing, log: bool) -> None:
+    def __init__(
+        self, app: ASGIApp, *, metrics: ServerMetrics, tracing: Tracing, log: bool
+    ) -> None:
         self._app = app
-        self._telemetry = telemetry
+        self._metrics = metrics
         self._tracing = tracing
         self._log = log
 
@@ -57,7 +59,7 @@ class RequestLog:
         finally:
             route = scope.get("route")
             path = getattr(route, "path", "unknown")
-            self._telemetry.record_response(path, status)
+            self._metrics.record_response(path, status)
             trace.end(None if route is None else path, status)
             if self._log:
                 logger.info(

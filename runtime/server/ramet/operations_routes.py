@@ -13,7 +13,7 @@ from ramet.runtime.api.errors import EngineDeadError, ShuttingDownError
 from ramet.runtime.engine.stats import EngineStats
 from ramet.runtime.server.calls.context import ServerContext
 from ramet.runtime.server.http.json_response import JsonResponse
-from ramet.runtime.server.observability.metrics import CONTENT_TYPE
+from ramet.runtime.server.observability.exposition import CONTENT_TYPE
 
 
 def operations_router(context: ServerContext) -> APIRouter:
@@ -45,7 +45,7 @@ def operations_router(context: ServerContext) -> APIRouter:
         stats: EngineStats | None = None
         with contextlib.suppress(EngineDeadError):
             stats = await asyncio.to_thread(context.engine.stats)
-        text = await asyncio.to_thread(context.telemetry.render, stats)
+        text = await asyncio.to_thread(context.metrics.render, stats)
         return Response(text, media_type=CONTENT_TYPE)
 
     return router
