@@ -83,10 +83,15 @@ class Simulation:
         self.core = EngineCore(self.scheduler, self.runner)
         self.events: dict[Sequence, list[Event]] = {}
 
-    def add(self, request: Request, matcher: Matcher | None = None) -> Sequence:
+    def add(
+        self, request: Request, matcher: Matcher | None = None, *, compiling: bool = False
+    ) -> Sequence:
         """Queues a request; its greedy output is the scripted model's.
 
         QueueFullError when too many wait already; then the sequence is nowhere.
+
+        Args:
+            compiling: its grammar is being compiled: ``scheduler.add`` queues it later.
         """
         events: list[Event] = []
         params = request.params
@@ -104,8 +109,11 @@ class Simulation:
             matcher=matcher,
         )
         self.requests.register(sequence)
-        self.scheduler.add(sequence)
         self.events[sequence] = events
+        if compiling:
+            self.scheduler.hold(sequence)
+        else:
+            self.scheduler.add(sequence)
         return sequence
 
     def step(self) -> bool:

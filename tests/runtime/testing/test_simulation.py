@@ -141,6 +141,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         score=st.sampled_from([None, None, 0, 1]),
         penalised=st.booleans(),
         pooling=st.sampled_from([None] * 8 + ["mean", "last"]),
+        compiling=st.sampled_from([False, False, False, True]),
         hint=st.one_of(
             st.none(),
             st.tuples(
@@ -210,9 +211,10 @@ class SchedulerMachine(RuleBasedStateMachine):
                     request, prompt_token_ids=tuple(prompt), request_id=next_request_id()
                 )
         try:
-            sequence = self.sim.add(request, matcher)
+            sequence = self.sim.add(request, matcher, compiling=draw["compiling"])
         except QueueFullError:
-            assert self.sim.scheduler.num_waiting >= self.config.max_waiting
+            scheduler = self.sim.scheduler
+            assert scheduler.num_waiting + scheduler.num_compiling >= self.config.max_waiting
             return
         self.sequences.append(sequence)
         if matcher is not None:
@@ -225,9 +227,18 @@ class SchedulerMachine(RuleBasedStateMachine):
             self.sim.scheduler.check()
 
     @precondition(lambda self: self.sequences)
+    @rule(data=st.data())
+    def finish_compiling(self, data: st.DataObject) -> None:
+        """A grammar is ready; its request may have been released before."""
+        held = [each for each in self.sequences if each.state is SequenceState.COMPILING]
+        ended = [each for each in self.sequences if each.state is SequenceState.FINISHED]
+        if held or ended:
+            self.sim.scheduler.add(data.draw(st.sampled_from(held or ended)))
+
+    @precondition(lambda self: self.sequences)
     @rule(data=st.data(), reason=st.sampled_from(["aborted", "the client has disconnected"]))
     def abort(self, data: st.DataObject, reason: str) -> None:
-        """In any state: waiting, running, preempted, blocked on another, ended already."""
+        """In any state: compiling, waiting, running, preempted, blocked on another, ended."""
         sequence = data.draw(st.sampled_from(self.sequences))
         self.sim.scheduler.release(sequence, RequestAbortedError(reason))
 
@@ -278,8 +289,12 @@ class SchedulerMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         if not hasattr(self, "sim"):
             return
+        for sequence in self.sequences:
+            if sequence.state is SequenceState.COMPILING:
+                self.sim.scheduler.add(sequence)
         self.sim.drain()
         self.sim.scheduler.check()
+        assert not self.sim.requests.live()
         for sequence, events in self.sim.events.items():
             self._check_answer(sequence, events)
         self.sim.now += 1e6
