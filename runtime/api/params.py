@@ -276,3 +276,6 @@ class SamplingParams:
 _OPTIONAL = frozenset(
     field.name for field in dataclasses.fields(SamplingParams) if field.default is None
 )
+SamplingParams.__doc__ = f"{SamplingParams.__doc__}\n    Attributes:\n" + "\n".join(
+    f"        {name}: {spec.description}" for name, spec in SAMPLING_PARAMS.items()
+)

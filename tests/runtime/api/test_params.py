@@ -64,3 +64,9 @@ def test_what_is_in_range_is_taken_and_the_rest_refused_by_name(name, data):
         with pytest.raises(InvalidParameterError) as raised:
             make(**{name: wrong if spec.kind == "number" else int(wrong)})
         assert raised.value.param == name
+
+
+def test_help_describes_each_parameter():
+    lines = (SamplingParams.__doc__ or "").splitlines()
+    for name, spec in SAMPLING_PARAMS.items():
+        assert f"        {name}: {spec.description}" in lines
