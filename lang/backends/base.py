@@ -72,10 +72,11 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerateCall(Call):
-    """Continue ``prompt``."""
+    """Continue ``prompt``; ``complete`` as in ``Gen``."""
 
     params: SamplingParams = field(default_factory=SamplingParams)
     constraint: Constraint | None = None
+    complete: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,6 +42,7 @@ class Dialect:
         score_from: whether only a prompt's last tokens can be scored.
         hints: whether a ``ramet`` object with a ProgramHint is.
         structural_tags: whether a structural tag may be sent as this package spells it.
+        completes: whether an output can be made to end valid within ``max_tokens``.
         min_max_tokens: the smallest ``max_tokens``.
     """
 
@@ -56,6 +57,7 @@ class Dialect:
     score_from: bool = False
     hints: bool = False
     structural_tags: bool = False
+    completes: bool = False
     min_max_tokens: int = 0
 
     def check(self, backend: str, node: Gen | Select, place: CallPlace) -> None:
@@ -75,6 +77,8 @@ class Dialect:
                 raise UnsupportedError(backend, f"sampling parameter {name!r}", node.id)
         if len(node.params.stop) > self.max_stops:
             raise UnsupportedError(backend, f"room for more than {self.max_stops} stops", node.id)
+        if node.complete and not self.completes:
+            raise UnsupportedError(backend, "way to promise a complete output", node.id)
         if node.constraint is not None:
             self.constraint_fields(backend, node.constraint, node.id)
 
@@ -140,7 +144,13 @@ VLLM = Dialect(
 """A server with vLLM's extensions."""
 
 RAMET = dataclasses.replace(
-    VLLM, name="ramet", score_from=True, hints=True, structural_tags=True, min_max_tokens=0
+    VLLM,
+    name="ramet",
+    score_from=True,
+    hints=True,
+    structural_tags=True,
+    completes=True,
+    min_max_tokens=0,
 )
 """A Ramet server."""
 

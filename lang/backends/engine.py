@@ -169,6 +169,7 @@ class EngineBackend:
             prompt_token_ids=token_ids,
             params=params,
             constraint=call.constraint if isinstance(call, GenerateCall) else None,
+            complete=call.complete if isinstance(call, GenerateCall) else False,
             cache_salt=call.cache_salt,
             priority=call.priority,
             hint=call.hint,

@@ -134,6 +134,12 @@ def _identifier(value: Any, path: str) -> str:
     return str(value)
 
 
+def _truth(value: Any, path: str) -> bool:
+    if not isinstance(value, bool):
+        raise wrong(path, f"expected true or false, found {_shown(value)}")
+    return value
+
+
 def _count(value: Any, path: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise wrong(path, f"expected a whole number from 0, found {_shown(value)}")
@@ -244,6 +250,7 @@ _READERS: dict[str, Reader] = {
     "name": _text,
     "params": _params,
     "constraint": _optional(_constraint),
+    "complete": _optional(_truth),
     "returns": _text,
     "choices": _choices,
     "method": _one_of(*get_args(SelectMethod)),

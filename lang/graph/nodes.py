@@ -65,12 +65,19 @@ class Text(Node):
 
 @dataclass(frozen=True, kw_only=True)
 class Gen(Node):
-    """A text that the model writes after the node's prompt. ``returns`` names its Python type."""
+    """A text that the model writes after the node's prompt.
+
+    Attributes:
+        returns: the name of the text's Python type.
+        complete: whether the output ends valid within ``max_tokens``; None: where it is held to a
+            constraint, nothing else may end it, and the backend can see to it.
+    """
 
     kind = "gen"
     name: str
     params: SamplingParams = field(default_factory=SamplingParams)
     constraint: Constraint | None = None
+    complete: bool | None = None
     returns: str = "str"
 
 

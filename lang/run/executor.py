@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from ramet.lang.backends.base import Backend, GenerateCall, Prompt, ScoreCall, WarmCall
-from ramet.lang.base.errors import OutputParseError, OutputTruncatedError, ScriptError
+from ramet.lang.base.errors import OutputTruncatedError, ScriptError
 from ramet.lang.graph.nodes import Gen, Join, Node, Select, ToolCall
 from ramet.lang.graph.references import Ref
 from ramet.lang.run.events import NodeStarted, TextPiece
@@ -166,6 +166,7 @@ class Executor:
             priority=session.options.priority,
             params=node.params,
             constraint=node.constraint,
+            complete=node.complete,
         )
         pieces: list[str] = []
         tokens: list[TokenInfo] = []
@@ -220,14 +221,12 @@ class Executor:
 
     def _parse(self, node: Gen, text: str, finished: Finished) -> Any:
         output = self._session.outputs.get(node.id, TEXT)
-        try:
-            return output.parse(text)
-        except OutputParseError as error:
-            if finished.reason == "length":
-                limit = node.params.max_tokens
-                reason = f"it ended after max_tokens ({limit}), before it was complete"
-                raise OutputTruncatedError(text, output.label, reason) from error
-            raise
+        if node.constraint is not None and finished.reason == "length":
+            limit = node.params.max_tokens
+            after = "the context was full" if limit is None else f"max_tokens ({limit})"
+            reason = f"it ended after {after}, before it was complete"
+            raise OutputTruncatedError(text, output.label, reason)
+        return output.parse(text)
 
     async def _select(self, node: Select) -> NodeResult:
         session = self._session

@@ -127,8 +127,12 @@ class Writer:
         """Appends a Gen."""
         self.wait_for_borrower()
         self._check_name(expr.name)
-        own, output = split_options(expr.type, expr.options)
-        for option, value in (*expr.options.items(), ("type_", output.constraint)):
+        options = dict(expr.options)
+        complete = options.pop("complete", None)
+        if complete not in (None, True, False):
+            raise UsageError(f"complete is True or False, not {complete!r}")
+        own, output = split_options(expr.type, options)
+        for option, value in (*options.items(), ("type_", output.constraint)):
             self.session.references.plain(repr(value), f"option {option!r}")
         params = sampling_params(self.session.options.sampling, own)
 
@@ -139,6 +143,7 @@ class Writer:
                 name=expr.name,
                 params=replace(params, seed=seed),
                 constraint=output.constraint,
+                complete=complete,
                 returns=output.label,
                 **place,
             )

@@ -47,8 +47,13 @@ class GenOptions(SamplingOptions, total=False):
     ``choices`` makes the model write one of some texts (``select`` scores them instead);
     ``json_schema`` is a dict, a JSON text or a type; ``dtype`` is the second argument of ``gen``
     by another name.
+
+    ``complete`` lets an output that is held to a constraint end valid within ``max_tokens``: where
+    a token would leave too few for any valid end, the shortest end is written instead. It is on
+    where nothing else (``stop``, ``bad_words``, ...) could end the output or forbid its end.
     """
 
+    complete: bool | None
     regex: str
     choices: list[str] | tuple[str, ...]
     json_schema: Any
@@ -60,7 +65,9 @@ class GenOptions(SamplingOptions, total=False):
 _SOUND = (Choice, JsonObject)
 """Constraints that are as they should be once they are made."""
 
-_OUTPUT_OPTIONS = tuple(GenOptions.__annotations__.keys() - SamplingOptions.__annotations__.keys())
+_OUTPUT_OPTIONS = tuple(
+    GenOptions.__annotations__.keys() - SamplingOptions.__annotations__.keys() - {"complete"}
+)
 
 
 def split_options(type_: Any, options: Mapping[str, Any]) -> tuple[dict[str, Any], OutputType[Any]]:

@@ -15,6 +15,11 @@ LIKELY_OUTPUT_LEN = 64
 Pooling = Literal["mean", "last"]
 """Which hidden states make an embedding: of all prompt tokens, or of the last."""
 
+PARAMS_AGAINST_COMPLETION = (
+    "stop", "stop_token_ids", "bad_words", "allowed_token_ids", "min_tokens",
+)  # fmt: skip
+"""Sampling parameters that could end an output early, or forbid what completes it."""
+
 AHEAD = " ahead"
 """Ends the ``node_id`` of a request that computes the beginning of a call's prompt ahead of it."""
 
@@ -87,7 +92,9 @@ class Request:
         params: sampling parameters.
         constraint: what the output must match, or None.
         complete: the output ends valid within ``params.max_tokens``: where a token would leave
-            too few for any completion, the shortest one is forced. Needs a constraint.
+            too few for any completion, the shortest one is forced. True needs a constraint of
+            which completions can be found, and none of ``PARAMS_AGAINST_COMPLETION``; None: where
+            these are so.
         cache_salt: prefixes are shared only between requests with the same salt.
         priority: larger runs earlier.
         hint: of the program that sent it, if one did.
@@ -105,7 +112,7 @@ class Request:
     prompt_token_ids: tuple[int, ...]
     params: SamplingParams = field(default_factory=SamplingParams)
     constraint: Constraint | None = None
-    complete: bool = False
+    complete: bool | None = False
     cache_salt: str = ""
     priority: int = 0
     hint: ProgramHint | None = None

@@ -9,7 +9,7 @@ from typing import get_args
 from ramet.grammars import Constraint
 from ramet.runtime.api.errors import ContextLengthError, EmptyPromptError, InvalidParameterError
 from ramet.runtime.api.params import SamplingParams
-from ramet.runtime.api.request import Pooling, ProgramHint, Request
+from ramet.runtime.api.request import PARAMS_AGAINST_COMPLETION, Pooling, ProgramHint, Request
 from ramet.runtime.api.validate import number, only_ints, text, whole
 
 
@@ -111,8 +111,7 @@ def _check_complete(request: Request) -> None:
         return
     if request.constraint is None:
         raise InvalidParameterError("complete needs a constraint", param="complete")
-    others = ("stop", "stop_token_ids", "bad_words", "allowed_token_ids", "min_tokens")
-    for name in others:
+    for name in PARAMS_AGAINST_COMPLETION:
         if getattr(request.params, name):
             raise InvalidParameterError(f"complete can't be combined with {name}", param=name)
 

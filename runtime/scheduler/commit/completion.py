@@ -9,11 +9,12 @@ is what it would have been.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from ramet.grammars.errors import GrammarTooComplexError
 from ramet.runtime.api.errors import InvalidConstraintError, InvalidParameterError
-from ramet.runtime.scheduler.sequence.sequence import Matcher
+from ramet.runtime.api.request import PARAMS_AGAINST_COMPLETION
+from ramet.runtime.scheduler.sequence.sequence import Matcher, Sequence
 from ramet.runtime.tokenizer.tokenizer import Tokenizer
 
 _CACHE_LEN = 4096
@@ -29,23 +30,29 @@ class Completions:
         self._tokenizer = tokenizer
         self._encoded: OrderedDict[Pieces, list[int]] = OrderedDict()
 
-    def first(self, matcher: Matcher, num_left: int) -> Pieces:
-        """The completion of an output that has not begun.
-
-        Args:
-            num_left: how many tokens the output may have.
+    def begin(self, sequence: Sequence, matcher: Matcher) -> Pieces | None:
+        """The completion of an output that has not begun; None if it need not be complete.
 
         Raises:
-            InvalidParameterError: the shortest valid output takes more tokens.
+            InvalidParameterError: the shortest valid output takes more tokens than there are.
             InvalidConstraintError: no completion is found, or the tokenizer can't spell it.
         """
+        request, num_left = sequence.request, sequence.num_left
+        if request.complete is False:
+            return None
+        if any(getattr(request.params, name) for name in PARAMS_AGAINST_COMPLETION):
+            return None  # admission has refused that together with complete=True
         try:
             pieces = tuple(matcher.completion())
-        except GrammarTooComplexError as error:
+            num_needed = len(self.encode(pieces))
+        except (GrammarTooComplexError, InvalidConstraintError) as error:
+            if request.complete is None:
+                return None
+            if isinstance(error, InvalidConstraintError):
+                raise
             raise InvalidConstraintError(
                 f"can't promise a complete output: {error.reason}", param="complete"
             ) from error
-        num_needed = len(self.encode(pieces))
         if num_needed > num_left:
             raise InvalidParameterError(
                 f"max_tokens is {num_left}; the shortest valid output takes {num_needed}",
@@ -72,7 +79,7 @@ class Completions:
                 self._encoded.popitem(last=False)
         return known
 
-    def _encode(self, pieces: Sequence[bytes | int]) -> list[int]:
+    def _encode(self, pieces: Iterable[bytes | int]) -> list[int]:
         token_ids: list[int] = []
         for piece in pieces:
             if isinstance(piece, int):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ramet.grammars.constraints import StructuralTag
 from ramet.runtime.api.errors import InvariantError, NoTokenAllowedError
 from ramet.runtime.api.events import (
     FinishReason,
@@ -76,8 +77,7 @@ class OutputWriter:
         matcher = sequence.matcher
         if matcher is None:
             return None
-        if sequence.request.complete:
-            sequence.completion = self._completions.first(matcher, sequence.num_left)
+        sequence.completion = self._completions.begin(sequence, matcher)
         if self._is_complete(matcher):
             return End("stop")
         if self._jump_forward is None or sequence.bans.bans_always:
@@ -134,8 +134,7 @@ class OutputWriter:
         if complete or (ends and may_stop and not params.ignore_eos):
             return self._write(sequence, token, End("stop"), ends_output=ends)
         if sequence.num_tokens >= sequence.max_len:
-            reason: FinishReason = "stop" if sequence.request.complete else "length"
-            return self._write(sequence, token, End(reason))
+            return self._write(sequence, token, End(_reason_at_limit(sequence)))
         return self._write(sequence, token, None)
 
     @staticmethod
@@ -203,7 +202,7 @@ class OutputWriter:
     def _can_complete(self, sequence: Sequence, matcher: Matcher, num_new: int) -> bool:
         """Whether an output that is to be complete can be, once ``num_new`` tokens are appended
         that the matcher has accepted; keeps the completion."""
-        if not sequence.request.complete:
+        if sequence.completion is None:
             return True
         completion = self._completions.fitting(matcher, sequence.num_left - num_new)
         if completion is None:
@@ -213,6 +212,7 @@ class OutputWriter:
 
     def _complete(self, sequence: Sequence, matcher: Matcher) -> End | None:
         """Ends an output by its completion, in place of a token that leaves no room for one."""
+        assert sequence.completion is not None
         token_ids = self._completions.encode(sequence.completion)
         for token_id in token_ids:
             if not matcher.accept(token_id):
@@ -268,3 +268,13 @@ class OutputWriter:
             tokens = [self.token_info(int(sequence.token_ids[0])), *tokens]
         sequence.emit(PromptLogprobs(tuple(tokens), start))
         sequence.prompt_logprobs = []
+
+
+def _reason_at_limit(sequence: Sequence) -> FinishReason:
+    """Why an output ends at its last token: a complete one has not been cut.
+
+    Free text that tags may stand in is cut, for all that it is allowed to end anywhere.
+    """
+    is_whole = sequence.completion is not None
+    is_text = isinstance(sequence.request.constraint, StructuralTag)
+    return "stop" if is_whole and not is_text else "length"

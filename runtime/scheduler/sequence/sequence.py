@@ -143,7 +143,7 @@ class Sequence:
         self.num_computed = 0
         self.num_forced = 0
         self.num_completed = 0
-        self.completion: tuple[bytes | int, ...] = ()
+        self.completion: tuple[bytes | int, ...] | None = None
         self.num_preemptions = 0
         self.cached_len = 0
         self.slot = NO_SLOT

@@ -68,7 +68,13 @@ async def prepare_chat_call(
     if fit_context and params.max_tokens is not None and params.max_tokens > remaining_len:
         params = dataclasses.replace(params, max_tokens=None)
     requests = build_requests(
-        call_id, body, plan.adapt(params), [plan.prompt], plan.constraint, tenant_of(http_request)
+        call_id,
+        body,
+        plan.adapt(params),
+        [plan.prompt],
+        plan.constraint,
+        tenant_of(http_request),
+        complete=None if plan.has_whole_calls else False,
     )
     eos_ids = context.engine.tokenizer.eos_ids
     choices = [ChatChoice(plan.parser(), ShownTokens(params, eos_ids)) for _ in requests]

@@ -22,23 +22,32 @@ def build_requests(
     prompts: Sequence[tuple[int, ...]],
     constraint: Constraint | None,
     tenant: Tenant,
+    *,
+    complete: bool | None = False,
 ) -> list[Request]:
     """Builds a request for each prompt and choice, ordered by prompt.
 
-    With a seed, choice ``i`` uses ``seed + i``: choices differ but are reproducible.
+    ``complete`` is what ``Request.complete`` is where the body doesn't ask for it.
+
+    With a seed, choice ``i`` draws with ``seed + i``: choices differ, and repeat with the call.
     """
+    own = body.ramet
+    hint = own.hint() if own else None
+    if own is not None and own.complete:
+        complete = True if own.complete is True else None
     return [
         Request(
             prompt_token_ids=prompt,
             params=_nth_choice(params, choice),
             constraint=constraint,
+            complete=complete,
             cache_salt=tenant.scoped(body.cache_salt or ""),
             tenant=tenant.name,
             priority=body.priority,
             deadline_s=body.deadline_s,
             ttft_target_s=body.ttft_target_s,
             tpot_target_s=body.tpot_target_s,
-            hint=scoped_hint(body.ramet.hint(), tenant) if body.ramet else None,
+            hint=scoped_hint(hint, tenant) if hint else None,
             request_id=f"{tenant.scoped(call_id)}-{index * body.num_choices + choice}",
         )
         for index, prompt in enumerate(prompts)

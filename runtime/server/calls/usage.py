@@ -18,6 +18,7 @@ class CallUsage:
     completion_tokens: int
     cached_tokens: int
     forced_tokens: int
+    completion_forced_tokens: int
     reasoning_tokens: int = 0
 
     @classmethod
@@ -31,11 +32,13 @@ class CallUsage:
             completion_tokens=sum(usage.completion_tokens for usage in usages),
             cached_tokens=sum(min(usage.cached_tokens for usage in group) for group in groups),
             forced_tokens=sum(usage.forced_tokens for usage in usages),
+            completion_forced_tokens=sum(usage.completion_forced_tokens for usage in usages),
             reasoning_tokens=reasoning_tokens,
         )
 
-    def as_openai(self) -> dict[str, Any]:
-        """OpenAI's ``usage`` of chat and completions; ``forced_tokens`` is Ramet's own."""
+    def openai(self) -> dict[str, Any]:
+        """OpenAI's ``usage`` of chat and completions; the counts of forced tokens are
+        Ramet's own."""
         return {
             "prompt_tokens": self.prompt_tokens,
             "completion_tokens": self.completion_tokens,
@@ -44,5 +47,6 @@ class CallUsage:
             "completion_tokens_details": {
                 "reasoning_tokens": self.reasoning_tokens,
                 "forced_tokens": self.forced_tokens,
+                "completion_forced_tokens": self.completion_forced_tokens,
             },
         }

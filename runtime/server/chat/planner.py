@@ -70,6 +70,11 @@ class ChatPlan:
     shows_special: bool = False
     budget: ReasoningBudget | None = None
 
+    @property
+    def has_whole_calls(self) -> bool:
+        """Whether tool calls are completed within ``max_tokens``, so that none is cut."""
+        return self.tool_format is not None and self.constraint is not None and not self.budget
+
     def adapt(self, params: SamplingParams) -> SamplingParams:
         """Adapts the parameters to what the parser needs."""
         return replace(params, skip_special_tokens=False) if self.shows_special else params

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, WithJsonSchema
+from pydantic import Field, WithJsonSchema, model_validator
 
 from ramet.runtime.api.errors import InvalidParameterError
 from ramet.runtime.api.request import ProgramHint
@@ -38,10 +38,12 @@ class StreamOptions(ApiModel):
     UNSUPPORTED: ClassVar = {"include_obfuscation": (False,)}
 
 
-class HintFields(ApiModel):
-    """The ``ramet`` object: what the sending program knows of future requests."""
+class RametFields(ApiModel):
+    """The ``ramet`` object: what the program that sends the request knows of the future, and
+    whether the output ends valid within ``max_tokens`` (see ``Request.complete``)."""
 
-    program_id: str
+    complete: Literal[True, False, "if_possible"] = False
+    program_id: str | None = None
     node_id: str | None = None
     steps_to_next_use: Int | None = Field(default=None, ge=0, le=10**9)
     remaining_uses: Int | None = Field(default=None, ge=0, le=10**9)
@@ -51,9 +53,18 @@ class HintFields(ApiModel):
     extends: str | None = None
     tokens_to_come: Int | None = Field(default=None, ge=0, le=10**9)
 
-    def hint(self) -> ProgramHint:
-        """The hint, in the client's own names."""
-        return ProgramHint(**self.model_dump(exclude_none=True))
+    @model_validator(mode="after")
+    def _hints_have_a_program(self) -> Self:
+        hints = self.model_fields_set - {"complete", "program_id"}
+        if self.program_id is None and hints:
+            raise ValueError(f"{min(hints)} needs program_id")
+        return self
+
+    def hint(self) -> ProgramHint | None:
+        """The hint as the client means it; None if there is none."""
+        if self.program_id is None:
+            return None
+        return ProgramHint(**self.model_dump(exclude_none=True, exclude={"complete"}))
 
 
 class EngineFields(ApiModel):
@@ -64,7 +75,7 @@ class EngineFields(ApiModel):
     deadline_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     ttft_target_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     tpot_target_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    ramet: HintFields | None = None
+    ramet: RametFields | None = None
 
     @property
     def num_choices(self) -> int:

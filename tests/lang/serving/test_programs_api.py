@@ -225,11 +225,18 @@ def test_a_failed_node_is_named_and_the_other_values_are_kept(serve):
 def test_a_value_that_is_cut_short_is_the_callers_fault(serve):
     server = start(serve, ENDLESS)
     schema = {"kind": "json_schema", "schema": {"type": "string", "minLength": 50}}
-    data = graph(gen("a", None, "v", constraint=schema, returns="Name"), text("t"))
-    data["nodes"][0]["parent"] = "t"
+    data = graph(gen("a", "t", "v", constraint=schema, returns="Name", complete=False), text("t"))
     answer = post(server, data)
     assert answer.status_code == 400
     assert answer.json()["error"]["code"] == "output_truncated"
+
+
+def test_a_value_that_can_not_be_complete_is_refused(serve):
+    server = start(serve, ENDLESS)
+    schema = {"kind": "json_schema", "schema": {"type": "string", "minLength": 50}}
+    answer = post(server, graph(gen("a", "t", "v", constraint=schema), text("t")))
+    assert answer.status_code == 400
+    assert "the shortest valid output takes" in answer.json()["error"]["message"]
 
 
 def test_a_client_that_leaves_takes_the_program_with_it(serve, wait_until):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ramet.lang import NodeFailedError, State, Trace, UsageError, program, replay, tool
+from ramet.lang import NodeFailedError, State, Trace, UsageError, choice, program, replay, tool
 from ramet.lang.trace.chrome import phases
 
 
@@ -119,7 +119,7 @@ def test_spans_follow_the_conventions_for_generative_ai(scripted_engine) -> None
     @program
     def chat(s: State) -> None:
         s.user("n?")
-        n = s.gen("n", int, max_tokens=4, temperature=0.5, stop=["x"])
+        n = s.gen("n", choice("1", "2"), max_tokens=4, temperature=0.5, stop=["x"])
         s.user(f"{s.call(double, n=n)}")
         s.gen("m", max_tokens=4)
 

@@ -240,11 +240,11 @@ def test_two_calls_are_two_blocks_unless_parallel_use_is_disabled(serve):
     assert one["stop_reason"] == "tool_use"
 
 
-def test_a_call_that_is_cut_short_is_no_tool_use(serve):
+def test_a_call_is_completed_within_max_tokens(serve):
     server = serve([*CALL], **EXACT)
-    answer = ask(server, tools=[WEATHER], max_tokens=len(CALL) - 30).json()
-    assert answer["stop_reason"] == "max_tokens"
-    assert answer["content"][-1]["input"] == {}
+    answer = ask(server, tools=[WEATHER], max_tokens=len(CALL) - 1).json()
+    assert answer["stop_reason"] == "tool_use"
+    assert answer["content"][-1]["input"].keys() >= set(WEATHER["input_schema"]["required"])
 
 
 def test_a_conversation_with_results_reaches_the_model(serve):

@@ -44,7 +44,7 @@ MESSAGES = {
 }
 RESPONSES = {
     "model": "m",
-    "max_output_tokens": 3,
+    "max_output_tokens": 60,
     "instructions": "s",
     "input": [
         {"role": "user", "content": [{"type": "input_text", "text": "hi"}]},
