@@ -36,7 +36,7 @@ class CallUsage:
             reasoning_tokens=reasoning_tokens,
         )
 
-    def openai(self) -> dict[str, Any]:
+    def as_openai(self) -> dict[str, Any]:
         """OpenAI's ``usage`` of chat and completions; the counts of forced tokens are
         Ramet's own."""
         return {
