@@ -3,7 +3,7 @@
     python benchmarks/between_steps.py
 
 Greedy loads on the default model, without HTTP. All that a step does outside of the threads'
-program counts: scheduling, guesses, the batch, its records, tokens to text, events that wait for
+program counts: scheduling, drafts, the batch, its records, tokens to text, events that wait for
 no pass. While it is done the other threads have nothing to do. CPU time is of the engine's thread
 alone, so other work on the machine hardly changes it.
 """
@@ -118,7 +118,7 @@ def main() -> None:
                 found = [measure(team, engine, load, seed) for seed in range(1, 1 + options.repeat)]
                 share, cpu = (statistics.median(each) for each in zip(*found, strict=True))
                 print(
-                    f"{name}, guesses of up to {max_draft_len}: {share:.1%} of the time between "
+                    f"{name}, drafts of up to {max_draft_len} tokens: {share:.1%} of the time between "
                     f"passes, {cpu:.0f} us of CPU time",
                     flush=True,
                 )

@@ -1,16 +1,16 @@
-"""What guessed tokens win, on the model's own text and in the time of a quiet machine.
+"""The speed-up by speculative decoding on the model's own text, in simulated time.
 
     python benchmarks/drafts.py
     python benchmarks/drafts.py --load chats --seeds 4 --max-draft-len 4
 
-Each load runs on the model, without guesses and with them, under a clock that only steps move on:
-by what a step of its tokens, logits and context takes by the formula of ``step_ms``, which was
+Each load runs on the model, without drafts and with them, under a clock that only steps advance:
+by the time of a step of its tokens, logits and context by the formula of ``step_ms``, which was
 fitted to one machine's steps of 1 to 256 tokens, and by what is done between two steps. So the same
 call prints the same figures on any machine, however busy, and policies that differ by a percent can
-be told apart; how close the formula is to a machine, they don't say.
+be compared; how close the formula is to a machine, they don't show.
 
-Printed are the rate of tokens over that without guesses, the same of the mean time of a request,
-the share of guesses that were right, steps over those without, and the gaps between two events of a
+Printed are the rate of tokens over that without drafts, the same of the mean time of a request,
+the acceptance rate of draft tokens, steps over those without, and the gaps between two events of a
 stream: their median, and the one that a twentieth of them exceed.
 """
 
@@ -151,7 +151,7 @@ class Outcome:
     seconds: float = 0.0
     tokens: int = 0
     steps: int = 0
-    guessed: int = 0
+    drafted: int = 0
     right: int = 0
     waits: list[float] = field(default_factory=list)  # of whole requests
     gaps: list[float] = field(default_factory=list)
@@ -230,7 +230,7 @@ def run(
             stats = engine.stats()
         outcome.seconds += runner.seconds - began
         outcome.steps += stats.num_steps
-        outcome.guessed += stats.num_drafted_tokens
+        outcome.drafted += stats.num_drafted_tokens
         outcome.right += stats.num_accepted_tokens
     return outcome
 
@@ -250,7 +250,7 @@ def main() -> None:
     runner, tokenizer = TimedRunner(cpu_runner), read_tokenizer(file)
     print(f"{'load':14} {'rate':>6} {'wait':>6} {'right':>6} {'steps':>6} {'gap':>6} {'p95':>6}")
     for name in args.load or LOADS:
-        without, guessing = (
+        without, drafting = (
             run(
                 runner,
                 tokenizer,
@@ -260,13 +260,13 @@ def main() -> None:
             )
             for length in (0, args.max_draft_len)
         )
-        rate = guessing.tokens / guessing.seconds * without.seconds / without.tokens
-        wait = sum(guessing.waits) / sum(without.waits)
-        gaps = sorted(guessing.gaps)
+        rate = drafting.tokens / drafting.seconds * without.seconds / without.tokens
+        wait = sum(drafting.waits) / sum(without.waits)
+        gaps = sorted(drafting.gaps)
         middle, late = (1e3 * gaps[int(share * len(gaps))] for share in (0.5, 0.95))
         print(
-            f"{name:14} {rate:6.3f} {wait:6.3f} {guessing.right / max(1, guessing.guessed):6.3f}"
-            f" {guessing.steps / without.steps:6.3f} {middle:6.1f} {late:6.1f}"
+            f"{name:14} {rate:6.3f} {wait:6.3f} {drafting.right / max(1, drafting.drafted):6.3f}"
+            f" {drafting.steps / without.steps:6.3f} {middle:6.1f} {late:6.1f}"
         )
     cpu_runner.close()
 

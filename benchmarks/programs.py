@@ -292,7 +292,7 @@ SILENT: dict[str, Any] = {"prefill_ahead": False, "hints": False}
 def make_engine(
     options: argparse.Namespace, stack: ExitStack, num_pages: int, **config: Any
 ) -> Engine:
-    """An engine with a pool of that size; it makes no guesses, which would count as computed."""
+    """An engine with a pool of that size; without drafts, which would count as computed."""
     settings = EngineConfig(num_pages=num_pages, device="cpu", max_draft_len=0, **config)
     return stack.enter_context(Engine.from_model(options.model, settings))
 
