@@ -118,7 +118,7 @@ def main() -> None:
                 found = [measure(team, engine, load, seed) for seed in range(1, 1 + options.repeat)]
                 share, cpu = (statistics.median(each) for each in zip(*found, strict=True))
                 print(
-                    f"{name}, drafts of up to {max_draft_len} tokens: {share:.1%} of the time between "
+                    f"{name}, drafts of up to {max_draft_len}: {share:.1%} of the time between "
                     f"passes, {cpu:.0f} us of CPU time",
                     flush=True,
                 )
