@@ -28,7 +28,8 @@ def test_a_stream_whose_reader_leaves_is_aborted(serve, wait_until):
     with server.http.stream(
         "POST", "/v1/completions", json={"prompt": "x", "stream": True, "max_tokens": 5000}
     ) as answer:
-        next(answer.iter_bytes())
+        chunks = answer.iter_bytes()  # it closes the connection when it is collected
+        next(chunks)
         assert server.num_live() == 1
     wait_until(lambda: server.num_live() == 0)
     server.engine.check()
