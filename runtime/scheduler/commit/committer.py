@@ -10,6 +10,7 @@ from ramet.runtime.scheduler.batching.batch_builder import Row
 from ramet.runtime.scheduler.batching.page_tables import PageTables
 from ramet.runtime.scheduler.batching.slots import Slots
 from ramet.runtime.scheduler.batching.steps import Step
+from ramet.runtime.scheduler.commit.draft_verification import verify_draft
 from ramet.runtime.scheduler.commit.output import End, OutputWriter
 from ramet.runtime.scheduler.queue.stats import SchedulerStats
 from ramet.runtime.scheduler.sequence.sequence import Sequence
@@ -96,27 +97,17 @@ class Committer:
             self._output.send_prompt_logprobs(sequence)
 
     def _take_draws(self, row: Row, drawn: _Drawn, first: int) -> End | None:
-        """Takes draws as long as the tokens before them equal the draft's."""
-        sequence, draft = row.sequence, row.draft
-        if not draft:
+        """Takes the draw; of a row with a draft, those that follow accepted tokens."""
+        sequence = row.sequence
+        if not row.draft:
             return self._output.advance(sequence, drawn.token(first))
-        start = sequence.num_tokens
-        offset = 0
-        while True:
-            end = self._output.advance(sequence, drawn.token(first + offset))
-            limit = min(sequence.num_tokens, start + len(draft))
-            while (
-                sequence.num_computed < limit
-                and sequence.token_ids[sequence.num_computed]
-                == draft[sequence.num_computed - start]
-            ):
-                sequence.num_computed += 1
-            offset = sequence.num_tokens - start
-            if end is not None or sequence.num_computed < sequence.num_tokens:
-                break
-        num_right = sequence.num_computed - start
-        self._stats.num_drafted_tokens += len(draft)
-        self._stats.num_accepted_tokens += num_right
+        num_accepted, end = verify_draft(
+            sequence,
+            row.draft,
+            lambda offset: self._output.advance(sequence, drawn.token(first + offset)),
+        )
+        self._stats.num_drafted_tokens += len(row.draft)
+        self._stats.num_accepted_tokens += num_accepted
         if end is None:
             self._pages.publish(sequence)
         return end
