@@ -76,9 +76,11 @@ class EngineBackend:
         return f"engine:{self._engine.model_name}"
 
     def check(self, node: Gen | Select, place: CallPlace) -> None:
-        """Refuses chat where the model has no chat template."""
+        """Refuses chat where the model has no chat template, and scoring in a generation."""
         if place.is_chat and self._engine.chat_template is None:
             raise UnsupportedError(self.name, "chat template", node.id)
+        if isinstance(node, Gen) and node.params.prompt_logprobs is not None:
+            raise UnsupportedError(self.name, "sampling parameter 'prompt_logprobs'", node.id)
 
     async def stream(self, call: GenerateCall) -> AsyncIterator[TextDelta | Finished]:
         """The call's text as the engine's steps make it."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
+from ramet.grammars.errors import ConstraintError
 from ramet.lang.backends.base import (
     Call,
     CallPlace,
@@ -23,7 +24,8 @@ from ramet.lang.backends.base import (
 )
 from ramet.lang.base.errors import ScriptError
 from ramet.lang.graph.nodes import Gen, Select
-from ramet.lang.types.matching import match_text
+from ramet.lang.types.matching import is_compiled, match_text
+from ramet.runtime.api.errors import InvalidConstraintError
 from ramet.runtime.api.events import Finished, TextDelta, Timings, Usage
 from ramet.runtime.api.request import HintUpdate
 
@@ -140,7 +142,10 @@ class ScriptedBackend:
                     answer = await answer
             if isinstance(answer, BaseException):
                 raise answer
-            return read(answer)
+            constraint = call.constraint if isinstance(call, GenerateCall) else None
+            if constraint is None or not self._check_constraints or is_compiled(constraint):
+                return read(answer)
+            return await asyncio.to_thread(read, answer)
         except asyncio.CancelledError:
             self.aborted.append(node_id)
             raise
@@ -164,7 +169,12 @@ class ScriptedBackend:
     def _text(self, call: GenerateCall, answer: Answer) -> str:
         text = answer if isinstance(answer, str) else to_json(answer).decode()
         if call.constraint is not None and self._check_constraints:
-            outcome = match_text(call.constraint, text)
+            try:
+                outcome = match_text(call.constraint, text)
+            except ConstraintError as error:
+                raise InvalidConstraintError(
+                    str(error), pointer=error.path, reason=error.reason
+                ) from error
             if not outcome:
                 raise ScriptError(
                     f"the answer for {call.name!r} breaks its constraint at byte "

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from ramet.grammars.constraints import Choice, Constraint, JsonObject
 from ramet.lang.base.errors import UsageError
 from ramet.lang.base.event_loop import on_shared_loop, shared_loop
 from ramet.lang.graph.graph import RequestGraph
@@ -13,16 +14,31 @@ from ramet.lang.run.context import RunContext
 from ramet.lang.run.session import RunOptions, Session, TraceStopped
 from ramet.lang.run.state import State
 from ramet.lang.run.writer import Writer
+from ramet.lang.types.matching import check_constraint
+from ramet.lang.types.types import INTEGER, NUMBER
 
 
 def trace_graph(
     name: str, bind: Callable[[State], Callable[[], Any]], options: RunOptions
 ) -> RequestGraph:
-    """Runs a program's function without a backend and returns the graph it makes."""
+    """Runs a program's function without a backend and returns the graph it makes.
+
+    Raises:
+        InvalidConstraintError: no engine could honour a call's constraint; names the argument.
+    """
     if on_shared_loop():
         raise UsageError("a graph can't be traced from inside a running program")
     loop = shared_loop()
-    return asyncio.run_coroutine_threadsafe(_trace(name, bind, options, loop), loop).result()
+    work = _trace(name, bind, options, loop)
+    session = asyncio.run_coroutine_threadsafe(work, loop).result()
+    for output in session.outputs.values():  # in the caller's thread: the loop is shared
+        if output.constraint is not None and not _is_always_valid(output.constraint):
+            check_constraint(output.constraint, output.option)
+    return session.graph
+
+
+def _is_always_valid(constraint: Constraint) -> bool:
+    return isinstance(constraint, Choice | JsonObject) or constraint in (INTEGER, NUMBER)
 
 
 async def _trace(
@@ -30,7 +46,7 @@ async def _trace(
     bind: Callable[[State], Callable[[], Any]],
     options: RunOptions,
     loop: asyncio.AbstractEventLoop,
-) -> RequestGraph:
+) -> Session:
     session = Session(name, None, options, loop)
     session.begin()
     context = RunContext(session)
@@ -42,4 +58,4 @@ async def _trace(
         await context.drain()
     finally:
         await context.cancel()
-    return session.graph
+    return session

@@ -19,7 +19,7 @@ from ramet.lang.trace.records import CallRecord
 from ramet.lang.types.options import brief_params
 from ramet.lang.types.types import TEXT
 from ramet.lang.types.values import Meta, NodeResult, text_of
-from ramet.runtime.api.errors import RequestAbortedError
+from ramet.runtime.api.errors import InvalidConstraintError, RequestAbortedError
 from ramet.runtime.api.events import Finished, TextDelta, TokenInfo
 from ramet.runtime.api.request import HintUpdate, ProgramHint
 
@@ -155,6 +155,22 @@ class Executor:
         )
 
     async def _generate(self, node: Gen) -> NodeResult:
+        """Runs a Gen; a constraint that the backend refuses is named by its option of ``gen``."""
+        try:
+            return await self._stream(node)
+        except InvalidConstraintError as error:
+            option = self._session.outputs.get(node.id, TEXT).option
+            if not option:
+                raise
+            raise InvalidConstraintError(
+                f"{option}: {error.message}",
+                param=option,
+                code=error.code,
+                pointer=error.pointer,
+                reason=error.reason,
+            ) from error
+
+    async def _stream(self, node: Gen) -> NodeResult:
         session = self._session
         call = GenerateCall(
             program_id=session.program_id,

@@ -51,10 +51,16 @@ def match_text(constraint: Constraint, text: str) -> MatchOutcome:
     return MatchOutcome(False, result.offset or 0, result.expected)
 
 
+def is_compiled(constraint: Constraint) -> bool:
+    """Whether ``match_text`` has no grammar to compile for a constraint."""
+    return bool(_compiler.cache_info().currsize) and _compiler().find(constraint) is not None
+
+
 def check_constraint(constraint: Constraint, what: str) -> None:
     """Refuses a constraint that no engine of Ramet's could honour, as the argument ``what``.
 
-    One that is sound and large is left to the engine, whose limits may be wider.
+    Compiles it, which may take seconds. One that is valid and large is left to the engine, whose
+    limits may be wider.
 
     Raises:
         InvalidConstraintError: names the argument, and the place in it.

@@ -6,11 +6,10 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict
 
-from ramet.grammars.constraints import Choice, Constraint, Ebnf, JsonObject, Regex
+from ramet.grammars.constraints import Constraint, Ebnf, Regex
 from ramet.lang.base.errors import UsageError
-from ramet.lang.types.matching import check_constraint
 from ramet.lang.types.patterns import Pattern, choice, json
-from ramet.lang.types.types import INTEGER, NUMBER, TEXT, OutputType, output_type, text_matching
+from ramet.lang.types.types import TEXT, OutputType, output_type, text_matching
 from ramet.runtime.api.params import PARAM_ALIASES, SamplingParams
 
 DEFAULT_MAX_TOKENS = 256
@@ -62,9 +61,6 @@ class GenOptions(SamplingOptions, total=False):
     constraint: Constraint | Pattern
 
 
-_SOUND = (Choice, JsonObject)
-"""Constraints that are as they should be once they are made."""
-
 _OUTPUT_OPTIONS = tuple(
     GenOptions.__annotations__.keys() - SamplingOptions.__annotations__.keys() - {"complete"}
 )
@@ -75,7 +71,6 @@ def split_options(type_: Any, options: Mapping[str, Any]) -> tuple[dict[str, Any
 
     Raises:
         UsageError: more than one way to say what the text must be.
-        InvalidConstraintError: the text could never be that; names the option.
     """
     sampling = {name: value for name, value in options.items() if name not in _OUTPUT_OPTIONS}
     asked = {name: options[name] for name in _OUTPUT_OPTIONS if options.get(name) is not None}
@@ -86,12 +81,7 @@ def split_options(type_: Any, options: Mapping[str, Any]) -> tuple[dict[str, Any
     if not asked:
         return sampling, TEXT
     option, value = asked.popitem()
-    output = _output(option, value)
-    if output.constraint not in (None, INTEGER, NUMBER) and not isinstance(
-        output.constraint, _SOUND
-    ):
-        check_constraint(output.constraint, option)
-    return sampling, output
+    return sampling, dataclasses.replace(_output(option, value), option=option)
 
 
 def _output(option: str, value: Any) -> OutputType[Any]:

@@ -32,11 +32,13 @@ class OutputType(Generic[T]):
         label: the type's name, for people.
         constraint: None for free text.
         parse: raises OutputParseError for a text that is no such value.
+        option: the argument of ``gen`` that asked for it, for errors.
     """
 
     label: str
     constraint: Constraint | None
     parse: Callable[[str], T]
+    option: str = ""
 
 
 def _same(text: str) -> str:

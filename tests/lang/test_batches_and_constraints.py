@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
+import subprocess
+import sys
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import pytest
@@ -10,10 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from ramet.lang import ScriptedBackend, State, gen, program
+from ramet.lang import NodeFailedError, ScriptedBackend, State, UnsupportedError, gen, program
+from ramet.lang.backends.dialects import OPENAI, RAMET
 from ramet.lang.base.errors import UsageError
 from ramet.lang.batching import sharing_order
+from ramet.lang.types.options import SamplingOptions
 from ramet.runtime.api.errors import InvalidConstraintError
+from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.engine import Engine
 
 
 @program
@@ -79,22 +87,50 @@ class Coded(BaseModel):
         ("dtype", {"dtype": Coded}),
     ],
 )
-def test_a_bad_constraint_fails_at_the_call_and_nothing_is_sent(
-    argument: str, options: dict[str, Any]
+def test_a_bad_constraint_is_refused_and_its_argument_named(
+    argument: str, options: dict[str, Any], scripted_engine: Callable[..., Engine]
 ) -> None:
-    backend = ScriptedBackend(default="yes")
-    reached: list[str] = []
-
     @program
     def bad(s: State) -> None:
         s += "a"
-        s.gen("fine")
-        reached.append("before")
+        s.gen("fine", max_tokens=2)
         s.append(gen("v", **options))
-        reached.append("after")
 
     with pytest.raises(InvalidConstraintError, match=f"^{argument}: ") as caught:
-        bad.run(backend=backend)
+        bad.graph()
     assert caught.value.param == argument
-    assert reached == ["before"]
-    assert not backend.calls
+    for backend in (ScriptedBackend(default="yes"), scripted_engine()):
+        with pytest.raises(NodeFailedError, match=f"'v'.*{argument}: ") as failed:
+            bad.run(backend=backend)
+        cause = failed.value.__cause__
+        assert isinstance(cause, InvalidConstraintError)
+        assert cause.param == argument
+        assert "fine" in failed.value.values
+
+
+def test_declaring_a_typed_output_compiles_no_grammar() -> None:
+    code = (
+        "import sys; from ramet import connect, gen, regex;"
+        "from ramet.lang.types.options import split_options;"
+        "backend = connect('http://127.0.0.1:9', dialect='ramet');"
+        "split_options(regex('[0-9]{4}'), {}); split_options(None, {'json_schema': {}});"
+        "assert 'numba' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_every_sampling_parameter_of_the_engine_is_an_option_of_gen() -> None:
+    own = {field.name for field in dataclasses.fields(SamplingParams)}
+    assert SamplingOptions.__annotations__.keys() == own - {"prompt_logprobs"}  # select scores
+    assert RAMET.fields == SamplingOptions.__annotations__.keys()
+    assert OPENAI.fields < RAMET.fields
+
+
+def test_a_generation_refuses_to_score_its_prompt(scripted_engine: Callable[..., Engine]) -> None:
+    @program
+    def scored(s: State) -> None:
+        s += "a"
+        s.append(gen("v", prompt_logprobs=1))  # type: ignore[call-arg]
+
+    with pytest.raises(UnsupportedError, match="prompt_logprobs"):
+        scored.run(backend=scripted_engine())
