@@ -29,6 +29,7 @@ from .constraints import (
 from .errors import ConstraintError, EmptyConstraintError, GrammarTooComplexError
 from .limits import CompileLimits
 from .stats import GrammarStats
+from .writing import for_writing
 
 if TYPE_CHECKING:
     from .compile import GrammarCompiler, compile_constraint
@@ -68,6 +69,7 @@ __all__ = [
     "compile_constraint",
     "constraint_from_json",
     "constraint_to_json",
+    "for_writing",
     "json_schema_of",
 ]
 

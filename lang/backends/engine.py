@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from ramet.grammars.writing import for_writing
 from ramet.lang.backends.base import (
     Call,
     CallPlace,
@@ -167,10 +168,13 @@ class EngineBackend:
         """The engine is the caller's."""
 
     def _request(self, call: Call, token_ids: tuple[int, ...], params: SamplingParams) -> Request:
+        constraint = call.constraint if isinstance(call, GenerateCall) else None
+        if constraint is not None:
+            constraint = for_writing(constraint)
         return Request(
             prompt_token_ids=token_ids,
             params=params,
-            constraint=call.constraint if isinstance(call, GenerateCall) else None,
+            constraint=constraint,
             complete=call.complete if isinstance(call, GenerateCall) else False,
             cache_salt=call.cache_salt,
             priority=call.priority,

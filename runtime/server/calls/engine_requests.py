@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from ramet.grammars.constraints import Constraint
+from ramet.grammars.writing import for_writing
 from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.api.request import ProgramHint, Request
 from ramet.runtime.server.calls.tenants import Tenant
@@ -39,7 +40,7 @@ def build_requests(
         Request(
             prompt_token_ids=prompt,
             params=_nth_choice(params, choice),
-            constraint=constraint,
+            constraint=None if constraint is None else for_writing(constraint),
             complete=complete,
             cache_salt=tenant.scoped(body.cache_salt or ""),
             tenant=tenant.name,

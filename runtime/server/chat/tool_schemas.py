@@ -9,6 +9,7 @@ from typing import Any
 
 from ramet.runtime.api.errors import InvalidConstraintError
 from ramet.runtime.api.paths import field_path
+from ramet.runtime.server.protocol.closed_schema import closed_schema
 
 Schemas = Mapping[str, Mapping[str, Any]]
 """Argument schemas by tool name."""
@@ -56,28 +57,5 @@ def arguments_schema(parameters: Mapping[str, Any] | None, field: str = "") -> d
             f"a tool's parameters must be an object, not {json.dumps(kind)}",
             param=field_path(field, "/type"),
         )
-    closed: dict[str, Any] = _without_others({**parameters, "type": "object"})
-    return closed
-
-
-_SAY_OF_OTHERS = frozenset(
-    {
-        *("additionalProperties", "unevaluatedProperties", "patternProperties"),
-        *("$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "not", "if", "dependentSchemas"),
-    }
-)
-
-
-def _without_others(schema: Any) -> Any:
-    """Closes plain object schemas recursively: properties, items and definitions."""
-    if not isinstance(schema, Mapping):
-        return schema
-    closed = dict(schema)
-    for key in ("properties", "$defs", "definitions"):
-        if isinstance(closed.get(key), Mapping):
-            closed[key] = {name: _without_others(value) for name, value in closed[key].items()}
-    if "items" in closed:
-        closed["items"] = _without_others(closed["items"])
-    if "properties" in closed and not _SAY_OF_OTHERS & closed.keys():
-        closed["additionalProperties"] = False
+    closed: dict[str, Any] = closed_schema({**parameters, "type": "object"})
     return closed

@@ -17,6 +17,7 @@ from ramet.grammars.constraints import (
 )
 from ramet.runtime.api.errors import InvalidConstraintError, InvalidParameterError
 from ramet.runtime.server.protocol.base import ApiModel
+from ramet.runtime.server.protocol.closed_schema import closed_schema
 from ramet.runtime.server.protocol.param_paths import RequestedConstraint
 from ramet.runtime.server.protocol.structural_tags import structural_tag
 
@@ -25,9 +26,10 @@ def answer_schema(schema: dict[str, Any] | bool) -> JsonSchema:
     """The constraint of a schema for a whole answer.
 
     Keys are in the schema's order and without white space, so that the grammar forces them
-    (jump-forward) and they cost no steps.
+    (jump-forward) and they cost no steps. Objects that list properties have no others.
     """
-    return JsonSchema(schema, whitespace="none", any_order=False, integers="plain")
+    closed = closed_schema(schema)
+    return JsonSchema(closed, whitespace="none", any_order=False, integers="plain")
 
 
 class NamedSchema(ApiModel):
@@ -103,9 +105,7 @@ class StructuredOutputs(ApiModel):
         if self.json_ is not None:
             place = f"{field}.json"
             schema = _schema(self.json_, place)
-            given.append(
-                RequestedConstraint(JsonSchema(schema, whitespace, integers="plain"), place)
-            )
+            given.append(RequestedConstraint(answer_schema(schema), place))
         if self.regex is not None:
             given.append(RequestedConstraint(Regex(self.regex), f"{field}.regex"))
         if self.choice is not None:
@@ -141,7 +141,7 @@ class ConstraintFields(ApiModel):
         if self.structured_outputs is not None:
             given.append(self.structured_outputs.requested_constraint("structured_outputs"))
         if self.guided_json is not None:
-            schema = JsonSchema(_schema(self.guided_json, "guided_json"), integers="plain")
+            schema = answer_schema(_schema(self.guided_json, "guided_json"))
             given.append(RequestedConstraint(schema, "guided_json"))
         if self.guided_regex is not None:
             given.append(RequestedConstraint(Regex(self.guided_regex), "guided_regex"))
