@@ -21,9 +21,9 @@ from .schema.formula import Formula, atom, atoms
 from .schema.layout import Layout
 from .schema.number_sets import is_bounded_integer
 from .solver.frames import Frame, Top
+from .solver.keyword_formulas import Typer
 from .solver.languages import Languages
 from .solver.plans import PlanSolver
-from .solver.typed import Typer
 
 _NUM_PREPARED = 24
 """Nodes, the outer ones, whose plans are worked out when compiling and not on the way; likewise

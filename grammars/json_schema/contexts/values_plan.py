@@ -14,11 +14,11 @@ from ramet.grammars.json_schema.schema.formula import TRUE, Formula, atom
 from ramet.grammars.json_schema.schema.layout import Layout
 from ramet.grammars.json_schema.solver.children import Child
 from ramet.grammars.json_schema.solver.frames import Frame
+from ramet.grammars.json_schema.solver.keyword_formulas import Typer
 from ramet.grammars.json_schema.solver.languages import Languages
 from ramet.grammars.json_schema.solver.objects import ObjectPlan
 from ramet.grammars.json_schema.solver.plans import PlanSolver
 from ramet.grammars.json_schema.solver.text_sets import TextSet
-from ramet.grammars.json_schema.solver.typed import Typer
 from ramet.grammars.json_schema.text.counted_text import CountedText
 from ramet.grammars.json_schema.text.lexemes import (
     ARRAY,

@@ -1,4 +1,4 @@
-"""From nodes to typed formulas: what a schema says of values of one JSON type.
+"""From keywords to formulas: what a schema requires of values of one JSON type.
 
 Keywords that apply to the same value (allOf, anyOf, oneOf, not, if, $ref, dependentSchemas and the
 unevaluated ones) disappear here; what is left are the atoms of ``atoms.py``.
