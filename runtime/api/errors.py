@@ -20,6 +20,7 @@
     ├── DeadlineExceededError       504
     ├── OutOfPagesError             503  the last running request outgrew the page pool
     ├── EngineDeadError             503
+    │   ├── EngineUnresponsiveError 503  it makes no progress, or takes in no more requests
     │   └── ShuttingDownError       503  the server drains its calls and accepts no new ones
     ├── ForkedProcessError          503  an engine, stream or run of a parent process
     ├── ModelLoadError              500  a model file can't be used
@@ -220,6 +221,12 @@ class EngineDeadError(RametError):
     status = 503
     type = "server_error"
     default_code = "engine_dead"
+
+
+class EngineUnresponsiveError(EngineDeadError):
+    """The engine makes no progress, or takes in requests more slowly than they come."""
+
+    default_code = "engine_unresponsive"
 
 
 class ShuttingDownError(EngineDeadError):

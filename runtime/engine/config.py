@@ -78,6 +78,16 @@ class EngineConfig(SchedulerConfig):
         unit=1 << 20,
         least=0,
     )
+    # An engine in a process of its own is killed and started again; loading a model and compiling
+    # kernels don't count. Half of this time is enough for a step's stacks to be logged.
+    engine_timeout_s: float = setting(
+        30.0,
+        Group.ENGINE,
+        "Longest time of a step; then the engine is restarted.",
+        option="engine_timeout",
+        metavar="SECONDS",
+        above=0,
+    )
     record_trace: str | None = setting(
         None,
         Group.ENGINE,

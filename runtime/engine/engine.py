@@ -45,6 +45,7 @@ from ramet.runtime.engine.request_registry import RequestRegistry
 from ramet.runtime.engine.request_stream import Completion, RequestStream, Wakeups
 from ramet.runtime.engine.stats import EngineStats
 from ramet.runtime.engine.step_thread import StepThread
+from ramet.runtime.engine.step_watchdog import StepWatchdog
 from ramet.runtime.model.load import open_model
 from ramet.runtime.model.runners import load_runner
 from ramet.runtime.scheduler import Scheduler, SequenceState
@@ -139,7 +140,10 @@ class Engine:
         self._thread = StepThread(
             self._core.step, self._core.prepare_ahead, self._core.pause_s, self._shut_down
         )
+        self.step_s = self._thread.step_s
+        self._watchdog = StepWatchdog(self.step_s, config.engine_timeout_s / 2)
         self._thread.start()
+        self._watchdog.start()
 
     @classmethod
     def from_model(
@@ -354,6 +358,7 @@ class Engine:
             self._closing = True
         self._requests.close(self.error or EngineDeadError("the engine has been closed"))
         self._thread.stop()
+        self._watchdog.stop()
         self._grammars.close()
         self._runner.close()
 

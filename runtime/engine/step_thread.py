@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -38,6 +39,7 @@ class StepThread:
         self._commands: deque[Callable[[], None]] = deque()
         self._wake = threading.Event()
         self._stopping = False
+        self._busy_since: float | None = None
         self._thread = threading.Thread(target=self._run, name="ramet-engine", daemon=True)
 
     def start(self) -> None:
@@ -58,6 +60,11 @@ class StepThread:
     def wake(self) -> None:
         """Wakes the thread."""
         self._wake.set()
+
+    def step_s(self) -> float:
+        """Seconds since the thread last got from a step to the next; 0 while it sleeps."""
+        since = self._busy_since
+        return 0.0 if since is None else time.monotonic() - since
 
     def ask(self, question: Callable[[], T]) -> T:
         """Runs ``question`` between two steps, and returns its answer or raises its error."""
@@ -82,13 +89,16 @@ class StepThread:
         fault: Exception | None = None
         try:
             while not self._stopping:
+                self._busy_since = time.monotonic()
                 self._wake.clear()
                 while self._commands:
                     self._commands.popleft()()
                 if self._step() or self._commands or self._stopping or self._idle_work():
                     continue
+                self._busy_since = None
                 self._wake.wait(self._pause_s())
         except Exception as error:
             logger.critical("the engine has died", exc_info=error)
             fault = error
+        self._busy_since = None
         self._on_end(fault)

@@ -1,7 +1,9 @@
 """The callers' side: an engine that looks like ``Engine`` and runs in another process.
 
 If that process dies, every request it had ends in ``EngineDeadError``, ``error`` says so, and a
-new process is started; when it is ready, ``error`` is None again.
+new process is started; when it is ready, ``error`` is None again. A process that makes no progress
+is reported by ``error`` and killed after ``timeout_s``. Commands are sent by a
+thread, so no caller waits for it, and its requests' deadlines and aborts are kept on this side.
 """
 
 from __future__ import annotations
@@ -16,17 +18,21 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, InvalidStateError
 from functools import cached_property, partial
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ramet.grammars.constraints import Constraint
-from ramet.runtime.api.errors import EngineDeadError, InvalidParameterError, RametError
-from ramet.runtime.api.events import Event, Failed, Finished, Usage
+from ramet.runtime.api.errors import (
+    EngineDeadError,
+    EngineUnresponsiveError,
+    RametError,
+    RequestAbortedError,
+)
 from ramet.runtime.api.fork_guard import ForkGuard
 from ramet.runtime.api.request import HintUpdate, Request
 from ramet.runtime.engine.admission import check_request
 from ramet.runtime.engine.config import EngineConfig
+from ramet.runtime.engine.process.liveness import UNRESPONSIVE_S, Liveness
 from ramet.runtime.engine.process.messages import (
     Abort,
     Answer,
@@ -36,6 +42,7 @@ from ramet.runtime.engine.process.messages import (
     Compile,
     Events,
     Forget,
+    Heartbeat,
     Question,
     Ready,
     Report,
@@ -43,8 +50,10 @@ from ramet.runtime.engine.process.messages import (
     Submit,
     UpdateHint,
 )
+from ramet.runtime.engine.process.pending_requests import PendingRequests
+from ramet.runtime.engine.process.sender import CommandSender
 from ramet.runtime.engine.process.worker import load_engine, run_engine
-from ramet.runtime.engine.request_stream import RequestStream, Wakeups
+from ramet.runtime.engine.request_stream import RequestStream
 from ramet.runtime.engine.stats import EngineStats
 from ramet.runtime.model.files.locate import locate_model
 from ramet.runtime.model.load import open_model
@@ -60,7 +69,9 @@ logger = logging.getLogger("ramet.engine")
 _SPAWN = multiprocessing.get_context("spawn")
 _ANSWER_TIMEOUT_S = 60.0
 _RESTART_PAUSE_S = 0.5
+_STATS_TIMEOUT_S = 2.0
 _CLOSE_TIMEOUT_S = 30.0
+_TIMEOUT_S = 30.0
 
 
 class EngineProcess:
@@ -73,6 +84,7 @@ class EngineProcess:
         tokenizer: the model's, used on this side.
         model_name: what the model is called.
         chat_template: how its chats are printed; None: the tokenizer's own, if it has one.
+        timeout_s: time without progress after which the process is killed and started again.
 
     Raises what the factory raises, once, at the start.
     """
@@ -84,8 +96,9 @@ class EngineProcess:
         *,
         model_name: str = "model",
         chat_template: ChatTemplate | None = None,
+        timeout_s: float = _TIMEOUT_S,
     ) -> None:
-        self._begin(factory)
+        self._begin(factory, timeout_s)
         with self._closed_on_failure():
             self._attach(tokenizer, model_name, chat_template)
 
@@ -104,26 +117,29 @@ class EngineProcess:
         """
         path = locate_model(model)
         process = cls.__new__(cls)
-        process._begin(partial(load_engine, path, config))
+        timeout_s = (config or EngineConfig()).engine_timeout_s
+        process._begin(partial(load_engine, path, config), timeout_s)
         with process._closed_on_failure():
             tokenizer = read_tokenizer(open_model(path))
             meanwhile()
             process._attach(tokenizer, path.stem, None)
         return process
 
-    def _begin(self, factory: Callable[[], Engine]) -> None:
+    def _begin(self, factory: Callable[[], Engine], timeout_s: float) -> None:
         self._factory = factory
         self._fork_guard = ForkGuard()
-        self._lock = threading.Lock()
-        self._wakeups = Wakeups()
-        self._live: dict[str, RequestStream] = {}
+        self._lock = threading.RLock()
+        self._pending = PendingRequests(self._lock)
         self._answers: dict[int, Future[Any]] = {}
         self._numbers = itertools.count()
         self._closing = False
-        self._connection: Connection | None = None
+        self._sender: CommandSender | None = None
         self._process: Any = None
         self._started: Future[Ready] = Future()
-        self.error: RametError | None = EngineDeadError("the engine is starting")
+        self._error: RametError | None = EngineDeadError("the engine is starting")
+        self._timeout_s = timeout_s
+        self._hung = False
+        self._liveness = Liveness(timeout_s, self._end_late, self._kill_hung)
         self._supervisor = threading.Thread(
             target=self._supervise, name="ramet-engine-client", daemon=True
         )
@@ -164,6 +180,15 @@ class EngineProcess:
         return grammar_vocabulary(self.tokenizer, self.vocab_size)
 
     @property
+    def error(self) -> RametError | None:
+        """Why the engine can't serve now; None while it makes progress."""
+        if self._error is None and self._liveness.is_unresponsive:
+            return EngineUnresponsiveError(
+                f"the engine has made no progress for {self._liveness.stalled_s:.0f} s"
+            )
+        return self._error
+
+    @property
     def process_id(self) -> int | None:
         """The other process's id, while there is one."""
         pid: int | None = None if self._process is None else self._process.pid
@@ -174,16 +199,13 @@ class EngineProcess:
         a constraint that can't be honoured ends the stream in ``Failed``."""
         self._fork_guard.require("the engine")
         max_len = check_request(request, vocab_size=self.vocab_size, max_len=self.max_context_len)
-        stream = RequestStream(request, abort=self.abort, wakeups=self._wakeups)
+        stream = RequestStream(request, abort=self.abort, wakeups=self._pending.wakeups)
         with self._lock:
-            if self.error is not None:
-                raise self.error
-            if request.request_id in self._live:
-                raise InvalidParameterError(
-                    f"a request {request.request_id!r} is running already", param="request_id"
-                )
-            self._live[request.request_id] = stream
+            if self._error is not None:
+                raise self._error
+            self._pending.require_new(request.request_id)
             self._send(Submit(request, max_len))
+            self._pending.add(stream)
         return stream
 
     def abort(self, request_id: str) -> None:
@@ -192,32 +214,37 @@ class EngineProcess:
         if not self._fork_guard.is_owner:
             return
         with self._lock:
-            if request_id in self._live:
-                self._send(Abort(request_id))
+            if request_id not in self._pending:
+                return
+            self._send(Abort(request_id), bounded=False)
+            if self._liveness.is_unresponsive:
+                self._pending.fail([request_id], RequestAbortedError("the request was aborted"))
 
     def compile(self, constraint: Constraint) -> Future[None]:
         """See ``Engine.compile``. EngineDeadError if there is no engine now."""
         number, answer = self._await_answer()
-        with self._lock:
+        try:
             self._send(Compile(number, constraint))
+        except EngineUnresponsiveError:
+            self._answers.pop(number, None)
+            raise
         answer.add_done_callback(lambda done: self._forget(number, done))
         return answer
 
     def _forget(self, number: int, done: Future[None]) -> None:
         """What is not awaited any more need not be compiled."""
         if done.cancelled() and self._answers.pop(number, None) is not None:
-            with self._lock:
-                self._send(Forget(number))
+            self._send(Forget(number), bounded=False)
 
     def update_hint(self, update: HintUpdate) -> None:
         """Takes in what a program has learned since its calls were sent."""
         self._fork_guard.require("the engine")
-        with self._lock:
+        with contextlib.suppress(EngineUnresponsiveError):  # hints may be lost
             self._send(UpdateHint(update))
 
     def stats(self) -> EngineStats:
         """Counts as of now; EngineDeadError if the engine doesn't answer."""
-        stats: EngineStats = self._ask("stats")
+        stats: EngineStats = self._ask("stats", _STATS_TIMEOUT_S)
         return stats
 
     def check(self) -> None:
@@ -239,13 +266,18 @@ class EngineProcess:
         with self._lock:
             self._closing = True
             if self.error is None:
-                self._send(Close())
+                self._send(Close(), bounded=False)
             else:
                 self._kill()
-        self._supervisor.join(_CLOSE_TIMEOUT_S)
+        end = time.monotonic() + _CLOSE_TIMEOUT_S
+        while self._supervisor.is_alive() and time.monotonic() < end:
+            self._supervisor.join(0.25)
+            if self._liveness.stalled_s > 2 * UNRESPONSIVE_S:
+                break
         if self._supervisor.is_alive():
             self._kill()
             self._supervisor.join()
+        self._liveness.stop()
         atexit.unregister(self.close)
 
     def _kill(self) -> None:
@@ -258,14 +290,16 @@ class EngineProcess:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _ask(self, question: Question) -> Any:
+    def _ask(self, question: Question, timeout_s: float = _ANSWER_TIMEOUT_S) -> Any:
+        error = self.error
+        if error is not None:
+            raise error
         number, answer = self._await_answer()
-        with self._lock:
-            self._send(Ask(number, question))
         try:
-            return answer.result(timeout=_ANSWER_TIMEOUT_S)
+            self._send(Ask(number, question))
+            return answer.result(timeout_s)
         except TimeoutError:
-            raise EngineDeadError("the engine does not answer") from None
+            raise EngineUnresponsiveError("the engine does not answer") from None
         finally:
             self._answers.pop(number, None)
 
@@ -274,16 +308,32 @@ class EngineProcess:
         self._fork_guard.require("the engine")
         number, answer = next(self._numbers), Future[Any]()
         with self._lock:
-            if self.error is not None:
-                raise self.error
+            if self._error is not None:
+                raise self._error
             self._answers[number] = answer
         return number, answer
 
-    def _send(self, command: Command) -> None:
-        if self._connection is None:
-            return
-        with contextlib.suppress(OSError):  # it has just died; the supervisor answers everybody
-            self._connection.send(command)
+    def _send(self, command: Command, *, bounded: bool = True) -> None:
+        sender = self._sender
+        if sender is not None and not sender.send(command, bounded=bounded):
+            raise EngineUnresponsiveError(
+                "the engine has not taken in the requests before this one"
+            )
+
+    # -- the liveness thread ---------------------------------------------------------------------
+
+    def _end_late(self) -> None:
+        """Ends requests whose deadlines have passed without the engine ending them."""
+        for request_id in self._pending.fail_late():
+            self._send(Abort(request_id), bounded=False)
+
+    def _kill_hung(self) -> None:
+        if not self._hung:
+            logger.critical(
+                "the engine has made no progress for %.0f s: killed", self._liveness.stalled_s
+            )
+        self._hung = True
+        self._kill()
 
     # -- the supervisor's thread -----------------------------------------------------------------
 
@@ -309,10 +359,13 @@ class EngineProcess:
         process = _SPAWN.Process(
             target=run_engine, args=(theirs, self._factory), name="ramet-engine", daemon=True
         )
+        self._liveness.start()
+        self._hung = False
         process.start()
         theirs.close()
+        sender = CommandSender(ours)
         with self._lock:
-            self._process, self._connection = process, ours
+            self._process, self._sender = process, sender
             if self._closing:
                 process.kill()
         try:
@@ -326,21 +379,23 @@ class EngineProcess:
                 process.kill()
                 process.join()
             self._answer_everybody(process.exitcode)
+            sender.stop()
             ours.close()
 
     def _handle(self, report: Report) -> None:
         match report:
             case Events(events):
-                for request_id, event in events:
-                    self._deliver(request_id, event)
-                self._wakeups.flush()
+                self._pending.deliver(events)
+            case Heartbeat(step_s, preparing):
+                self._liveness.beat(step_s, preparing=preparing)
             case Answer(number, value, error):
                 answer = self._answers.pop(number, None)
                 if answer is not None:
                     _settle(answer, value, error)
             case Ready():
+                self._liveness.beat(0.0, preparing=False)
                 with self._lock:
-                    self.error = None
+                    self._error = None
                 if not self._started.done():
                     self._started.set_result(report)
             case StartFailed(error):
@@ -349,29 +404,21 @@ class EngineProcess:
                 else:
                     logger.critical("the engine can't be started again", exc_info=error)
 
-    def _deliver(self, request_id: str, event: Event) -> None:
-        # Without the lock: who holds it may be sending, and be held up until the other process has
-        # room, which it may not have before its own reports are read here.
-        ends = isinstance(event, Finished | Failed)
-        stream = self._live.pop(request_id, None) if ends else self._live.get(request_id)
-        if stream is not None:
-            stream.push(event)
-
     def _answer_everybody(self, exit_code: int | None) -> None:
         closing = self._closing
         reason = "has been closed" if closing else f"has died (its exit code is {exit_code})"
         dead = EngineDeadError(f"the engine {reason}")
+        if self._hung and not closing:
+            dead = EngineUnresponsiveError(
+                f"the engine made no progress for {self._timeout_s:g} s and is started again"
+            )
         if not closing and exit_code != 0:  # 0: it has said why it can't start
             logger.critical("the engine's process has died with exit code %s", exit_code)
         with self._lock:
-            self.error = dead
-            self._connection = None
-            live, self._live = self._live, {}
+            self._error = dead
+            self._sender = None
+            self._pending.fail_all(dead)
             answers, self._answers = self._answers, {}
-        for stream in live.values():
-            usage = Usage(prompt_tokens=len(stream.request.prompt_token_ids))
-            stream.push(Failed(dead, usage))
-        self._wakeups.flush()
         for answer in answers.values():
             _settle(answer, None, dead)
 

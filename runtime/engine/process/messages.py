@@ -94,5 +94,13 @@ class Answer:
     error: Exception | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """From the engine: how long its running step has taken, and whether it loads or compiles."""
+
+    step_s: float
+    preparing: bool
+
+
 Command = Submit | Abort | UpdateHint | Ask | Compile | Forget | Close
-Report = Ready | StartFailed | Events | Answer
+Report = Ready | StartFailed | Events | Answer | Heartbeat

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from ramet.runtime.api.errors import RametError
 from ramet.runtime.api.events import Event, Failed, Usage
 from ramet.runtime.engine.config import EngineConfig
+from ramet.runtime.engine.process.heartbeat import HeartbeatThread
 from ramet.runtime.engine.process.messages import (
     Abort,
     Answer,
@@ -78,6 +79,7 @@ def run_engine(connection: Connection, factory: Callable[[], Engine]) -> None:
     starting = threading.Event()
     starting.set()
     threading.Thread(target=_end_with_parent, args=(starting,), daemon=True).start()
+    heartbeat = HeartbeatThread(outbox.send)
     gc.disable()  # hardly anything that a start makes goes again
     try:
         engine = factory()
@@ -85,6 +87,7 @@ def run_engine(connection: Connection, factory: Callable[[], Engine]) -> None:
         with contextlib.suppress(ConnectionError):  # the parent is gone
             outbox.send(StartFailed(error))
         return
+    heartbeat.watch(engine.step_s)
     starting.clear()
     gc.enable()
     gc.freeze()  # what the engine is made of stays; no collection has to look at it again

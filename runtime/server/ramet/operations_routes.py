@@ -9,7 +9,11 @@ import importlib.metadata
 from fastapi import APIRouter, Depends
 from starlette.responses import Response
 
-from ramet.runtime.api.errors import EngineDeadError, ShuttingDownError
+from ramet.runtime.api.errors import (
+    EngineDeadError,
+    EngineUnresponsiveError,
+    ShuttingDownError,
+)
 from ramet.runtime.engine.stats import EngineStats
 from ramet.runtime.server.calls.context import ServerContext
 from ramet.runtime.server.http.json_response import JsonResponse
@@ -22,7 +26,7 @@ def operations_router(context: ServerContext) -> APIRouter:
 
     @router.get("/health")
     async def health() -> Response:
-        """200 while the engine lives; 503 with its error once it has died."""
+        """200 while the engine makes progress; otherwise 503 with its error."""
         _check_alive(context)
         return JsonResponse({"status": "ok"})
 
@@ -53,5 +57,7 @@ def operations_router(context: ServerContext) -> APIRouter:
 
 def _check_alive(context: ServerContext) -> None:
     error = context.engine.error
+    if isinstance(error, EngineUnresponsiveError):
+        raise error
     if error is not None:
         raise EngineDeadError(f"the engine has stopped: {error}")

@@ -7,6 +7,15 @@ Functions that only compiled code calls are plain ``numba.njit``: they are part 
 
 from ramet.jit.ahead import compile_beside, is_compiled, load
 from ramet.jit.disk import cache_folders
-from ramet.jit.functions import Function, jit, open_jit
+from ramet.jit.functions import Function, is_compiling, jit, open_jit
 
-__all__ = ["Function", "cache_folders", "compile_beside", "is_compiled", "jit", "load", "open_jit"]
+__all__ = [
+    "Function",
+    "cache_folders",
+    "compile_beside",
+    "is_compiled",
+    "is_compiling",
+    "jit",
+    "load",
+    "open_jit",
+]

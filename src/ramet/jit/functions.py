@@ -15,6 +15,13 @@ from numba.core.typing import signature
 from ramet.jit.disk import DiskCache
 from ramet.jit.sources import digest
 
+_running: list[object] = []
+
+
+def is_compiling() -> bool:
+    """Whether a thread of this process compiles a function, or waits for another's compiling."""
+    return bool(_running)
+
 
 class Function(CPUDispatcher):  # type: ignore[misc]
     """A compiled function, kept on disk.
@@ -69,8 +76,12 @@ class Function(CPUDispatcher):  # type: ignore[misc]
                 self.disable_compile()
 
     def compile(self, sig: Any) -> Any:
-        with global_compiler_lock, self._cache.alone(sig):
-            return super().compile(sig)
+        _running.append(self)
+        try:
+            with global_compiler_lock, self._cache.alone(sig):
+                return super().compile(sig)
+        finally:
+            _running.remove(self)
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
         if not self._is_open:

@@ -128,9 +128,3 @@ def test_a_vector_crosses_the_border(engine: EngineProcess) -> None:
     assert got.embedding.tolist() == expected.embedding.tolist()
     with pytest.raises(InvalidParameterError):
         engine.submit(Request(prompt_token_ids=ids, pooling="max")).result()  # type: ignore[arg-type]
-
-
-def test_events_arrive_while_a_command_waits_for_room(engine: EngineProcess) -> None:
-    stream = engine.submit(request("hello"))
-    with engine._lock:  # as who sends holds it
-        assert len(stream.result(timeout=20).token_ids) == 8

@@ -1,0 +1,86 @@
+"""The requests that the engine's process has not ended yet, with their streams and deadlines."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+
+from ramet.runtime.api.errors import DeadlineExceededError, InvalidParameterError, RametError
+from ramet.runtime.api.events import Event, Failed, Finished, Usage
+from ramet.runtime.engine.request_stream import RequestStream, Wakeups
+
+_DEADLINE_SLACK_S = 0.5
+"""The engine keeps deadlines; those that it misses by more than this are kept here."""
+
+
+class PendingRequests:
+    """Each request ends once: by the engine's last event, or by ``fail``. Safe from any thread.
+
+    Args:
+        lock: its owner's, held while streams change.
+    """
+
+    def __init__(self, lock: threading.RLock) -> None:
+        self.wakeups = Wakeups()
+        self._lock = lock
+        self._streams: dict[str, RequestStream] = {}
+        self._deadlines: dict[str, float] = {}
+
+    def __contains__(self, request_id: str) -> bool:
+        return request_id in self._streams
+
+    def require_new(self, request_id: str) -> None:
+        """Refuses the id of a running request."""
+        if request_id in self._streams:
+            raise InvalidParameterError(
+                f"a request {request_id!r} is running already", param="request_id"
+            )
+
+    def add(self, stream: RequestStream) -> None:
+        """Adds a request; its deadline counts from now."""
+        request = stream.request
+        self._streams[request.request_id] = stream
+        if request.deadline_s is not None:
+            deadline = time.monotonic() + request.deadline_s + _DEADLINE_SLACK_S
+            self._deadlines[request.request_id] = deadline
+
+    def deliver(self, events: Iterable[tuple[str, Event]]) -> None:
+        """Hands a step's events to their streams; those of ended requests are dropped."""
+        with self._lock:
+            for request_id, event in events:
+                stream = self._streams.get(request_id)
+                if isinstance(event, Finished | Failed):
+                    self._remove(request_id)
+                if stream is not None:
+                    stream.push(event)
+            self.wakeups.flush()
+
+    def fail(self, request_ids: Iterable[str], error: RametError) -> None:
+        """Ends requests whatever the engine does."""
+        with self._lock:
+            for request_id in request_ids:
+                stream = self._streams.get(request_id)
+                self._remove(request_id)
+                if stream is not None:
+                    usage = Usage(prompt_tokens=len(stream.request.prompt_token_ids))
+                    stream.push(Failed(error, usage))
+            self.wakeups.flush()
+
+    def fail_all(self, error: RametError) -> None:
+        """Ends every request."""
+        with self._lock:
+            self.fail(list(self._streams), error)
+
+    def fail_late(self) -> list[str]:
+        """Ends the requests whose deadlines the engine has missed; returns their ids."""
+        now = time.monotonic()
+        with self._lock:
+            late = [each for each, deadline in self._deadlines.items() if deadline < now]
+            if late:
+                self.fail(late, DeadlineExceededError("the request's deadline has passed"))
+        return late
+
+    def _remove(self, request_id: str) -> None:
+        self._streams.pop(request_id, None)
+        self._deadlines.pop(request_id, None)
