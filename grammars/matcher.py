@@ -78,9 +78,35 @@ class Matcher:
         if self._grammar.is_crowded:
             self._leave_tables()
         self._grammar.masks.write(self._trail, row)
+        self._add_special(row)
+
+    def _add_special(self, row: Mask) -> None:
         if self._machine.has_special:
             for token_id in self._special():
                 row[token_id >> 5] |= bit(token_id)
+
+    def try_mask(self, row: Mask, seconds: float) -> bool:
+        """``fill_mask`` within about some time; False, and nothing of use in ``row``, if it takes
+        longer."""
+        if self.is_finished:
+            row[:] = 0
+            return True
+        if self._grammar.is_crowded or not self._grammar.masks.write(
+            self._trail, row, seconds=seconds
+        ):
+            return False
+        self._add_special(row)
+        return True
+
+    def fill_mask_in_background(self, row: Mask) -> None:
+        """``fill_mask`` in a thread of its own: other matchers of the grammar go on."""
+        if self._grammar.is_crowded and not self.is_finished:
+            self._leave_tables()
+        if self.is_finished:
+            row[:] = 0
+            return
+        self._grammar.masks.write_in_background(self._trail, row)
+        self._add_special(row)
 
     def accept(self, token_id: int) -> bool:
         """Go on by one token. False, and unchanged, if the token is not allowed."""

@@ -6,6 +6,8 @@ trie where the lexeme ends: grammars that share a lexicon share it.
 
 from __future__ import annotations
 
+import time
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -71,11 +73,18 @@ class Inside(NamedTuple):
         return self.mask.nbytes + self.roots.nbytes + self.prefixes.nbytes + 500
 
 
+class OutOfTime(Exception):
+    """What was asked for isn't there by the deadline; asked again, it takes less."""
+
+
 class Insides:
     """What stays inside the lexemes of a lexicon. The caller holds the lexicon's lock.
 
     Args:
         max_bytes: how much memory is kept.
+
+    Attributes:
+        deadline: by ``time.monotonic()``, when ``at`` gives up with ``OutOfTime``.
     """
 
     def __init__(self, lexicon: Lexicon, vocab: Vocabulary, max_bytes: int) -> None:
@@ -83,6 +92,7 @@ class Insides:
         self.vocab = vocab
         self._max_bytes = max_bytes
         self.num_bytes = 0
+        self.deadline = inf
         self.known: dict[tuple[int, int | bytes], Inside] = {}
         self._visits: dict[int, int] = {}
         self._answers: dict[int, tuple[Inside | None, int, bool]] = {}
@@ -287,6 +297,8 @@ class Insides:
                 lexicon.states, mask, self._path, asked, found,
             )  # fmt: skip
             resume = 1
+            if time.monotonic() > self.deadline:
+                raise OutOfTime
             if status == NEED_ROW:
                 lexicon.fill(int(asked[0]))
             elif status == NEED_EDGE:

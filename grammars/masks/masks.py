@@ -8,6 +8,9 @@ differ) the walk asks for it, once for each text.
 
 from __future__ import annotations
 
+import time
+from math import inf
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,11 +18,14 @@ from ramet.grammars.pushdown.parser_stack import Trail
 from ramet.grammars.pushdown.pushdown_table import Machine
 from ramet.grammars.pushdown.transitions import DONE, LIVE_AT, NEED_TEXT
 
-from .context_independent import Inside, Insides
+from .context_independent import Inside, Insides, OutOfTime
 from .vocabulary import Mask
 from .walk import MANY_FOUND, MAY_END, UNCERTAIN, WORK_GIVEN, walk
 
 _NUM_UNCERTAIN = 4096
+
+_SLICE_S, _PAUSE_S = 0.001, 0.0002
+"""In the background, how long a mask is worked on between pauses, and those."""
 
 
 class Masks:
@@ -38,67 +44,125 @@ class Masks:
         self.num_tokens_tried = 0
         self._uncertain = np.zeros(_NUM_UNCERTAIN, np.int32)
 
-    def write(self, trail: Trail, row: Mask) -> None:
-        """Write the mask of a trail's position; int32[num_words or more]."""
+    def write(self, trail: Trail, row: Mask, *, seconds: float = inf) -> bool:
+        """Write the mask of a trail's position; int32[num_words or more].
+
+        False if it takes longer than ``seconds``; what was worked out for it is kept.
+        """
         if not row.flags.c_contiguous:
             whole = np.zeros(len(row), np.int32)
-            self.write(trail, whole)
+            is_written = self.write(trail, whole, seconds=seconds)
             row[:] = whole
-            return
-        with self._machine.lock:
-            self._write(trail, row)
+            return is_written
+        if seconds == inf:
+            with self._machine.lock:
+                return self._write(trail, row, inf)
+        end = time.monotonic() + seconds
+        if not self._machine.lock.acquire(timeout=seconds):
+            return False
+        try:
+            return self._write(trail, row, end)
+        finally:
+            self._machine.lock.release()
 
-    def _write(self, trail: Trail, row: Mask) -> None:
+    def write_in_background(self, trail: Trail, row: Mask) -> None:
+        """``write`` in a thread of its own: others of the grammar go on in between."""
+        Masks(self._machine, self._insides)._write(trail, row, inf, yields=True)
+
+    def _write(self, trail: Trail, row: Mask, end: float, *, yields: bool = False) -> bool:
+        """False if it isn't written by ``end``. With ``yields`` the caller doesn't hold the
+        machine's lock."""
         machine, insides = self._machine, self._insides
         lexicon = insides.lexicon
         at = trail.at
-        state, _, _, live = trail.positions[at, : LIVE_AT + 1].tolist()
         nodes: list[int] = []
-        inside: Inside | None = None
+        found = self._find_inside(trail, end, yields=yields)
+        if found is None:
+            return False
+        inside, state = found
         resume = 0
+        slice_end = time.monotonic() + _SLICE_S if yields else inf
         while True:
-            with lexicon.lock:
-                if inside is None:
-                    state = lexicon.masked_as.get(state, state)
-                    inside = insides.known.get((state, live)) or insides.at(
-                        state, live, trail.frames
-                    )
-                    if inside.own is not None:
-                        state = inside.own
+            with machine.lock, lexicon.lock:
                 status = walk(
                     inside.table, resume, state, trail.positions, at, row, self._work,
                     self._uncertain, trail.frames, trail.text, machine.table,
                 )  # fmt: skip
             if status == DONE:
-                return
+                return True
             if status == MAY_END:
                 break
             if status in (UNCERTAIN, MANY_FOUND):
                 nodes += self._uncertain[1 : self._uncertain[0] + 1].tolist()
                 self._uncertain[0] = 0
                 if status == UNCERTAIN:
-                    self._decide(trail, inside.trie, nodes, row)
+                    if not self._decide(trail, inside.trie, nodes, row, end):
+                        return False
                     break
             else:
-                given = machine.supply(status, trail, trail.positions[at + 1])
+                with machine.lock:
+                    given = machine.supply(status, trail, trail.positions[at + 1])
                 if status == NEED_TEXT:
                     self._work[0, WORK_GIVEN] = given
+            if yields or end != inf:
+                now = time.monotonic()
+                if now > end:
+                    return False
+                if yields and now > slice_end:
+                    # A real pause: threads that wait for the interpreter or a lock get it.
+                    time.sleep(_PAUSE_S)
+                    slice_end = time.monotonic() + _SLICE_S
             resume = 1
-        if machine.is_accepting(trail):
-            for token_id in self._vocab.eos_ids:
-                row[token_id >> 5] |= bit(token_id)
+        with machine.lock:
+            if machine.is_accepting(trail):
+                for token_id in self._vocab.eos_ids:
+                    row[token_id >> 5] |= bit(token_id)
+        return True
 
-    def _decide(self, trail: Trail, trie: NDArray[np.int32], nodes: list[int], row: Mask) -> None:
-        """Try each token below some nodes with its text."""
+    def _find_inside(self, trail: Trail, end: float, *, yields: bool) -> tuple[Inside, int] | None:
+        """What stays inside the current lexeme, and the state to walk from; None if it isn't
+        found by ``end``."""
+        machine, insides = self._machine, self._insides
+        lexicon = insides.lexicon
+        own, _, _, live = trail.positions[trail.at, : LIVE_AT + 1].tolist()
+        slice_s = _SLICE_S
+        while True:
+            with machine.lock, lexicon.lock:
+                state = lexicon.masked_as.get(own, own)
+                inside = insides.known.get((state, live))
+                if inside is None:
+                    insides.deadline = time.monotonic() + slice_s if yields else end
+                    try:
+                        inside = insides.at(state, live, trail.frames)
+                    except OutOfTime:
+                        inside = None
+                    finally:
+                        insides.deadline = inf
+            if inside is not None:
+                return inside, state if inside.own is None else inside.own
+            if not yields:
+                return None
+            time.sleep(_PAUSE_S)
+            slice_s *= 2  # It begins again, over more rows that are there.
+
+    def _decide(
+        self, trail: Trail, trie: NDArray[np.int32], nodes: list[int], row: Mask, end: float
+    ) -> bool:
+        """Try each token below some nodes with its text; False if that isn't done by ``end``."""
         vocab, machine = self._vocab, self._machine
         for node in nodes:
             for token_id in trie[node : trie[node, 1], 2].tolist():
                 if token_id < 0:
                     continue
                 self.num_tokens_tried += 1
-                if machine.advance(trail, vocab.data, vocab.spans, token_id):
+                with machine.lock:
+                    is_allowed = machine.advance(trail, vocab.data, vocab.spans, token_id)
+                if is_allowed:
                     row[token_id >> 5] |= bit(token_id)
+                if end != inf and time.monotonic() > end:
+                    return False
         copy_aliases(row, vocab.aliases)
+        return True
 
 
 def bit(token_id: int) -> np.int32:

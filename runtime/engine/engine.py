@@ -37,6 +37,7 @@ from ramet.runtime.engine.cache_trace import TraceWriter
 from ramet.runtime.engine.config import EngineConfig
 from ramet.runtime.engine.constraint_compiler import ConstraintCompiler
 from ramet.runtime.engine.core import EngineCore
+from ramet.runtime.engine.daemon_threads import DaemonThreads
 from ramet.runtime.engine.grammar_manager import GrammarManager
 from ramet.runtime.engine.grammar_vocabulary import grammar_vocabulary
 from ramet.runtime.engine.input_processor import InputProcessor
@@ -107,6 +108,7 @@ class Engine:
         self.error: RametError | None = None
         self._fork_guard = ForkGuard()
         self._runner = runner
+        self._mask_threads = DaemonThreads(1, "masks")
         self._cache = RadixCache(PagePool(runner.num_pages, runner.page_size))
         self._scheduler = Scheduler(
             self._cache,
@@ -117,6 +119,7 @@ class Engine:
             clock=clock,
             timer=timer,
             on_end=self._note_end,
+            run_in_background=self._mask_threads.submit,
         )
         self._requests = RequestRegistry(self._scheduler, config.max_waiting)
         self._core = EngineCore(self._scheduler, runner, self._deliver, clock)
@@ -360,6 +363,7 @@ class Engine:
         self._thread.stop()
         self._watchdog.stop()
         self._grammars.close()
+        self._mask_threads.close()
         self._runner.close()
 
     def __enter__(self) -> Engine:

@@ -52,6 +52,7 @@ class Scheduler:
         clock: seconds; a simulated one in tests.
         timer: seconds by which steps are timed, to know what drafts cost; None: prior costs hold.
         on_end: called with each sequence that has ended, before its terminal event.
+        run_in_background: runs a task in a thread, for masks that take longer than a step may.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Scheduler:
         clock: Callable[[], float],
         timer: Callable[[], float] | None = None,
         on_end: Callable[[Sequence], None] = lambda _: None,
+        run_in_background: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:
         self.config = config = config or SchedulerConfig()
         self.cache = cache
@@ -81,7 +83,12 @@ class Scheduler:
             max_logits=config.max_logits_per_step,
             vocab_size=vocab_size,
         )
-        self._output = OutputWriter(tokenizer, vocab_size, forced_tokens=config.forced_tokens)
+        self._output = OutputWriter(
+            tokenizer,
+            vocab_size,
+            forced_tokens=config.forced_tokens,
+            run_in_background=run_in_background,
+        )
         self._drafter = Drafter(cache, config.max_draft_len) if config.max_draft_len else None
         self._committer = Committer(self._pages, self._slots, self._output, self.stats, clock)
         self._ranking = Ranking(
@@ -245,6 +252,8 @@ class Scheduler:
         now = self.clock()
         self._step_cost.start()
         self._expire(now)
+        for sequence, end in self._committer.resume(self._running):
+            self.release(sequence, end)
         arrived, self._num_arrived = self._num_arrived, 0
         self._arrivals_a_step += _ARRIVAL_EMA_WEIGHT * (arrived - self._arrivals_a_step)
         plan = self._selector.select(now)
@@ -301,7 +310,7 @@ class Scheduler:
         for sequence in self._running:
             if sequence.state is not SequenceState.RUNNING or sequence.held is None:
                 raise InvariantError("a running sequence holds no prefix")
-            if sequence.num_pending < 1:
+            if sequence.num_pending < 1 and sequence.late_draw is None:
                 raise InvariantError("a running sequence has nothing to compute")
             owned.extend(self._pages.owned(sequence))
         for sequence in self._waiting:

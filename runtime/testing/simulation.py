@@ -43,6 +43,7 @@ class Simulation:
 
     Args:
         before_step: called with each batch; what it raises is a fault of the runner.
+        mask_steps: how many steps a mask takes that is made in the background; None: none is.
 
     Attributes:
         now: seconds; add to it to let time pass.
@@ -59,8 +60,12 @@ class Simulation:
         page_size: int,
         *,
         before_step: Callable[[Batch], None] | None = None,
+        mask_steps: int | None = None,
     ) -> None:
         self.now = 0.0
+        self._num_steps = 0
+        self._mask_steps = mask_steps
+        self._masks: list[tuple[int, Callable[[], None]]] = []
         self.runner = ScriptedModel(
             self.tokenizer,
             num_pages=num_pages,
@@ -78,10 +83,23 @@ class Simulation:
             config=config,
             clock=lambda: self.now,
             on_end=lambda sequence: self.requests.remove(sequence),
+            run_in_background=None if mask_steps is None else self._make_later,
         )
         self.requests = RequestRegistry(self.scheduler, config.max_waiting)
         self.core = EngineCore(self.scheduler, self.runner)
         self.events: dict[Sequence, list[Event]] = {}
+
+    def _make_later(self, make_mask: Callable[[], None]) -> None:
+        assert self._mask_steps is not None
+        self._masks.append((self._num_steps + self._mask_steps, make_mask))
+
+    def _make_masks(self) -> None:
+        """Makes the masks that are due."""
+        self._num_steps += 1
+        due = [make for step, make in self._masks if step <= self._num_steps]
+        self._masks = [task for task in self._masks if task[0] > self._num_steps]
+        for make in due:
+            make()
 
     def add(
         self, request: Request, matcher: Matcher | None = None, *, compiling: bool = False
@@ -119,6 +137,7 @@ class Simulation:
     def step(self) -> bool:
         """One step; False if there was nothing to do."""
         self.now += 1.0
+        self._make_masks()
         return self.core.step()
 
     def drain(self, limit: int = 20_000) -> None:

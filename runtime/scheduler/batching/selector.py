@@ -105,6 +105,11 @@ class BatchSelector:
 
     def _preempt(self, victim: Sequence) -> None:
         """Puts a running sequence back among the waiting; its prefix stays cached while it can."""
+        if victim.late_draw is not None:
+            # The token is drawn again.
+            victim.late_draw = None
+            assert victim.matcher is not None
+            victim.matcher.rollback(1)
         self._pages.return_pages(victim)
         del self._running[victim]
         victim.state = SequenceState.WAITING

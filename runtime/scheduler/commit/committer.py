@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from ramet.runtime.api.batch import SampledTokens, StepResult
 from ramet.runtime.api.events import Embedding, TokenInfo
@@ -76,11 +76,30 @@ class Committer:
             return error
         if sequence.num_output and sequence.first_token_time is None:
             sequence.first_token_time = self._clock()
-        if end is None and sequence.num_pending <= 0:
+        if end is None and sequence.num_pending <= 0 and sequence.late_draw is None:
             end = self._end_prompt(sequence)
         if end is None:
             self._output.flush(sequence)
         return end
+
+    def resume(self, sequences: Iterable[Sequence]) -> list[tuple[Sequence, End | Exception]]:
+        """Takes the late tokens whose masks are made; returns the sequences that have ended."""
+        ended: list[tuple[Sequence, End | Exception]] = []
+        for sequence in sequences:
+            late = sequence.late_draw
+            if late is None or not late.done.is_set():
+                continue
+            end: End | Exception | None
+            try:
+                end = self._output.resume(sequence, late)
+                self._slots.note_tokens(sequence)
+                if end is None:
+                    self._output.flush(sequence)
+            except Exception as error:  # a fault of this request's own matcher or stream
+                end = error
+            if end is not None:
+                ended.append((sequence, end))
+        return ended
 
     @staticmethod
     def _end_prompt(sequence: Sequence) -> End:

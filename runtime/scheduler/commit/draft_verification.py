@@ -19,7 +19,7 @@ def verify_draft(
 
     Args:
         advance: appends the token that was sampled after so many tokens of the draft, and what is
-            forced after it; returns the sequence's end, if this is it.
+            forced after it; returns the sequence's end, if this is it. The token may be late.
 
     Returns: the number of accepted draft tokens, and the sequence's end.
     """
@@ -34,5 +34,6 @@ def verify_draft(
         ):
             sequence.num_computed += 1
         offset = sequence.num_tokens - start
-        if end is not None or sequence.num_computed < sequence.num_tokens:
+        is_late = sequence.late_draw is not None
+        if end is not None or is_late or sequence.num_computed < sequence.num_tokens:
             return sequence.num_computed - start, end

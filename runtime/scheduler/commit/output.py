@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
+import numpy.typing as npt
 
 from ramet.grammars.constraints import StructuralTag
 from ramet.runtime.api.errors import InvariantError, NoTokenAllowedError
@@ -17,9 +20,13 @@ from ramet.runtime.api.events import (
 )
 from ramet.runtime.scheduler.commit.completion import Completions
 from ramet.runtime.scheduler.commit.jump_forward import JumpForward
+from ramet.runtime.scheduler.sequence.late_draw import ForkingMatcher, LateDraw
 from ramet.runtime.scheduler.sequence.sequence import Matcher, Sequence
 from ramet.runtime.scheduler.sequence.token_bans import pack
 from ramet.runtime.tokenizer.tokenizer import Tokenizer
+
+MASK_BUDGET_S = 0.005
+"""How long a step may wait for one mask."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +41,16 @@ class OutputWriter:
     """Appends tokens to sequences and sends their text on."""
 
     def __init__(
-        self, tokenizer: Tokenizer, vocab_size: int, *, forced_tokens: bool = True
+        self,
+        tokenizer: Tokenizer,
+        vocab_size: int,
+        *,
+        forced_tokens: bool = True,
+        run_in_background: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:
+        """``run_in_background`` runs a task in a thread of its own: masks that take longer than
+        ``MASK_BUDGET_S`` are made there, by ``ForkingMatcher``. Without it none is."""
+        self._run_in_background = run_in_background
         self._tokenizer = tokenizer
         self._eos_ids = tokenizer.eos_ids
         self._not_eos = ~pack(tokenizer.eos_ids, vocab_size)
@@ -93,7 +108,10 @@ class OutputWriter:
         return self._append_all(sequence, tokens[:keep], None, complete=complete)
 
     def advance(self, sequence: Sequence, token: TokenInfo) -> End | None:
-        """Takes a drawn token, and what the grammar forces after it; returns the end, if it is."""
+        """Takes a drawn token, and what the grammar forces after it; returns the end, if it is.
+
+        Where the mask after it isn't made in time, the token is the sequence's ``late_draw``.
+        """
         if token.token_id < 0:
             raise NoTokenAllowedError(
                 "no token is allowed here: bad_words, allowed_token_ids and the constraint "
@@ -109,13 +127,40 @@ class OutputWriter:
         if not self._can_complete(sequence, matcher, 1):
             matcher.rollback(1)
             return self._complete(sequence, matcher)
-        matcher.fill_mask(self._mask)
-        if matcher.is_accepting and not (self._mask & self._not_eos).any():
+        if self._run_in_background is None:
+            matcher.fill_mask(self._mask)
+        elif not self._try_mask(sequence, token, cast(ForkingMatcher, matcher)):
+            return None
+        return self._append_masked(sequence, matcher, token, self._mask)
+
+    def _try_mask(self, sequence: Sequence, token: TokenInfo, matcher: ForkingMatcher) -> bool:
+        """Makes the mask after a token; if that takes long, elsewhere, and the token is late."""
+        assert self._run_in_background is not None
+        if matcher.try_mask(self._mask, MASK_BUDGET_S):
+            return True
+        late = LateDraw(token, matcher.fork(), np.zeros_like(self._mask))
+        sequence.late_draw = late
+        self._run_in_background(late.make_mask)
+        return False
+
+    def resume(self, sequence: Sequence, late: LateDraw) -> End | None:
+        """Takes a late token, whose mask is made; returns the end, if it is."""
+        sequence.late_draw = None
+        if late.error is not None:
+            raise late.error
+        sequence.matcher = late.matcher
+        return self._append_masked(sequence, late.matcher, late.token, late.mask)
+
+    def _append_masked(
+        self, sequence: Sequence, matcher: Matcher, token: TokenInfo, mask: npt.NDArray[np.int32]
+    ) -> End | None:
+        """Appends a token that was accepted, and what must follow it, by the mask after it."""
+        if matcher.is_accepting and not (mask & self._not_eos).any():
             # Nothing but the end may follow: no step is spent on drawing it.
             return self._append(sequence, token, complete=True)
         text = b""
         if self._jump_forward is not None and not sequence.bans.bans_always:
-            text = self._jump_forward.text(matcher, self._mask)
+            text = self._jump_forward.text(matcher, mask)
         return self._force(sequence, token, text) if text else self._append(sequence, token)
 
     def _append(

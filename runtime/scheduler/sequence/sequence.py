@@ -16,6 +16,7 @@ from ramet.runtime.api.request import Request
 from ramet.runtime.cache import PrefixHandle
 from ramet.runtime.parsers import OutputStream
 from ramet.runtime.scheduler.sequence.kept_prefix import KeptPrefix
+from ramet.runtime.scheduler.sequence.late_draw import LateDraw
 from ramet.runtime.scheduler.sequence.ngram_index import NgramIndex
 from ramet.runtime.scheduler.sequence.pooling import Pooler
 from ramet.runtime.scheduler.sequence.token_bans import TokenBans
@@ -83,6 +84,7 @@ class Sequence:
         "first_token_time",
         "grammar_s",
         "held",
+        "late_draw",
         "matcher",
         "max_len",
         "ngram_index",
@@ -134,6 +136,7 @@ class Sequence:
         self.text = text
         self.emit = emit
         self.matcher = matcher
+        self.late_draw: LateDraw | None = None
         self.bans = bans
         self.arrival = 0
         self.state = SequenceState.NEW

@@ -59,6 +59,20 @@ class DigitsMatcher:
         self._maybe_fault()
         row[:] = 0 if self.is_accepting else SEVEN if self.forced_bytes() else DIGITS
 
+    def try_mask(self, row: np.ndarray, seconds: float) -> bool:
+        if len(self.history) % 4 == 2:
+            return False
+        self.fill_mask(row)
+        return True
+
+    def fill_mask_in_background(self, row: np.ndarray) -> None:
+        self.fill_mask(row)
+
+    def fork(self) -> DigitsMatcher:
+        other = DigitsMatcher(self.count, self.fault_at, self.forced)
+        other.history = self.history.copy()
+        return other
+
     def accept(self, token_id: int) -> bool:
         self._maybe_fault()
         allowed = SEVEN if self.forced_bytes() else DIGITS
@@ -89,6 +103,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         max_draft_len=st.sampled_from([4, 0]),
         max_waiting=st.sampled_from([100, 100, 4]),
         max_wait_s=st.sampled_from([30.0, 5.0]),
+        mask_steps=st.sampled_from([None, 0, 3]),
     )
     def start(
         self,
@@ -101,6 +116,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         max_draft_len: int,
         max_waiting: int,
         max_wait_s: float,
+        mask_steps: int | None,
     ) -> None:
         self.config = SchedulerConfig(
             max_num_seqs=num_seqs,
@@ -115,7 +131,11 @@ class SchedulerMachine(RuleBasedStateMachine):
         )
         self.broken = False
         self.sim = Simulation(
-            self.config, num_pages * 8 // page_size, page_size, before_step=self._before_step
+            self.config,
+            num_pages * 8 // page_size,
+            page_size,
+            before_step=self._before_step,
+            mask_steps=mask_steps,
         )
         self.sequences: list[Sequence] = []
         self.num_digits: dict[Sequence, tuple[int, bool]] = {}
