@@ -27,10 +27,11 @@ from ramet.lang.base.errors import (
 )
 from ramet.lang.graph.nodes import Role
 from ramet.lang.types.expressions import GenExpr
+from ramet.lang.types.labels import type_label
 from ramet.lang.types.options import sampling_params
 from ramet.lang.types.schemas import adapter_of
 from ramet.lang.types.tools import Tool
-from ramet.lang.types.types import OutputType, type_label
+from ramet.lang.types.types import OutputType
 from ramet.lang.types.values import Value
 
 if TYPE_CHECKING:

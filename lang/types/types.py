@@ -16,12 +16,17 @@ from pydantic import ValidationError
 
 from ramet.grammars.constraints import Choice, Constraint, JsonObject, JsonSchema, Regex
 from ramet.lang.base.errors import OutputParseError, OutputTypeError
+from ramet.lang.types.labels import type_label
 from ramet.lang.types.schemas import adapter_of
 
 T = TypeVar("T")
 
 INTEGER = Regex(r"-?(0|[1-9][0-9]{0,17})")
 NUMBER = Regex(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,17})?([eE][-+]?[0-9]{1,2})?")
+
+
+_SHOWN_FAULTS = 3
+"""Faults of one output that an error lists."""
 
 
 @dataclass(frozen=True)
@@ -114,11 +119,6 @@ def _finite(text: str) -> float:
     return number
 
 
-def type_label(annotation: Any) -> str:
-    """A type's name for people: ``Report``, ``list[int]``."""
-    return annotation.__name__ if inspect.isclass(annotation) else str(annotation)
-
-
 def _one_of(label: str, pairs: list[tuple[str, Any]]) -> OutputType[Any]:
     values = dict(pairs)
     if not values or "" in values:
@@ -151,6 +151,21 @@ def _json(annotation: Any, label: str) -> OutputType[Any]:
         try:
             return adapter.validate_json(text)
         except ValidationError as error:
-            raise OutputParseError(text, label, str(error)) from error
+            raise OutputParseError(text, label, _faults(error)) from error
 
     return OutputType(label, JsonSchema(schema, any_order=False, integers="plain"), parse)
+
+
+def _faults(error: ValidationError) -> str:
+    """What is wrong with a value, each fault with its place."""
+    faults = error.errors(include_url=False, include_context=False, include_input=False)
+    shown = [
+        ": ".join(filter(None, ("".join(map(_step, fault["loc"])).lstrip("."), fault["msg"])))
+        for fault in faults[:_SHOWN_FAULTS]
+    ]
+    more = len(faults) - len(shown)
+    return "; ".join(shown) + (f"; and {more} more" if more else "")
+
+
+def _step(step: int | str) -> str:
+    return f"[{step}]" if isinstance(step, int) else f".{step}"

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, StringConstraints
 from typing_extensions import TypedDict
 
 from ramet.grammars import ConstraintError
@@ -29,6 +29,7 @@ from ramet.lang import (
     regex,
     text,
 )
+from ramet.lang.types.labels import type_label
 from ramet.lang.types.matching import match_text
 from ramet.lang.types.types import INTEGER, NUMBER, described_output, output_type
 from ramet.runtime.api.events import Finished, TextDelta, Timings, Usage
@@ -272,3 +273,36 @@ def test_fields_come_in_their_order_and_no_others_do() -> None:
     assert not match_text(constraint, '[{"y": 2, "x": 1}]')
     assert not match_text(constraint, '[{"x": 1, "y": 2, "z": 3}]')
     assert json(dict[str, int]).match('{"anything": 3}')
+
+
+@pytest.mark.parametrize(
+    ("annotation", "label"),
+    [
+        (Report, "Report"),
+        (list[int], "list[int]"),
+        (dict[str, int] | None, "dict[str, int] | None"),
+        (Literal["a", 1], "Literal['a', 1]"),
+        (Annotated[int, Field(ge=0, le=10)], "int from 0 to 10"),
+        (Annotated[str, Field(pattern="a+")], "str matching 'a+'"),
+        (Annotated[str, "note"], "Annotated[str]"),
+        (Annotated[str, StringConstraints(min_length=2, max_length=2)], "str of 2 characters"),
+        (list[Annotated[str, Field(max_length=3)]], "list[str] of items of at most 3 characters"),
+        (
+            Annotated[
+                list[Annotated[str, Field(max_length=40)]], Field(min_length=3, max_length=4)
+            ],
+            "list[str] of 3 to 4 items of at most 40 characters",
+        ),
+    ],
+)
+def test_labels_speak_the_users_types(annotation: Any, label: str) -> None:
+    assert type_label(annotation) == label
+
+
+def test_a_wrong_value_is_described_by_its_places() -> None:
+    with pytest.raises(OutputParseError) as caught:
+        output_type(list[Report]).parse('[{"title": "t", "score": 11, "tags": ["c"]}]')
+    assert str(caught.value) == (
+        "the output is not list[Report]: [0].score: Input should be less than or equal to 10; "
+        "[0].tags[0]: Input should be 'a' or 'b'"
+    )
