@@ -16,9 +16,9 @@ from ramet.lang.base.event_loop import on_shared_loop, shared_loop
 from ramet.lang.batching import run_batch
 from ramet.lang.graph.explain import Explanation, explain
 from ramet.lang.graph.graph import RequestGraph
-from ramet.lang.run.dry_run import trace_graph
+from ramet.lang.run.dry_run import dry_run
 from ramet.lang.run.run import Run
-from ramet.lang.run.session import RunOptions
+from ramet.lang.run.run_options import RunOptions
 from ramet.lang.run.state import State
 from ramet.lang.types.options import SamplingOptions, sampling_params
 from ramet.lang.types.values import Value
@@ -142,11 +142,11 @@ class Program(Generic[P, T]):
     def graph(self, *args: Any, **kwargs: Any) -> RequestGraph:
         """The program's RequestGraph for these arguments, with no model.
 
-        Where the program looks at a value its tracing ends; ``graph.open_ends`` says where.
+        A dry run ends where the program looks at a value; ``graph.open_ends`` names the places.
         """
         values, options, _ = self._settle(kwargs)
         self._signature.bind(None, *args, **values)
-        return trace_graph(self.name, self._binder(args, values), options)
+        return dry_run(self.name, self._binder(args, values), options)
 
     def check_arguments(self, *args: Any, **kwargs: Any) -> None:
         """Raises TypeError where a run with these arguments would, and starts nothing."""

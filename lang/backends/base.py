@@ -1,4 +1,4 @@
-"""The contract between the executor and whatever answers its calls."""
+"""The contract between the executor and the backends that answer its calls."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Call:
     """What a generation and a scoring have in common.
 
     ``program_id`` and ``node_id`` say which call of which run it is; ``hint`` is what the engine
-    is told of the run's future, None: nothing.
+    learns of the future of the run, None: nothing.
     """
 
     program_id: str
@@ -92,7 +92,7 @@ class ScoreCall(Call):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmCall(Call):
-    """Compute ``prompt`` ahead of a call: its last turn, whoever's it is, isn't finished."""
+    """Compute ``prompt`` ahead of a call: its last turn, of any role, isn't finished."""
 
 
 @dataclass(frozen=True, slots=True)

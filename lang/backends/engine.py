@@ -44,15 +44,15 @@ Pieces = list[tuple[str, bool]]
 """A prompt's text in pieces; the flag marks control tokens. No two texts are neighbours."""
 
 MAX_REMEMBERED = 4096
-"""Runs whose tokens are kept, should their ends not be told."""
+"""Runs whose tokens are kept at most, should their ends not be reported."""
 
 MIN_WARM_LEN = 32
 """Tokens below which computing a beginning ahead isn't worth a request."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """What a call's prompt and output were, as text and as the tokens that spelled it."""
+class _SentPrompt:
+    """A call's prompt and output, as text and as the tokens that were sent and sampled."""
 
     pieces: Pieces
     token_ids: tuple[int, ...]
@@ -64,12 +64,12 @@ class EngineBackend:
     A prompt that goes on from an earlier call of its run begins with exactly that call's tokens,
     prompt and output, so that the prefix cache holds all of them, however another tokenisation
     of the same text would go. Where the chat template prints the earlier turns differently than
-    they were (some trim them), the prompt is encoded anew.
+    they were (some trim them), the whole prompt is encoded again.
     """
 
     def __init__(self, engine: GenerationEngine) -> None:
         self._engine = engine
-        self._told: OrderedDict[str, dict[str, _Told]] = OrderedDict()  # by run, by node
+        self._sent: OrderedDict[str, dict[str, _SentPrompt]] = OrderedDict()  # by run, by node
 
     @property
     def name(self) -> str:
@@ -139,13 +139,13 @@ class EngineBackend:
     async def warm(self, call: WarmCall) -> Usage | None:
         """Computes a long beginning, behind everything else that is to be done.
 
-        Only where nobody waits and free pages abound: a beginning that is evicted before it is
+        Only where no request waits and free pages abound: a beginning that is evicted before it is
         used, or that evicts what others need, costs more than it saves.
         """
         pieces = self._render(call.prompt, unfinished=True)
         token_ids = self._spell(call, pieces)[:-1]  # the last may merge with what comes next
-        told = self._previous(call)
-        if len(token_ids) - (len(told.token_ids) if told else 0) < MIN_WARM_LEN:
+        sent = self._previous(call)
+        if len(token_ids) - (len(sent.token_ids) if sent else 0) < MIN_WARM_LEN:
             return None
         stats = await asyncio.to_thread(self._engine.stats)
         if stats.num_waiting or stats.num_free_pages * stats.page_size < 4 * len(token_ids):
@@ -161,7 +161,7 @@ class EngineBackend:
     async def update_hint(self, update: HintUpdate) -> None:
         """Passes the update on; of a run that has ended, forgets the tokens."""
         if update.has_ended:
-            self._told.pop(update.program_id, None)
+            self._sent.pop(update.program_id, None)
         self._engine.update_hint(update)
 
     async def aclose(self) -> None:
@@ -240,10 +240,10 @@ class EngineBackend:
     def _spell(self, call: Call, pieces: Pieces) -> tuple[int, ...]:
         """The text's tokens, which begin with those of the call that the prompt goes on from."""
         tokenizer = self._engine.tokenizer
-        told = self._previous(call)
-        rest = None if told is None else _after(told.pieces, pieces)
-        if told is not None and rest is not None:
-            return told.token_ids + tuple(tokenizer.encode_pieces(rest))
+        sent = self._previous(call)
+        rest = None if sent is None else _after(sent.pieces, pieces)
+        if sent is not None and rest is not None:
+            return sent.token_ids + tuple(tokenizer.encode_pieces(rest))
         ids = tokenizer.encode_pieces(pieces)
         if not call.prompt.is_chat and tokenizer.adds_bos and tokenizer.bos_id is not None:
             ids.insert(0, tokenizer.bos_id)
@@ -253,12 +253,12 @@ class EngineBackend:
             ids = [tokenizer.bos_id]
         return tuple(ids)
 
-    def _previous(self, call: Call) -> _Told | None:
+    def _previous(self, call: Call) -> _SentPrompt | None:
         previous = call.prompt.previous_call
         if previous is None:
             return None
-        told = self._told.get(call.program_id, {})
-        return told.get(previous) or told.get(f"{previous}={call.prompt.previous_text}")
+        sent = self._sent.get(call.program_id, {})
+        return sent.get(previous) or sent.get(f"{previous}={call.prompt.previous_text}")
 
     def _remember(
         self,
@@ -277,10 +277,10 @@ class EngineBackend:
     def _note(
         self, call: Call, key: str, pieces: Pieces, text: str, token_ids: tuple[int, ...]
     ) -> None:
-        told = self._told.setdefault(call.program_id, {})
-        told[key] = _Told(_merged([*pieces, (text, False)]), token_ids)
-        if len(self._told) > MAX_REMEMBERED:
-            self._told.popitem(last=False)
+        sent = self._sent.setdefault(call.program_id, {})
+        sent[key] = _SentPrompt(_merged([*pieces, (text, False)]), token_ids)
+        if len(self._sent) > MAX_REMEMBERED:
+            self._sent.popitem(last=False)
 
 
 def _merged(pieces: Any) -> Pieces:

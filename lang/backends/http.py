@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ramet.lang.backends.transport import Transport
 
 NEWS_PATH = "/v1/program_news"
-"""Where a Ramet server hears what a program has learned."""
+"""Path at which a Ramet server takes hint updates."""
 
 
 class HttpBackend:
@@ -243,7 +243,7 @@ def connect(
     Raises:
         BackendError: the server can't be reached.
     """
-    # An HTTP client takes a while to import, and only who connects needs one.
+    # An HTTP client is slow to import, and only connections need one.
     from ramet.lang.backends.transport import Transport
 
     if not isinstance(url, str) or not url.startswith(("http://", "https://")):
@@ -301,7 +301,7 @@ def _delta(choice: dict[str, Any], *, is_chat: bool) -> TextDelta | None:
     if is_chat:
         delta = choice.get("delta") or {}
         if delta.get("tool_calls"):
-            raise BackendError("the server answered with a tool call that nobody asked for")
+            raise BackendError("the server answered with a tool call that was not asked for")
         text = delta.get("content") or ""
         entries = (choice.get("logprobs") or {}).get("content") or ()
         tokens = tuple(

@@ -1,4 +1,4 @@
-"""The one event loop that serves callers who have none: a daemon thread, started when needed."""
+"""The shared event loop of synchronous callers: a daemon thread, started when needed."""
 
 from __future__ import annotations
 

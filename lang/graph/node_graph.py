@@ -14,7 +14,7 @@ MAX_NODES = 100_000
 
 @dataclass(frozen=True, slots=True)
 class OpenEnd:
-    """Where tracing without a model had to stop: the program looked at a value.
+    """Where a dry run had to stop: the program looked at a value.
 
     ``where`` is the ``file:line`` that looked; ``node_id`` is what it wanted to know.
     """

@@ -4,7 +4,7 @@
 number, the index of the reference in that run's table, and a keyed hash of both. Text that is
 given to a run is split at the tokens whose hash is right; everything else in it, whatever it
 looks like, is text. Only this process can make such a hash, its key is never written anywhere,
-and what a model writes is put into prompts as data that nobody splits again. So no user text and
+and what a model writes is put into prompts as data that is never split again. So no user text and
 no model output can become a reference, and a reference of another run is known for what it is.
 
 A token is fixed in width and its first letters can't occur in the rest of it, so two tokens never

@@ -1,4 +1,4 @@
-"""A run at work: its session, its executor, and the branches whose code runs beside it."""
+"""Executes a run: the program's function, its branches' functions, its calls."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ramet.lang.graph.nodes import CALL_KINDS, Text
 from ramet.lang.graph.references import Ref
 from ramet.lang.run.executor import Executor
 from ramet.lang.run.prompts import messages_of, render
-from ramet.lang.run.session import BranchWriter, Session, TraceStopped, current_join
+from ramet.lang.run.session import BranchWriter, DryRunStopped, Session, current_join
 from ramet.lang.types.values import NodeResult, Value, leaves, resolve, text_of
 from ramet.runtime.api.errors import RequestAbortedError
 
@@ -24,7 +24,7 @@ ESCAPES = (SystemExit, KeyboardInterrupt)
 
 
 class Escaped(Exception):
-    """Carries one of ``ESCAPES`` out of the event loop, to whoever waits for the run."""
+    """Carries one of ``ESCAPES`` out of the event loop, to the thread that waits for the run."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(str(error))
@@ -32,7 +32,7 @@ class Escaped(Exception):
 
 
 class RunContext:
-    """What states need of their run beside the session."""
+    """The parts of a run that states use, in addition to its session."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -101,10 +101,10 @@ class RunContext:
         try:
             result = await self.run_function(call)
             session.graph.set_inputs(join_id, self._needs(result))
-            if session.is_tracing:
+            if session.is_dry_run:
                 return
             plain = await self.resolve_all(result)
-        except TraceStopped as stop:
+        except DryRunStopped as stop:
             session.stopped_at(writer.branch, stop)
         except asyncio.CancelledError:
             session.fail(join_id, RequestAbortedError("the run was cancelled"))
@@ -191,7 +191,7 @@ class RunContext:
             raise
         except BaseException as error:
             if self.executor is not None:
-                self.executor.abort()  # at once, so that what isn't sent never is
+                self.executor.abort()  # before any await, so that what isn't sent never is
             if isinstance(error, ESCAPES):
                 raise Escaped(error) from error
             raise

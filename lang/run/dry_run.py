@@ -11,14 +11,15 @@ from ramet.lang.base.errors import UsageError
 from ramet.lang.base.event_loop import on_shared_loop, shared_loop
 from ramet.lang.graph.graph import RequestGraph
 from ramet.lang.run.context import RunContext
-from ramet.lang.run.session import RunOptions, Session, TraceStopped
+from ramet.lang.run.run_options import RunOptions
+from ramet.lang.run.session import DryRunStopped, Session
 from ramet.lang.run.state import State
 from ramet.lang.run.writer import Writer
 from ramet.lang.types.matching import check_constraint
 from ramet.lang.types.types import INTEGER, NUMBER
 
 
-def trace_graph(
+def dry_run(
     name: str, bind: Callable[[State], Callable[[], Any]], options: RunOptions
 ) -> RequestGraph:
     """Runs a program's function without a backend and returns the graph it makes.
@@ -27,9 +28,9 @@ def trace_graph(
         InvalidConstraintError: no engine could honour a call's constraint; names the argument.
     """
     if on_shared_loop():
-        raise UsageError("a graph can't be traced from inside a running program")
+        raise UsageError("a dry run can't be made from inside a running program")
     loop = shared_loop()
-    work = _trace(name, bind, options, loop)
+    work = _run(name, bind, options, loop)
     session = asyncio.run_coroutine_threadsafe(work, loop).result()
     for output in session.outputs.values():  # in the caller's thread: the loop is shared
         if output.constraint is not None and not _is_always_valid(output.constraint):
@@ -41,7 +42,7 @@ def _is_always_valid(constraint: Constraint) -> bool:
     return isinstance(constraint, Choice | JsonObject) or constraint in (INTEGER, NUMBER)
 
 
-async def _trace(
+async def _run(
     name: str,
     bind: Callable[[State], Callable[[], Any]],
     options: RunOptions,
@@ -52,7 +53,7 @@ async def _trace(
     context = RunContext(session)
     try:
         await context.run_function(bind(State(Writer(context))))
-    except TraceStopped as stop:
+    except DryRunStopped as stop:
         session.stopped_at("", stop)
     try:
         await context.drain()

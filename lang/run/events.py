@@ -1,4 +1,4 @@
-"""What a run tells those who watch it, and the log that holds it."""
+"""The events of a run, and the log that holds them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sends each node the moment what it needs is there."""
+"""Sends each node as soon as the values that it needs are there."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Executor:
             task.cancel()
 
     async def cancel(self) -> None:
-        """Aborts, and waits until all calls have ended. Nothing is told after that but the end."""
+        """Aborts, and waits until all calls have ended. Only the end is reported after that."""
         self._session.on_dead_end = lambda _: None
         self._unneeded.clear()
         self.abort()
@@ -204,19 +204,19 @@ class Executor:
 
     def _hint(self, node: Gen | Select) -> ProgramHint | None:
         """The hint of a call that is sent now."""
-        self._session.outlook.send(node)
+        self._session.unsent.send(node)
         hint = hint_for(self._session, node)
         self._promises.sent(node, hint)
         return hint
 
     def _note_dead_end(self, node: Node) -> None:
-        """Nothing follows a node any more; the backend hears which calls it keeps in vain."""
+        """Reports the calls whose prefixes are kept without need, as nothing follows a node."""
         unneeded = list(self._promises.broken_by(node))
         if unneeded and not self._unneeded:
-            asyncio.get_running_loop().call_soon(self._tell)
+            asyncio.get_running_loop().call_soon(self._send_hint_update)
         self._unneeded += unneeded
 
-    def _tell(self) -> None:
+    def _send_hint_update(self) -> None:
         unneeded, self._unneeded = self._unneeded, []
         if not unneeded:
             return  # the run is over

@@ -13,7 +13,7 @@ from ramet.lang.base.event_loop import shared_loop
 from ramet.lang.graph.graph import RequestGraph
 from ramet.lang.graph.nodes import Fork, Gen, Join, Node, Text, ToolCall
 from ramet.lang.run.run import Run
-from ramet.lang.run.session import RunOptions
+from ramet.lang.run.run_options import RunOptions
 from ramet.lang.run.state import State
 from ramet.lang.types.tools import Tool, as_tool
 from ramet.lang.types.types import described_output

@@ -14,7 +14,7 @@ from ramet.lang.run.session import Session
 from ramet.runtime.api.request import AHEAD, ProgramHint
 
 MAX_LOOK_AHEAD = 32
-"""Nodes that are looked at for one part of a hint: more would change nobody's mind."""
+"""Nodes that are looked at for one part of a hint: more would change no decision."""
 
 
 def hint_for(session: Session, node: Gen | Select) -> ProgramHint | None:
@@ -35,7 +35,7 @@ def hint_for(session: Session, node: Gen | Select) -> ProgramHint | None:
         tool=_awaited_tool(session, node.id, extending),
         program=session.graph.name,
         extends=session.graph.previous_call(node) or "",
-        tokens_to_come=session.outlook.num_tokens,
+        tokens_to_come=session.unsent.num_tokens,
     )
 
 
@@ -49,7 +49,7 @@ def ahead_hint(session: Session, node: Gen | Select) -> ProgramHint | None:
         steps_to_next_use=_steps_before(session, node.id, ""),
         remaining_uses=1,
         program=session.graph.name,
-        tokens_to_come=session.outlook.num_tokens,
+        tokens_to_come=session.unsent.num_tokens,
     )
 
 
@@ -129,10 +129,10 @@ def _weight(session: Session, node_id: str) -> float:
 
 
 class Promises:
-    """What the engine was told to expect, and which of it turns out never to come.
+    """The uses that hints announced to the engine, and those that will never come.
 
-    A call's hint promises later calls, or leaves open whether there will be any. When its state
-    has ended, or a call that was promised can never be sent, the prefix is kept in vain.
+    A call's hint announces later calls, or leaves open whether there will be any. When its state
+    has ended, or an announced call can never be sent, the prefix is kept without need.
     """
 
     def __init__(self, session: Session) -> None:
@@ -141,13 +141,13 @@ class Promises:
         self._sent: set[str] = set()
 
     def sent(self, node: Gen | Select, hint: ProgramHint | None) -> None:
-        """A call is on its way with this hint."""
+        """Notes that a call was sent with this hint."""
         self._sent.add(node.id)
         if hint is not None and hint.remaining_uses != 0:
             self._expected.add(node.id)
 
     def broken_by(self, node: Node | None) -> Iterator[str]:
-        """The calls that nobody will extend any more, now that ``node`` is the last of a state
+        """The calls that nothing will extend any more, now that ``node`` is the last of a state
         that has ended, or will itself never be sent."""
         graph = self._session.graph
         for before in () if node is None else graph.back_from(node.id):

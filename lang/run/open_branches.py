@@ -17,14 +17,14 @@ class OpenBranches:
         self._below: dict[str, dict[int, int]] = {}  # of a branch: open branches by its forks
 
     def add(self, branch: str) -> None:
-        """A branch has begun."""
+        """Adds a branch that has begun."""
         self._open.add(branch)
         for above, fork in _forks_above(branch):
             forks = self._below.setdefault(above, {})
             forks[fork] = forks.get(fork, 0) + 1
 
     def discard(self, branch: str) -> None:
-        """A branch has ended, or nobody has it any more."""
+        """Removes a branch that has ended, or whose state was garbage-collected."""
         if branch not in self._open:
             return
         self._open.remove(branch)

@@ -18,7 +18,8 @@ from ramet.lang.graph.nodes import CALL_KINDS, Text
 from ramet.lang.run.context import Escaped, RunContext
 from ramet.lang.run.events import EventLog, NodeAdded, NodeFinished, RunEnded, RunEvent, TextPiece
 from ramet.lang.run.prompts import render
-from ramet.lang.run.session import RunOptions, Session
+from ramet.lang.run.run_options import RunOptions
+from ramet.lang.run.session import Session
 from ramet.lang.run.state import State
 from ramet.lang.run.writer import Writer
 from ramet.lang.trace.trace import Trace
@@ -82,7 +83,7 @@ class Run(Generic[T_co]):
         return await self._context.perform(self._bind(self._state))
 
     async def _supervise(self, work: asyncio.Task[Any]) -> None:
-        """Sees the run to its end, whatever becomes of its work. Nobody cancels this."""
+        """Waits for the run's end, whatever becomes of its work; never cancelled."""
         await asyncio.wait([work])
         error: BaseException | None
         if work.cancelled():

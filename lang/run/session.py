@@ -1,4 +1,4 @@
-"""The insides of one run: its graph, its results, and how anyone waits for them."""
+"""The state of one run: its graph, its results, and the ways to wait for them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import contextlib
 import secrets
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakSet
@@ -31,13 +30,13 @@ from ramet.lang.graph.node_graph import OpenEnd
 from ramet.lang.graph.nodes import Fork, Gen, Node, Select, Text
 from ramet.lang.graph.references import Ref, ReferenceTable
 from ramet.lang.run.events import EventLog, NodeAdded, NodeFailed, NodeFinished
-from ramet.lang.run.future_uses import Outlook
 from ramet.lang.run.open_branches import OpenBranches
 from ramet.lang.run.prompts import formatted
+from ramet.lang.run.run_options import RunOptions
+from ramet.lang.run.unsent_tokens import UnsentTokens
 from ramet.lang.types.types import OutputType
 from ramet.lang.types.values import NodeResult, Value
 from ramet.runtime.api.fork_guard import ForkGuard
-from ramet.runtime.api.validate import flag, text, whole
 
 if TYPE_CHECKING:
     from ramet.lang.types.tools import Tool
@@ -49,8 +48,8 @@ current_join: ContextVar[str | None] = ContextVar("ramet_current_join", default=
 """In the code of a spawned branch: the node that its result will settle."""
 
 
-class TraceStopped(BaseException):
-    """Ends a program that is traced without a model, where it looks at a value."""
+class DryRunStopped(BaseException):
+    """Ends a dry run, which has no model, where the program looks at a value."""
 
     def __init__(self, node_id: str, where: str) -> None:
         super().__init__(node_id)
@@ -92,41 +91,6 @@ class Slot:
             await asyncio.shield(self._settled)
 
 
-@dataclass(frozen=True)
-class RunOptions:
-    """What is chosen for a whole run.
-
-    Attributes:
-        sampling: defaults of its calls' sampling parameters.
-        seed: calls without a seed draw theirs from this and their place in the graph.
-        cache_salt: prefixes are shared only with runs of the same salt.
-        priority: larger runs earlier.
-        hints: whether calls carry what the program knows of the future.
-        prefill_ahead: whether the beginning of a prompt is computed while its call still waits
-            for a value.
-        max_text_len: most characters that values may put into prompts, joins and choices, all of
-            them together; None: as many as there is memory for.
-    """
-
-    sampling: Mapping[str, Any] = field(default_factory=dict)
-    seed: int = 0
-    cache_salt: str = ""
-    priority: int = 0
-    hints: bool = True
-    prefill_ahead: bool = True
-    max_text_len: int | None = None
-
-    def __post_init__(self) -> None:
-        for name, check in (
-            ("seed", whole),
-            ("cache_salt", text),
-            ("priority", whole),
-            ("hints", flag),
-            ("prefill_ahead", flag),
-        ):
-            check(name, getattr(self, name))
-
-
 class Session:
     """One run. Everything but ``look`` and ``arrival`` belongs to its event loop's thread."""
 
@@ -147,7 +111,7 @@ class Session:
         self.tools: dict[str, Tool[..., Any]] = {}
         self.writers: WeakSet[BranchWriter] = WeakSet()
         self._open_branches = OpenBranches()
-        self.outlook = Outlook(self.graph)
+        self.unsent = UnsentTokens(self.graph)
         self.expected_tools: dict[str, str] = {}
         self.dependents: dict[str, list[str]] = {}
         self.on_node: Callable[[Node], None] | None = None
@@ -164,7 +128,7 @@ class Session:
         self._text_len = 0
 
     def begin(self) -> None:
-        """Takes the calling thread, which runs the loop, as the run's own."""
+        """Binds the run to the calling thread, which runs the loop."""
         self._thread_id = threading.get_ident()
 
     def require_home(self) -> None:
@@ -172,7 +136,7 @@ class Session:
         self._home.require("the run")
 
     @property
-    def is_tracing(self) -> bool:
+    def is_dry_run(self) -> bool:
         """Whether there is no backend, so that no value will ever come."""
         return self.backend is None
 
@@ -192,25 +156,25 @@ class Session:
             for needed in self.graph.needs(node.id):
                 self.dependents.setdefault(needed, []).append(node.id)
         self._tails[self.graph.branch_of(node.id)] = node.id
-        self.outlook.add(node)
+        self.unsent.add(node)
         self.log.append(NodeAdded(node))
         if self.on_node is not None and not isinstance(node, Text | Fork):
             self.on_node(node)
         return Value(self, node.id)
 
     def begin_branch(self, branch: str) -> None:
-        """A state has begun."""
+        """Notes that a state may grow."""
         self._open_branches.add(branch)
 
     def end_branch(self, branch: str) -> None:
-        """Nothing can be appended to a state any more."""
+        """Notes that nothing can be appended to a state any more."""
         self._open_branches.discard(branch)
         tail = self._tails.pop(branch, branch.rpartition(".")[0])
         if tail:
             self.on_dead_end(self.graph[tail])
 
     def lose_branch(self, branch: str) -> None:
-        """Nobody has a state any more. Any thread may find that out, in the midst of anything."""
+        """Ends the branch of a state that was garbage-collected, on any thread, at any point."""
         self._lost.append(branch)
         with contextlib.suppress(RuntimeError):  # the loop is closed, and the run is over
             self._loop.call_soon_threadsafe(self._end_lost)
@@ -236,7 +200,7 @@ class Session:
         return [node_id for node_id, slot in self._slots.items() if not slot.is_settled]
 
     def finish(self, node_id: str, result: NodeResult) -> None:
-        """Settles a node well."""
+        """Settles a node with its result."""
         slot = self.slot(node_id)
         if not slot.is_settled:
             slot.settle(result)
@@ -244,13 +208,13 @@ class Session:
             self.log.append(NodeFinished(self.graph[node_id], result))
 
     def fail(self, node_id: str, error: BaseException) -> None:
-        """Settles a node badly."""
+        """Settles a node with an error."""
         slot = self.slot(node_id)
         if not slot.is_settled:
             slot.settle(None, error)
             self.num_unsettled -= 1
             node = self.graph[node_id]
-            self.outlook.drop(node_id)
+            self.unsent.drop(node_id)
             self.log.append(NodeFailed(node, error))
             if node.parent is not None:
                 self.on_dead_end(self.graph[node.parent])
@@ -312,7 +276,7 @@ class Session:
         """Waits for a node: by switching in a program, by blocking in another thread."""
         slot = self.slot(node_id)
         if not slot.is_settled:
-            self._stop_tracing(node_id)
+            self._stop_dry_run(node_id)
             self.require_home()
             if threading.get_ident() != self._thread_id:
                 asyncio.run_coroutine_threadsafe(slot.wait(), self._loop).result()
@@ -330,7 +294,7 @@ class Session:
         """Waits for a node on the caller's event loop."""
         slot = self.slot(node_id)
         if not slot.is_settled:
-            self._stop_tracing(node_id)
+            self._stop_dry_run(node_id)
             self.require_home()
             if asyncio.get_running_loop() is self._loop:
                 with self._waiting_for(node_id):
@@ -363,9 +327,9 @@ class Session:
         finally:
             waits.discard(node_id)
 
-    def _stop_tracing(self, node_id: str) -> None:
-        if self.is_tracing:
-            raise TraceStopped(node_id, _caller())
+    def _stop_dry_run(self, node_id: str) -> None:
+        if self.is_dry_run:
+            raise DryRunStopped(node_id, _caller())
 
     def _outcome(self, node_id: str) -> NodeResult:
         slot = self.slot(node_id)
@@ -414,8 +378,8 @@ class Session:
                 return self._failure(node_id, error)
         return None
 
-    def stopped_at(self, branch: str, stop: TraceStopped) -> None:
-        """Notes where tracing ended in a branch."""
+    def stopped_at(self, branch: str, stop: DryRunStopped) -> None:
+        """Notes where the dry run of a branch ended."""
         self.graph.open_ends.append(OpenEnd(branch, stop.node_id, stop.where))
 
 

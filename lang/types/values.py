@@ -17,7 +17,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """What is known of a call beside its text.
+    """What is known of a call, apart from its text.
 
     Attributes:
         finish_reason: ``stop`` or ``length``; None for nodes that aren't calls.

@@ -1,4 +1,4 @@
-"""How much of a run is still to be sent: texts and outputs of the nodes known so far."""
+"""Counts the tokens that a run has yet to send, in the nodes known so far."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _LIKELY_VALUE_LEN = 16
 """Tokens of a value in a text."""
 
 
-class Outlook:
-    """Counts tokens, roughly: a tokenizer isn't at hand where graphs are made."""
+class UnsentTokens:
+    """An estimate from text lengths: graphs are made without a tokenizer."""
 
     def __init__(self, graph: RequestGraph) -> None:
         self._graph = graph
@@ -21,14 +21,14 @@ class Outlook:
         self.num_tokens = 0
 
     def add(self, node: Node) -> None:
-        """The program has made a node."""
+        """Counts a new node."""
         size = _size(node)
         if size:
             self._unsent[node.id] = size
             self.num_tokens += size
 
     def send(self, node: Gen | Select) -> None:
-        """A call is on its way, and with it all that it follows."""
+        """Subtracts a call that is sent, and all that it follows."""
         self.num_tokens -= self._unsent.pop(node.id, 0)
         for before in self._graph.back_from(node.parent):
             if isinstance(before, Gen | Select):
@@ -36,7 +36,7 @@ class Outlook:
             self.num_tokens -= self._unsent.pop(before.id, 0)
 
     def drop(self, node_id: str) -> None:
-        """A call will never be sent."""
+        """Subtracts a call that will never be sent."""
         self.num_tokens -= self._unsent.pop(node_id, 0)
 
 

@@ -1,0 +1,44 @@
+"""The settings of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ramet.runtime.api.validate import flag, text, whole
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Settings of a whole run.
+
+    Attributes:
+        sampling: defaults of its calls' sampling parameters.
+        seed: calls without a seed draw theirs from this and their place in the graph.
+        cache_salt: prefixes are shared only with runs of the same salt.
+        priority: larger runs earlier.
+        hints: whether calls carry what the program knows of the future.
+        prefill_ahead: whether the beginning of a prompt is computed while its call still waits
+            for a value.
+        max_text_len: most characters that values may put into prompts, joins and choices, all of
+            them together; None: as many as there is memory for.
+    """
+
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    cache_salt: str = ""
+    priority: int = 0
+    hints: bool = True
+    prefill_ahead: bool = True
+    max_text_len: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, check in (
+            ("seed", whole),
+            ("cache_salt", text),
+            ("priority", whole),
+            ("hints", flag),
+            ("prefill_ahead", flag),
+        ):
+            check(name, getattr(self, name))
