@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from ramet.jit import compile_beside, is_compiled, load
+from ramet.jit import compile_in_background, is_compiled, load
 from ramet.runtime.api.errors import EngineDeadError
 
 logger = logging.getLogger("ramet.engine")
@@ -47,7 +47,7 @@ def begin_compiling() -> None:
     if not is_first_start():
         return
     logger.warning("compiling kernels for this installation, once: later starts take seconds")
-    process = compile_beside(*_STEPS, *_CONSTRAINTS)
+    process = compile_in_background(*_STEPS, *_CONSTRAINTS)
     if process is not None:
         threading.Thread(target=process.wait, name="ramet-compiling", daemon=True).start()
 
@@ -69,7 +69,7 @@ def load_constraints(is_wanted: Callable[[], bool] = lambda: True) -> None:
     that process is ended, once ``is_wanted`` is false.
     """
     if not are_constraints_ready():
-        process = compile_beside(*_CONSTRAINTS)
+        process = compile_in_background(*_CONSTRAINTS)
         while process is not None and process.poll() is None:
             if not is_wanted():
                 process.terminate()

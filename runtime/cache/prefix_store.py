@@ -2,9 +2,9 @@
 
 One file a model and page format. It begins with a line of JSON; then, page after page, parents
 first: parent index and number of tokens (int32 each), token ids, keys and values as the runner
-stores them, and a digest of all that. Only prefixes without a salt are stored. A file that is
-damaged, or of another model, is ignored with a warning, up to the first page that is wrong; the
-next ``save`` replaces it.
+stores them, and a digest of all that. Only prefixes without a salt are stored. A file is ignored
+with a warning if it is of another model, or if another user may have written it; a damaged one is
+used up to the first wrong page. The next ``save`` replaces it.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ramet.runtime.api.batch import PageStorage
+from ramet.runtime.api.errors import InvariantError
 from ramet.runtime.cache.hot_pages import HotPage
 from ramet.runtime.cache.node import PrefixHandle
 from ramet.runtime.cache.radix_cache import RadixCache
+from ramet.trusted_files import check_folder, make_folder, open_trusted
 
 logger = logging.getLogger("ramet.cache")
 
@@ -57,7 +59,8 @@ class PrefixStore:
         """
         probe = self.path.with_suffix(f".{os.getpid()}.probe")
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            make_folder(self._folder, mode=0o700)
+            check_folder(self._folder)
             probe.write_bytes(b"")
             probe.unlink()
         except OSError as error:
@@ -71,8 +74,9 @@ class PrefixStore:
         pages = cache.hot_pages(self._max_bytes // (page_bytes + 8 * cache.page_size))
         part = self.path.with_suffix(f".{os.getpid()}.part")
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            with part.open("wb") as file:
+            make_folder(self._folder, mode=0o700)
+            check_folder(self._folder)
+            with open(part, "wb", opener=_open_private) as file:
                 self._write(file, pages, storage, cache.page_size, page_bytes)
             part.replace(self.path)
         except OSError as error:
@@ -86,7 +90,7 @@ class PrefixStore:
         """Puts stored pages into an idle cache, at most ``max_pages``; returns how many."""
         handles: list[PrefixHandle] = []
         try:
-            with self.path.open("rb") as file:
+            with open_trusted(self.path) as file:
                 page_bytes = self._read_header(file, cache.page_size)
                 for parent, token_ids, data in _read_pages(file, page_bytes, cache.page_size):
                     if len(handles) == max_pages:
@@ -95,7 +99,9 @@ class PrefixStore:
                     handles.append(_insert(cache, storage, token_ids, data, after))
         except FileNotFoundError:
             return 0
-        except (OSError, ValueError, IndexError, struct.error) as error:
+        except OSError as error:
+            logger.warning("%s is ignored: %s", self.path, error)
+        except (ValueError, IndexError, InvariantError, struct.error) as error:
             logger.warning("%s is ignored from the first damaged page on: %s", self.path, error)
         for handle in handles:
             cache.release(handle)
@@ -135,6 +141,11 @@ class PrefixStore:
         return size
 
 
+def _open_private(path: str, flags: int) -> int:
+    """Opens a file that only the user may read and write: it holds users' prompts."""
+    return os.open(path, flags, 0o600)
+
+
 def _read_pages(
     file: BinaryIO, page_bytes: int, page_size: int
 ) -> Iterator[tuple[int, npt.NDArray[np.int32], bytes]]:
@@ -163,10 +174,10 @@ def _insert(
         raise ValueError("there are more pages than the cache has")
     try:
         storage.write_page(pages[0], data)
-    except ValueError:
+        handle, _ = cache.insert(token_ids, pages, after=after)
+    except (ValueError, InvariantError):
         cache.free(pages)
         raise
-    handle, _ = cache.insert(token_ids, pages, after=after)
     cache.hold(handle)
     return handle
 

@@ -15,7 +15,7 @@ from numba import types
 from numba.core import event
 
 from ramet.jit import ahead, disk, jit, open_jit
-from ramet.jit.ahead import compile_beside, compiled_of, is_compiled
+from ramet.jit.ahead import compile_in_background, compiled_of, is_compiled
 
 
 def triple(x):
@@ -109,19 +109,19 @@ def test_no_folder_is_no_obstacle(tmp_path, monkeypatch, compilations):
     monkeypatch.setenv("RAMET_CACHE_DIR", str(tmp_path / "file"))
     assert [function()(14), function()(14)] == [42, 42]
     assert compilations == ["triple"] * 2
-    assert compile_beside("ramet.kernels.sampling.cpu_mask") is None
+    assert compile_in_background("ramet.kernels.sampling.cpu_mask") is None
 
 
 def test_no_home_is_no_obstacle(monkeypatch):
     for name in ("RAMET_CACHE_DIR", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("os.path.expanduser", lambda path: path)  # as for a user without one
-    [beside] = disk.cache_folders()
-    assert beside.name == "__pycache__"
+    [bytecode] = disk.cache_folders()
+    assert bytecode.name == "__pycache__"
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
-    assert disk.cache_folders() == (beside,)
+    assert disk.cache_folders() == (bytecode,)
     monkeypatch.setenv("XDG_CACHE_HOME", "/absolute")
-    assert disk.cache_folders() == (beside, Path("/absolute/ramet/kernels"))
+    assert disk.cache_folders() == (bytecode, Path("/absolute/ramet/kernels"))
 
 
 def test_a_tilde_in_the_folder_is_the_home(tmp_path, monkeypatch):
@@ -145,7 +145,8 @@ def test_one_that_may_not_be_looked_into_is_none_either(folder, monkeypatch):
     def refused(*_, **__):
         raise PermissionError
 
-    monkeypatch.setattr("pathlib.Path.stat", refused)
+    function()(1)
+    monkeypatch.setattr("ramet.trusted_files.check_folder", refused)
     assert not function().is_compiled
 
 
@@ -254,7 +255,7 @@ def test_what_another_process_compiles_comes_last(folder, monkeypatch):
 
 def test_another_process_compiles_ahead(folder):
     assert not is_compiled("ramet.kernels.sampling.cpu_mask")
-    process = compile_beside("ramet.kernels.sampling.cpu_mask")
+    process = compile_in_background("ramet.kernels.sampling.cpu_mask")
     assert process is not None
     assert process.wait() == 0
     assert is_compiled("ramet.kernels.sampling.cpu_mask")
@@ -274,8 +275,8 @@ def test_compiling_ahead_ends_with_its_parent(folder):
 
 def test_compiling_ahead_ends_in_the_midst_of_a_function(folder):
     child = (
-        "import sys, time; from ramet.jit.ahead import end_with\n"
-        "end_with(int(sys.argv[1])); print(1, flush=True); time.sleep(1000)"
+        "import sys, time; from ramet.jit.ahead import exit_with_parent\n"
+        "exit_with_parent(int(sys.argv[1])); print(1, flush=True); time.sleep(1000)"
     )
     program = (
         "import os, subprocess, sys\n"

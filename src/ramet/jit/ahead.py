@@ -1,8 +1,8 @@
-"""Compiling ahead of need, in processes beside this one.
+"""Compilation ahead of need, in background processes.
 
-One process compiles one function at a time, and holds up its other threads while it does. So what
-isn't on disk yet is compiled by processes of their own; they share the work by the functions'
-lock files.
+One process compiles one function at a time, and its other threads make little progress during that.
+So code that isn't on disk yet is compiled by separate processes; they share the work by the
+functions' lock files.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from ramet.jit.functions import Function
 logger = logging.getLogger("ramet.jit")
 
 _NICENESS = 5
-_LOOK_S = 0.1
+_POLL_INTERVAL_S = 0.1
 
 
 class Compiled(Protocol):
-    """What is compiled once an installation."""
+    """Code that is compiled once an installation."""
 
     @property
     def is_compiled(self) -> bool:
@@ -45,7 +45,7 @@ class Compiled(Protocol):
 
 
 def compiled_of(*names: str) -> Iterator[Compiled]:
-    """All that is to be compiled of modules, and of all modules in packages, in their order.
+    """All compiled code of modules, and of all modules in packages, in order.
 
     That is the functions with signatures, and what a module's ``likely_ops`` returns, if it has
     that. A module is imported when its turn comes.
@@ -62,20 +62,21 @@ def compiled_of(*names: str) -> Iterator[Compiled]:
 
 
 def is_compiled(*names: str) -> bool:
-    """Whether all of these modules and packages is on disk."""
+    """Whether all code of these modules and packages is on disk."""
     return all(each.is_compiled for each in compiled_of(*names))
 
 
 def load(*names: str) -> None:
-    """Loads all of these modules and packages; compiles what isn't on disk."""
+    """Loads all code of these modules and packages; compiles what isn't on disk."""
     for each in compiled_of(*names):
         each.load()
 
 
-def compile_beside(*names: str) -> subprocess.Popen[bytes] | None:
-    """Starts a process that compiles what of these modules is not on disk; None if it can't be.
+def compile_in_background(*names: str) -> subprocess.Popen[bytes] | None:
+    """Starts a process that compiles the modules' code that isn't on disk.
 
-    The process ends with this one. Who is given it waits for it, or ends it.
+    Returns None if no process can be started, or no folder takes its files. The process ends with
+    this one; the caller waits for it, or terminates it.
     """
     if writable_folder() is None or getattr(sys, "frozen", False) or not sys.executable:
         return None
@@ -88,25 +89,27 @@ def compile_beside(*names: str) -> subprocess.Popen[bytes] | None:
 
 
 def compile_all(names: Iterable[str]) -> None:
-    """What such a process does.
+    """Compiles the modules' code that isn't on disk: the background process's work.
 
-    What others are at is left for last: then it is done, or they have ended.
+    Code that another process is compiling comes last: by then that is done, or has failed.
     """
-    left: list[Compiled] = []
-    for each in chain(compiled_of(*names), left):
-        if each.is_busy and each not in left:
-            left.append(each)
+    postponed: list[Compiled] = []
+    for each in chain(compiled_of(*names), postponed):
+        if each.is_busy and each not in postponed:
+            postponed.append(each)
         elif not each.is_compiled:
             each.load()
 
 
-def end_with(parent: int) -> None:
-    """Ends this process when its parent has ended, in the midst of compiling: a file is on disk
-    whole or not at all."""
+def exit_with_parent(parent: int) -> None:
+    """Exits when the parent process has ended, even while compiling.
+
+    Files are written atomically, so none is left unfinished.
+    """
 
     def watch() -> None:
         while os.getppid() == parent:
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_INTERVAL_S)
         os._exit(0)
 
     if os.getppid() != parent:
@@ -114,7 +117,7 @@ def end_with(parent: int) -> None:
     threading.Thread(target=watch, name="ramet-parent", daemon=True).start()
 
 
-def step_back() -> None:
-    """Leaves the processors to others that want them, where the system knows of that."""
+def lower_priority() -> None:
+    """Lowers this process's scheduling priority, where the system supports that."""
     with contextlib.suppress(AttributeError, OSError):
         os.nice(_NICENESS)

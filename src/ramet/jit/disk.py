@@ -1,19 +1,25 @@
-"""Where compiled code is kept from one process to the next.
+"""A cache of compiled code on disk, shared by processes.
 
-A file holds the machine code of one function for one signature. Its name is a digest of all that
-the code depends on: the function's sources (``sources.py``), the signature, the CPU, the versions
-of Python and the libraries; so what is loaded is what would be compiled. Its content begins with
-a checksum: a damaged file is passed over, and written anew.
+A file holds the machine code of one function for one signature. Its name is a digest of everything
+that the code depends on: the function's sources (``sources.py``), the signature, the CPU, the
+versions of Python and the libraries. So loading gives what compiling would give. Its content begins
+with a checksum of its name and data.
 
-Files are read from any of the folders and written to the first that lets it; with none, everything
-works and is compiled anew in each process. Processes that need the same function at the same time
-share the work: one compiles it, and the others wait for its file.
+A file holds code and pickles: loading one is running a program. So files are loaded only if nobody
+but root and the current user can have written them (``trusted_files``); permissions, and no secret
+key, tell that, so that a cache which root fills in an image serves every user. A file that is
+damaged, misplaced or not trusted is compiled and written again.
+
+Files are read from any of the folders and written to the first writable one; without one,
+everything works and each process compiles again. Processes that need the same function at the same
+time share the work: one compiles it, and the others wait for its file.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import os
 import sys
 import tempfile
@@ -29,42 +35,48 @@ from numba.core import sigutils
 from numba.core.registry import cpu_target
 
 from ramet.jit.stored import from_bytes, to_bytes
+from ramet.trusted_files import UntrustedFileError, check_folder, make_folder, open_trusted
 
-_VERSIONS = f"2 {numba.__version__} {llvmlite.__version__} {np.__version__} {sys.version}"
+logger = logging.getLogger("ramet.jit")
+
+_VERSIONS = f"3 {numba.__version__} {llvmlite.__version__} {np.__version__} {sys.version}"
 _CHECKSUM_BYTES = 32
 
 
 def cache_folders() -> tuple[Path, ...]:
-    """Where compiled functions are looked for, and kept in the first that is writable.
+    """The folders to load compiled functions from; the first writable one takes new ones.
 
-    ``RAMET_CACHE_DIR`` if it is set; else beside the sources, then in the user's cache folder, if
-    the user has one.
+    ``RAMET_CACHE_DIR`` if it is set; else the sources' ``__pycache__``, then the user's cache
+    folder, if the user has one.
     """
     chosen = os.environ.get("RAMET_CACHE_DIR")
     if chosen:
         return (Path(os.path.expanduser(chosen)),)
-    beside = Path(__file__).parent / "__pycache__"
+    bytecode = Path(__file__).parent / "__pycache__"
     user = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     # Without a home the tilde stays; and the XDG specification ignores what is relative.
-    return (beside, Path(user) / "ramet" / "kernels") if os.path.isabs(user) else (beside,)
+    return (bytecode, Path(user) / "ramet" / "kernels") if os.path.isabs(user) else (bytecode,)
 
 
 def writable_folder() -> Path | None:
-    """The folder that takes what is compiled, or None."""
+    """The folder that new compiled functions are written to, or None."""
     for folder in cache_folders():
-        with contextlib.suppress(OSError):
-            folder.mkdir(parents=True, exist_ok=True)
+        try:
+            make_folder(folder)
             if os.access(folder, os.W_OK | os.X_OK):
+                check_folder(folder)
                 return folder
+        except OSError as error:
+            _report_untrusted(error)
     return None
 
 
 class DiskCache:
-    """What numba asks of a function's cache.
+    """A function's cache, with the methods that numba calls.
 
     Args:
-        name: what the files are called.
-        digest: tells the function's sources from others; asked for once, at first use.
+        name: the beginning of the files' names.
+        digest: returns a digest of the function's sources; called once, at first use.
     """
 
     def __init__(self, name: str, digest: Callable[[], bytes]) -> None:
@@ -77,27 +89,33 @@ class DiskCache:
         for folder in cache_folders():
             data = _read(folder / name)
             if data is not None:
-                return from_bytes(data, target_context)
+                try:
+                    return from_bytes(data, target_context)
+                except Exception as error:  # whatever the content is, compiling helps
+                    logger.warning("%s can't be loaded (%r): compiling again", folder / name, error)
         return None
 
     def save_overload(self, sig: Any, result: Any) -> None:
         name = self._file_name(sig)
         data = to_bytes(result)
-        data = hashlib.sha256(data).digest() + data
+        data = _checksum(name, data) + data
         for folder in cache_folders():
-            with contextlib.suppress(OSError):
-                folder.mkdir(parents=True, exist_ok=True)
+            try:
+                make_folder(folder)
+                check_folder(folder)
                 _write(folder / name, data)
                 return
+            except OSError as error:
+                _report_untrusted(error)
 
     def has(self, sig: Any) -> bool:
-        """Whether there is a file for a signature."""
+        """Whether there is a trusted file for a signature."""
         name = self._file_name(sig)
         return any(_is_there(folder / name) for folder in cache_folders())
 
     @contextlib.contextmanager
     def alone(self, sig: Any) -> Iterator[None]:
-        """Lets no other process compile this meanwhile, unless it has been compiled."""
+        """Keeps other processes from compiling this signature, unless it has been compiled."""
         if self.has(sig):
             yield
             return
@@ -108,7 +126,7 @@ class DiskCache:
             yield
 
     def is_busy(self, sig: Any) -> bool:
-        """Whether another process, or another function of this one, is ``alone`` with it."""
+        """Whether another process, or another function of this one, holds ``alone``."""
         folder = writable_folder()
         return folder is not None and _is_locked(folder / self._lock_name(sig))
 
@@ -137,25 +155,43 @@ def _machine() -> tuple[str, str, str]:
 
 
 def _is_there(path: Path) -> bool:
-    """Whether there is more of a file than its checksum; a system that went down leaves less."""
+    """Whether a trusted file has more than its checksum; a system that crashed may leave less."""
     try:
-        return path.stat().st_size > _CHECKSUM_BYTES
-    except OSError:
+        with open_trusted(path) as file:
+            return os.fstat(file.fileno()).st_size > _CHECKSUM_BYTES
+    except OSError as error:
+        _report_untrusted(error)
         return False
 
 
 def _read(path: Path) -> bytes | None:
-    """A file's content, or None if it isn't there or isn't what was written."""
+    """The content of a trusted file, or None if it doesn't exist or is damaged."""
     try:
-        data = path.read_bytes()
-    except OSError:
+        with open_trusted(path) as file:
+            checksum, data = file.read(_CHECKSUM_BYTES), file.read()
+    except OSError as error:
+        _report_untrusted(error)
         return None
-    checksum, data = data[:_CHECKSUM_BYTES], data[_CHECKSUM_BYTES:]
-    return data if hashlib.sha256(data).digest() == checksum else None
+    return data if _checksum(path.name, data) == checksum else None
+
+
+def _checksum(name: str, data: bytes) -> bytes:
+    return hashlib.sha256(name.encode() + b"\0" + data).digest()
+
+
+def _report_untrusted(error: OSError) -> None:
+    """Logs once each file or folder that isn't trusted; one that can't be used is no news."""
+    if isinstance(error, UntrustedFileError):
+        _warn_once(str(error))
+
+
+@cache
+def _warn_once(reason: str) -> None:
+    logger.warning("compiled code is neither loaded from there nor kept there: %s", reason)
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Writes a file so that no other process ever sees a part of it."""
+    """Writes a file atomically."""
     descriptor, name = tempfile.mkstemp(dir=path.parent)
     try:
         with open(descriptor, "wb") as file:
@@ -169,7 +205,7 @@ def _write(path: Path, data: bytes) -> None:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Holds a file that one process at a time may hold; where files can't be locked, nothing."""
+    """Holds a lock file exclusively; does nothing where files can't be locked."""
     try:
         import fcntl
 
@@ -188,7 +224,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _is_locked(path: Path) -> bool:
-    """Whether somebody holds a file by ``_locked``."""
+    """Whether a lock file is held by ``_locked``."""
     try:
         import fcntl
 

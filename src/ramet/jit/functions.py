@@ -27,8 +27,8 @@ class Function(CPUDispatcher):  # type: ignore[misc]
     """A compiled function, kept on disk.
 
     Args:
-        signatures: what it can be compiled for ahead of need.
-        is_open: whether it takes other types as well, and is compiled for these when they come.
+        signatures: the argument types that it is compiled for ahead of need.
+        is_open: whether other types are accepted, too, and compiled for at their first call.
         options: numba's.
     """
 
@@ -94,14 +94,14 @@ class Function(CPUDispatcher):  # type: ignore[misc]
         return [args if result is None else signature(result, *args) for args, result in pairs]
 
     def _compile_for_args(self, *args: Any, **kws: Any) -> Any:
-        """What numba calls when nothing that has been compiled fits; it calls the result."""
+        """Called by numba when no compiled signature matches; numba calls the result."""
         if self._is_open:
             return super()._compile_for_args(*args, **kws)
         self.load()
         return self
 
     def __reduce__(self) -> Any:
-        """Compiled code names the functions that it calls."""
+        """Pickles as a reference by name: compiled code refers to the functions that it calls."""
         return _named, (self.py_func.__module__, self.py_func.__qualname__)
 
 
@@ -111,7 +111,7 @@ def jit(*signatures: Any, **options: Any) -> Callable[[Callable[..., Any]], Any]
 
 
 def open_jit(*signatures: Any, **options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Makes a ``Function`` that these signatures are the likely ones of."""
+    """Makes a ``Function`` of these likely signatures that accepts other types, too."""
     return lambda function: Function(function, signatures, {"nogil": True, **options}, is_open=True)
 
 

@@ -2,8 +2,8 @@
 
 Compiled code takes in the functions that it calls and the constants that it names. So the digest
 goes over the function's code, and over all that it refers to by name, through functions of this
-project, to plain values. What is of other packages counts by name: their versions are told apart
-elsewhere.
+project, to plain values. Values of other packages count by name: file names contain their versions
+(``disk.py``).
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), ran
 
 
 def digest(function: FunctionType, *also: object) -> bytes:
-    """Tells a function that will be compiled from others, and from itself as it was before.
+    """A digest that identifies a function's sources, to name its compiled code.
 
     Args:
-        also: what else tells it apart, such as how it is compiled.
+        also: further values to include, such as compilation options.
 
-    TypeError names what the function refers to that can't be told from others.
+    Raises TypeError for a reference to a value that has no digest.
     """
     sources = _Sources(function.__module__)
     sources.add(function)
@@ -40,9 +40,9 @@ def digest(function: FunctionType, *also: object) -> bytes:
 
 
 class _Sources:
-    """What has been seen of one function's sources.
+    """The running hash of one function's sources.
 
-    ``module`` is the function's own: it is taken for one of this project, wherever it is.
+    ``module`` is the function's own, which counts as part of this project, wherever it is.
     """
 
     def __init__(self, module: str) -> None:
@@ -83,7 +83,7 @@ class _Sources:
                 self._add_once(value)
 
     def _add_once(self, value: object) -> None:
-        """What refers to others, perhaps in a circle."""
+        """Adds a value that may refer to others, perhaps in a circle."""
         number = self._seen.get(id(value))
         if number is not None:
             self._note(str(number))
@@ -134,7 +134,7 @@ class _Sources:
                     self._add_named(value, function.__code__)
 
     def _add_named(self, module: ModuleType, code: CodeType) -> None:
-        """All of a module that may be meant where a function's code names the module."""
+        """Adds a module's attributes whose names occur in code that refers to the module."""
         for name in _names(code):
             if name in vars(module):
                 self._note(name)

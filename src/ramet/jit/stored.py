@@ -1,9 +1,8 @@
-"""A compiled function as bytes, and back.
+"""Serialisation of compiled functions.
 
-numba's own way back reads a function's bitcode, looks at every symbol in it in case other code is
-linked with the function, and has all that its compiler knows at hand. To run a function needs none
-of that: machine code goes to the engine as it is. Its bitcode is read when something that is being
-compiled calls it.
+numba's own deserialisation parses a function's bitcode and visits every symbol in it, in case other
+code is linked with the function. Running a function needs none of that: its machine code goes to
+the execution engine as it is. Its bitcode is parsed only if newly compiled code calls it.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from numba.core.serialize import dumps
 
 
 def to_bytes(result: Any) -> bytes:
-    """What numba has compiled."""
+    """Serialises numba's compilation result."""
     (name, _, code), described, environment, signature, *_, reload_init, others = result._reduce()
     wrappers = (described.llvm_cpython_wrapper_name, described.llvm_cfunc_wrapper_name)
     symbols = [each for each in wrappers if result.library.get_pointer_to_function(each)]
@@ -29,7 +28,7 @@ def to_bytes(result: Any) -> bytes:
 
 
 def from_bytes(data: bytes, target_context: Any) -> Any:
-    """What numba would have compiled, ready to be called."""
+    """The compilation result that ``to_bytes`` serialised, ready to be called."""
     library_data, described, environment, signature, reload_init, others = pickle.loads(data)
     rtsys.initialize(target_context)  # compiled code calls it
     for function in reload_init:
@@ -54,10 +53,10 @@ def from_bytes(data: bytes, target_context: Any) -> Any:
 
 
 class _LoadedLibrary(JITCodeLibrary):  # type: ignore[misc]
-    """A function's machine code in the engine.
+    """A function's machine code in the execution engine.
 
     Args:
-        symbols: of its functions, those that are asked for by name.
+        symbols: the names of its functions that are looked up.
     """
 
     def __init__(

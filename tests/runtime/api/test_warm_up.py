@@ -21,7 +21,7 @@ def compiling(monkeypatch):
     command = [sys.executable, "-c", "input()"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         monkeypatch.setattr(first_start, "is_compiled", lambda *_: False)
-        monkeypatch.setattr(first_start, "compile_beside", lambda *_: process)
+        monkeypatch.setattr(first_start, "compile_in_background", lambda *_: process)
         yield process
         process.kill()
 

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import errno
+import hashlib
+import json
 import logging
+import os
+import stat
+import struct
 
 import pytest
 
@@ -80,6 +85,47 @@ def test_a_truncated_file_stops_nothing(stored, size):
     (path,) = stored.glob("*.bin")
     path.write_bytes(path.read_bytes()[:size])
     assert cached_after_restart(stored) < len(PROMPT)
+
+
+def test_a_page_after_one_that_is_not_full_stops_nothing(stored, caplog):
+    """Right digests, and a tree that can't be: the second page follows a page of three tokens."""
+    (path,) = stored.glob("*.bin")
+    header, _, records = path.read_bytes().partition(b"\n")
+    page_bytes = json.loads(header)["page_bytes"]
+    page = records[8 + 4 * 16 :][:page_bytes]
+
+    def record(parent, *token_ids):
+        data = struct.pack(f"<{2 + len(token_ids)}i", parent, len(token_ids), *token_ids) + page
+        return data + hashlib.blake2b(data, digest_size=16).digest()
+
+    path.write_bytes(header + b"\n" + record(-1, *PROMPT[:3]) + record(0, *PROMPT[3:9]))
+    with caplog.at_level(logging.WARNING):
+        assert cached_after_restart(stored) == 3
+    assert "from the first damaged page on" in caplog.text
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs POSIX permissions")
+@pytest.mark.parametrize("place", ["file", "folder"])
+def test_what_others_may_write_is_not_loaded(stored, place, caplog):
+    (path,) = stored.glob("*.bin")
+    writable = path if place == "file" else stored
+    writable.chmod(writable.stat().st_mode | 0o020)
+    with caplog.at_level(logging.WARNING):
+        assert cached_after_restart(stored) == 0
+    assert "others may write" in caplog.text
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs POSIX permissions")
+def test_stored_prompts_are_private_whatever_the_umask(tmp_path):
+    before = os.umask(0)
+    try:
+        folder = tmp_path / "new" / "store"
+        cached_after_restart(folder)
+    finally:
+        os.umask(before)
+    (path,) = folder.glob("*.bin")
+    assert [stat.S_IMODE(each.stat().st_mode) for each in (folder, path)] == [0o700, 0o600]
+    assert cached_after_restart(folder) > 0
 
 
 def test_a_folder_that_cannot_be_written_stops_nothing(tmp_path, caplog):
