@@ -9,6 +9,7 @@
     │   ├── EmptyPromptError        400
     │   ├── ContextLengthError      400  the prompt, or prompt plus output, is too long
     │   ├── ChatTemplateError       400  the model's chat template refuses the messages
+    │   ├── UnsupportedEncodingError 415 a compressed body
     │   └── NoTokenAllowedError     400  masks and bans together leave nothing to generate
     ├── AuthenticationError         401
     ├── PermissionDeniedError       403
@@ -132,6 +133,13 @@ class ChatTemplateError(InvalidRequestError):
     """The model's chat template refuses the messages, or fails on them."""
 
     default_code = "chat_template_error"
+
+
+class UnsupportedEncodingError(InvalidRequestError):
+    """The body has a content coding, such as gzip."""
+
+    status = 415
+    default_code = "unsupported_encoding"
 
 
 class NoTokenAllowedError(InvalidRequestError):

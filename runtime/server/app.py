@@ -17,7 +17,9 @@ from ramet.runtime.server.calls.tenants import Tenants, read_keys_file
 from ramet.runtime.server.chat.planner import ChatPlanner
 from ramet.runtime.server.config import ServerConfig
 from ramet.runtime.server.extension import Extension
+from ramet.runtime.server.http.documentation import documentation_router
 from ramet.runtime.server.http.error_response import install_error_handlers
+from ramet.runtime.server.http.head_check import HeadCheck
 from ramet.runtime.server.http.middleware import RequestLog
 from ramet.runtime.server.http.openapi import install_openapi
 from ramet.runtime.server.observability.metrics import ServerMetrics
@@ -77,7 +79,7 @@ def create_app(
         tenants=Tenants(read_keys_file(config.api_keys_file)),
         model_names=model_names,
     )
-    app = FastAPI(title="Ramet", version="1", redirect_slashes=False)
+    app = FastAPI(title="Ramet", version="1", redirect_slashes=False, openapi_url=None)
     install_error_handlers(app)
     install_openapi(app, [*_BODIES, *(body for each in extensions for body in each.bodies)])
     requires_key = [Depends(context.authenticate)]
@@ -96,6 +98,7 @@ def create_app(
     for router in routers:
         app.include_router(router(context), dependencies=requires_key)
     app.include_router(operations_router(context))
+    app.include_router(documentation_router(app, requires_key))
     if config.cors_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -103,5 +106,11 @@ def create_app(
             allow_methods=["GET", "POST"],
             allow_headers=["*"],
         )
+    app.add_middleware(
+        HeadCheck,
+        host=config.host,
+        allowed_hosts=config.allowed_hosts,
+        origins=config.cors_origins,
+    )
     app.add_middleware(RequestLog, metrics=context.metrics, tracing=tracing, log=config.access_log)
     return app

@@ -74,6 +74,14 @@ class ServerConfig:
         option="cors_origin",
         metavar="ORIGIN",
     )
+    # Names of the machine itself always are; others could be of a page's site (DNS rebinding).
+    allowed_hosts: tuple[str, ...] = setting(
+        (),
+        Group.LIMITS,
+        "Name of a server on a loopback address in requests; may be repeated.",
+        option="allowed_host",
+        metavar="NAME",
+    )
     grace_period_s: float = setting(
         30.0,
         Group.OPERATION,

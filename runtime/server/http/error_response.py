@@ -24,6 +24,9 @@ from ramet.runtime.server.protocol.base import THREAD_UNSUPPORTED
 
 logger = logging.getLogger("ramet.server")
 
+_MAX_TEXT_LEN = 4096
+"""Longest text of an error; a client's megabytes are not sent back."""
+
 
 def as_ramet_error(error: Exception) -> RametError:
     """Maps any exception to the error tree; an unexpected one is logged and reveals no details."""
@@ -57,11 +60,21 @@ def error_headers(error: RametError) -> Mapping[str, str]:
 def error_body(error: RametError, path: str) -> dict[str, Any]:
     """Formats an error for the API that ``path`` belongs to."""
     if not path.startswith("/v1/messages"):
-        return error.body()
-    shown: dict[str, Any] = {"type": _anthropic_type(error), "message": error.message}
+        body: dict[str, Any] = error.body()
+        for field in ("message", "param"):
+            body["error"][field] = _shortened(body["error"][field])
+        return body
+    shown: dict[str, Any] = {"type": _anthropic_type(error), "message": _shortened(error.message)}
     if error.code == THREAD_UNSUPPORTED:
         shown["details"] = {"error_code": error.code}
     return {"type": "error", "error": shown}
+
+
+def _shortened(text: str | None) -> str | None:
+    """A text that may quote the request, with its middle left out if it is long."""
+    if text is None or len(text) <= _MAX_TEXT_LEN:
+        return text
+    return f"{text[: _MAX_TEXT_LEN // 2]} ... {text[-_MAX_TEXT_LEN // 2 :]}"
 
 
 _ANTHROPIC_TYPES = {

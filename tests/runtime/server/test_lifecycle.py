@@ -40,7 +40,7 @@ def test_a_stream_whose_reader_leaves_is_aborted(serve, wait_until):
 def test_a_call_whose_client_leaves_before_the_answer_is_aborted(serve, wait_until, fields):
     server = serve(ENDLESS, model_options={"step_delay_s": 0.002})
     body = json.dumps({"prompt": "x", "max_tokens": 7000, **fields}).encode()
-    head = f"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n"
+    head = f"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n"
     with socket.create_connection(("127.0.0.1", server.http_server.port)) as connection:
         connection.sendall(head.encode() + b"content-type: application/json\r\n\r\n" + body)
         wait_until(lambda: server.num_live() == fields.get("n", 1))
@@ -284,7 +284,7 @@ def test_the_last_call_that_outgrows_the_pages_ends_cleanly(serve):
 
 def test_a_client_that_leaves_inside_its_body_is_no_fault_of_the_server(serve, wait_until, caplog):
     server = serve(["ok"])
-    head = b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n"
+    head = b"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n"
     with socket.create_connection(("127.0.0.1", server.http_server.port)) as connection:
         connection.sendall(head + b"content-type: application/json\r\n\r\n{")
         time.sleep(0.1)

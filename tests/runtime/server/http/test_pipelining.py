@@ -14,7 +14,8 @@ from ramet.runtime.testing.scripted_model import Script
 def raw(**fields):
     body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], **fields}
     data = json.dumps(body).encode()
-    head = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+    head = "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
+    head += "content-type: application/json\r\n"
     return f"{head}content-length: {len(data)}\r\n\r\n".encode() + data
 
 
@@ -26,7 +27,7 @@ def test_answers_come_in_order(serve):
     server = serve(Script(["one"], when="1"), Script(["two"], when="2"), Script(["three"]))
     contents = ["1", "2", "3", "2", "1"]
     requests = [raw(messages=[{"role": "user", "content": each}]) for each in contents]
-    end = b"GET /version HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+    end = b"GET /version HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
     with connected(server) as client:
         client.sendall(b"".join([*requests, end]))
         answers = b"".join(iter(lambda: client.recv(65536), b"")).split(b"HTTP/1.1 200 OK")
@@ -84,12 +85,14 @@ def test_what_comes_in_pieces_may_be_large(ok_server):
             client.sendall(large)
             client.sendall(large[:300])
             client.sendall(large[300:])
-        end = b"GET /version HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+        end = b"GET /version HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
         client.sendall(end)
         answers = b"".join(iter(lambda: client.recv(65536), b""))
     assert answers.count(b"HTTP/1.1 200 OK") == 161
     body = json.dumps({"text": "a" * 90_000, "response_format": {"type": "json_object"}}).encode()
-    head = b"POST /v1/grammar/check HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+    head = (
+        b"POST /v1/grammar/check HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    )
     with connected(ok_server) as client:
         client.sendall(head + b"transfer-encoding: chunked\r\nconnection: close\r\n\r\n")
         for at in range(0, len(body), 100):

@@ -21,7 +21,7 @@ Serve = Callable[..., RunningServer]
 def raw(path: str = "/v1/chat/completions", **fields: object) -> bytes:
     body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], **fields}
     data = json.dumps(body).encode()
-    head = f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
     return f"{head}content-length: {len(data)}\r\n\r\n".encode() + data
 
 

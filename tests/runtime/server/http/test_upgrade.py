@@ -23,7 +23,8 @@ FRAMES = {
 @pytest.mark.parametrize("offer", OFFERS)
 def test_a_body_behind_an_offer_is_read(ok_server, offer: str, frame: str, pieces: int) -> None:
     length, body = FRAMES[frame]
-    head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
+    head += b"content-type: application/json\r\n"
     data = 2 * (head + OFFERS[offer] + length + b"\r\n" + body)  # the second behind the first
     size = -(-len(data) // pieces)
     address = ("127.0.0.1", ok_server.http_server.port)

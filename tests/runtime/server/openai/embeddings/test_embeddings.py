@@ -129,7 +129,7 @@ def test_it_is_counted_and_shares_the_engine_with_chats(serve):
 def test_a_client_that_leaves_takes_its_inputs_with_it(serve, wait_until):
     server = serve(["ok"], model_options={"step_delay_s": 0.05, "max_context_len": 8192})
     body = json.dumps({"input": [[5] * 3000] * 2}).encode()
-    head = f"POST /v1/embeddings HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n"
+    head = f"POST /v1/embeddings HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n"
     with socket.create_connection(("127.0.0.1", server.http_server.port)) as connection:
         connection.sendall(head.encode() + b"content-type: application/json\r\n\r\n" + body)
         wait_until(lambda: server.num_live() == 2)
