@@ -32,7 +32,7 @@ from .stats import GrammarStats
 from .writing import for_writing
 
 if TYPE_CHECKING:
-    from .compile import GrammarCompiler, compile_constraint
+    from .compile import GrammarCompiler, RegularBackend, compile_constraint
     from .from_types import json_schema_of
     from .grammar import Grammar, MatchResult
     from .masks.vocabulary import Vocabulary
@@ -60,6 +60,7 @@ __all__ = [
     "Matcher",
     "Part",
     "Regex",
+    "RegularBackend",
     "Repeated",
     "Series",
     "StructuralTag",
@@ -79,6 +80,7 @@ _HOMES = {
     "GrammarCompiler": ".compile",
     "MatchResult": ".grammar",
     "Matcher": ".matcher",
+    "RegularBackend": ".compile",
     "Vocabulary": ".masks.vocabulary",
     "compile_constraint": ".compile",
     "json_schema_of": ".from_types",

@@ -28,7 +28,6 @@ from .json_schema.solver.languages import Languages
 from .limits import CompileLimits
 from .masks.context_independent import Insides, new_insides
 from .masks.vocabulary import Vocabulary
-from .outlines_backend import compile_with_outlines
 from .pushdown.automaton import AutomatonLexeme, Whole
 from .pushdown.context_table import Context
 from .pushdown.lexemes import DfaLexeme
@@ -38,7 +37,7 @@ from .regular.store import AutomatonStore
 from .stats import GrammarStats
 from .structural_tag import structural_tag_start
 
-RegularBackend = Literal["ramet", "outlines_core"]
+RegularBackend = Literal["native", "outlines-core"]
 
 _MAX_SHARED_BYTES = 24 << 20
 """Grammars share a lexicon until it takes so much memory; the next ones begin a new one."""
@@ -70,7 +69,8 @@ class GrammarCompiler:
         limits: bounds on each grammar.
         capacity: how many grammars are remembered at most, the last used ones.
         max_bytes: about how much memory those take.
-        regular_backend: what makes the masks of ``Regex`` and ``Choice``.
+        regular_backend: what computes the masks of ``Regex`` and ``Choice``; "outlines-core" needs
+            the package of that name.
         store: a folder in which automata are kept from one process to the next.
     """
 
@@ -81,7 +81,7 @@ class GrammarCompiler:
         *,
         capacity: int = 1024,
         max_bytes: int = 256 << 20,
-        regular_backend: RegularBackend = "ramet",
+        regular_backend: RegularBackend = "native",
         store: AutomatonStore | None = None,
     ) -> None:
         self.vocab = vocab
@@ -188,7 +188,9 @@ class GrammarCompiler:
             return known
 
     def _compile(self, constraint: Constraint) -> Grammar:
-        if self._regular_backend == "outlines_core" and isinstance(constraint, Regex | Choice):
+        if self._regular_backend == "outlines-core" and isinstance(constraint, Regex | Choice):
+            from .outlines_backend import compile_with_outlines  # an optional dependency
+
             check_fields(constraint)
             return compile_with_outlines(constraint, self.vocab, limits=self.limits)
         start = start_of(constraint, self._languages, self.limits, self.vocab.special_ids)

@@ -187,7 +187,6 @@ def _without_punycode(pattern: str, before: str) -> Dfa:
 
 _ATOM = r"[0-9A-Za-z!#$%&'*+/=?^_`{|}~-]+"
 _LOCAL = rf'({_ATOM}(\.{_ATOM})*|"([ !#-\[\]-~]|\\[ -~])*")'
-_TAGGED = r"[0-9A-Za-z-]*[0-9A-Za-z]:[!-Z^-~]+"
 _ADDRESS_LITERAL = rf"\[({_IPV4}|[Ii][Pp][Vv]6:{_IPV6})\]"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 from ramet.runtime.api.errors import InvalidParameterError
 from ramet.runtime.api.settings import Group, setting
@@ -58,6 +59,13 @@ class EngineConfig(SchedulerConfig):
         unit=1 << 20,
         least=1,
     )
+    regular_backend: str = setting(
+        "native",
+        Group.ENGINE,
+        "Token masks of regexes and choices: native, or outlines-core (an extra package).",
+        metavar="NAME",
+        choices=("native", "outlines-core"),
+    )
     grammar_cache: str | None = setting(
         None,
         Group.ENGINE,
@@ -98,6 +106,12 @@ class EngineConfig(SchedulerConfig):
 
     def __post_init__(self) -> None:
         SchedulerConfig.__post_init__(self)  # super() does not know a class with slots
+        if self.regular_backend == "outlines-core" and find_spec("outlines_core") is None:
+            raise InvalidParameterError(
+                "regular_backend outlines-core needs the package outlines-core, which isn't"
+                " installed: pip install 'ramet[outlines]'",
+                param="regular_backend",
+            )
         capacity = None if self.num_pages is None else self.num_pages * self.page_size
         for name, size in (("max_context_len", self.max_context_len), ("num_pages", capacity)):
             if size is not None and size < _MIN_CONTEXT_LEN:

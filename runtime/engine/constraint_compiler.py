@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import cast
 
-from ramet.grammars import AutomatonStore, Constraint, GrammarCompiler, GrammarStats, Vocabulary
+from ramet.grammars import (
+    AutomatonStore,
+    Constraint,
+    GrammarCompiler,
+    GrammarStats,
+    RegularBackend,
+    Vocabulary,
+)
 from ramet.runtime.api.warm_up import load_constraints
 from ramet.runtime.engine.config import EngineConfig
 from ramet.runtime.engine.grammar_manager import CompiledGrammar
@@ -56,6 +64,7 @@ class ConstraintCompiler:
                 made = GrammarCompiler(
                     self._vocabulary(),
                     max_bytes=self._config.grammar_bytes,
+                    regular_backend=cast(RegularBackend, self._config.regular_backend),
                     store=None if folder is None else AutomatonStore(folder),
                 )
                 made.warm()

@@ -118,7 +118,7 @@ def test_what_it_reads_otherwise_is_refused(
         compile_with_outlines(constraint, vocab)
 
 
-def test_a_compiler_may_be_told_to_use_it(vocab: Vocabulary) -> None:
-    compiler = GrammarCompiler(vocab, regular_backend="outlines_core")
+def test_a_compiler_uses_it_if_configured(vocab: Vocabulary) -> None:
+    compiler = GrammarCompiler(vocab, regular_backend="outlines-core")
     assert isinstance(compiler.compile(Regex("a|bc")), OutlinesGrammar)
     assert not isinstance(compiler.compile(JsonObject()), OutlinesGrammar)

@@ -76,6 +76,7 @@ def test_a_configuration_takes_no_zero_for_a_size(name: str) -> None:
         ({"max_context_len": 5}, "max_context_len"),
         ({"num_pages": 1, "page_size": 4}, "num_pages"),
         ({"policy": "best"}, "policy"),
+        ({"regular_backend": "best"}, "regular_backend"),
         ({"max_wait_s": -1.0}, "max_wait_s"),
         ({"max_wait_s": float("nan")}, "max_wait_s"),
         ({"max_draft_len": -1}, "max_draft_len"),
