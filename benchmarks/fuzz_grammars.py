@@ -4,7 +4,8 @@
 
 Texts are seeds that are cut, joined and mutated. Promised of each: it compiles or is refused by a
 ``ConstraintError``, within the time limit; what compiles allows some first token, and a walk of
-allowed tokens never meets a state that allows none; memory stays bounded. Ends with exit code 1 on
+allowed tokens never meets a state that allows none; a mask keeps within its budget or is left to the background, where it is the same;
+memory stays bounded. One constraint in ten is a bomb, with a longer walk. Ends with exit code 1 on
 the first broken promise, having printed the constraint.
 """
 
@@ -58,6 +59,24 @@ SCHEMAS = [
     {"not": {"enum": [1, "x"]}, "if": {"type": "string"}, "then": {"format": "date"}},
     {"patternProperties": {"^x": False}, "minProperties": 2, "propertyNames": {"maxLength": 3}},
 ]  # fmt: skip
+SCALARS = [
+    {"type": "integer"}, {"type": "number"}, {"type": "string", "maxLength": 40},
+    {"type": "integer", "minimum": 0, "maximum": 9}, {"type": ["integer", "string"]}, True,
+    {"type": "string", "pattern": "^[a-z ]{1,40}$"}, {"enum": list(range(300))},
+]  # fmt: skip
+"""Items of which arrays without equal items once held everybody up, or ended in an error."""
+BOMBS: list[Constraint] = [
+    *(JsonSchema({"type": "array", "uniqueItems": True, "items": s}, whitespace="none")
+      for s in SCALARS),
+    JsonSchema({"$defs": {"n": {"uniqueItems": True, "items": {"$ref": "#/$defs/n"}}},
+                "$ref": "#/$defs/n", "type": "array"}),
+    Ebnf("root ::= " + " | ".join(f'"{c}" root "{c}"' for c in "abcdefghijklm") + ' | ""'),
+    Ebnf("root ::= (r0 | r1)*\n" + "\n".join(
+        f'r{i} ::= "a{i}" r{(i * 7 + 1) % 99} | [a-z]{{1,9}} r{(i * 3 + 2) % 99}?'
+        for i in range(99))),
+]  # fmt: skip
+BUDGET_S, SLACK_S = 0.005, 0.045
+"""How long a mask may take in a step, and CPU time that one piece of work may take beyond that."""
 
 
 def mutated(text: str, others: list[str], rng: random.Random) -> str:
@@ -132,13 +151,20 @@ def some_constraint(rng: random.Random) -> Constraint:
             return StructuralTag(some_part(rng))
 
 
-def check(constraint: Constraint, compiler: GrammarCompiler, rng: random.Random) -> str:
+def check(
+    constraint: Constraint, compiler: GrammarCompiler, rng: random.Random, num_tokens: int = 12
+) -> str:
     """Compile and walk; what came of it, in a word."""
     try:
         matcher = compiler.compile(constraint).matcher()
         row = np.zeros(compiler.vocab.num_words, np.int32)
-        for _ in range(12):
-            matcher.fill_mask(row)
+        for _ in range(num_tokens):
+            begin = time.thread_time()
+            is_there = matcher.try_mask(row, BUDGET_S)
+            took = time.thread_time() - begin
+            assert took < BUDGET_S + SLACK_S, f"a mask held a step up for {took * 1e3:.0f} ms"
+            if not is_there:
+                matcher.fill_mask_in_background(row)
             ids = np.flatnonzero(np.unpackbits(row.view(np.uint8), bitorder="little"))
             assert len(ids), "a dead end"
             assert matcher.accept(int(rng.choice(ids))), "the mask allows what accept does not"
@@ -167,10 +193,11 @@ def main() -> int:
     end = time.monotonic() + args.seconds
     base: int | None = None
     while time.monotonic() < end:
-        constraint = some_constraint(rng)
+        is_bomb = rng.random() < 0.1
+        constraint = rng.choice(BOMBS) if is_bomb else some_constraint(rng)
         begin = time.process_time()
         try:
-            outcome = check(constraint, compiler, rng)
+            outcome = check(constraint, compiler, rng, 200 if is_bomb else 12)
             took = time.process_time() - begin
             assert took < args.limit, f"{took:.0f} s for one constraint"
         except Exception as error:
