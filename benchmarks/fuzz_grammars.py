@@ -4,9 +4,9 @@
 
 Texts are seeds that are cut, joined and mutated. Promised of each: it compiles or is refused by a
 ``ConstraintError``, within the time limit; what compiles allows some first token, and a walk of
-allowed tokens never meets a state that allows none; a mask keeps within its budget or is left to the background, where it is the same;
-memory stays bounded. One constraint in ten is a bomb, with a longer walk. Ends with exit code 1 on
-the first broken promise, having printed the constraint.
+allowed tokens never meets a state that allows none; a mask keeps within its budget or is left to
+the background; memory stays bounded. One constraint in ten is a bomb, with a longer walk. Ends with
+exit code 1 on the first broken promise, having printed the constraint.
 """
 
 from __future__ import annotations
