@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import signal
 import socket
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from types import FrameType
 from typing import cast
@@ -31,9 +34,9 @@ logger = logging.getLogger("ramet.server")
 class HttpServer(uvicorn.Server):
     """uvicorn with a graceful shutdown.
 
-    On the first SIGTERM or SIGINT ``/ready`` fails and new requests are refused; running ones get
-    the grace period, then a clean error; the listening socket closes last. The process exits with
-    code 0. A second signal ends the grace period immediately.
+    On the first SIGTERM, SIGINT or SIGHUP ``/ready`` fails and new requests are refused; running
+    ones get the grace period, then a clean error; the listening socket closes last. The process
+    exits with code 0. A second signal ends the grace period immediately.
     """
 
     def __init__(
@@ -132,7 +135,22 @@ def serve(
         _log_to_stderr("ramet.access")
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     server = HttpServer(engine, config, extensions=extensions, on_started=on_started)
-    server.run(bind(config.host, config.port) if sockets is None else sockets)
+    with _hangup_handled_by(server):
+        server.run(bind(config.host, config.port) if sockets is None else sockets)
+
+
+@contextlib.contextmanager
+def _hangup_handled_by(server: HttpServer) -> Iterator[None]:
+    """Drains on SIGHUP, which uvicorn doesn't handle, unless it is ignored as by ``nohup``."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGHUP) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGHUP, server.handle_exit)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def _log_to_stderr(name: str) -> None:

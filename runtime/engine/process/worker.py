@@ -75,6 +75,7 @@ def run_engine(connection: Connection, factory: Callable[[], Engine]) -> None:
     """The process's main function; it ends when told to, with its parent, or with the engine."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt means
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     outbox = Outbox(connection)
     starting = threading.Event()
     starting.set()

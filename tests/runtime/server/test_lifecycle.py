@@ -202,13 +202,14 @@ def serve_process():
         process.stdout.close()
 
 
-def test_sigterm_lets_running_calls_finish_and_takes_no_new_ones(serve_process):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_lets_running_calls_finish_and_takes_no_new_ones(serve_process, number):
     process, url = serve_process(60)
     body = {"prompt": "x", "stream": True, "max_tokens": 120}
     with httpx.stream("POST", f"{url}/v1/completions", json=body, timeout=60) as answer:
         chunks = answer.iter_text()
         text = next(chunks)
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
         time.sleep(0.2)
         ready = httpx.get(f"{url}/ready")
         assert (ready.status_code, ready.json()["error"]["code"]) == (503, "shutting_down")
