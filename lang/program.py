@@ -156,7 +156,7 @@ class Program(Generic[P, T]):
     def explain(
         self, *args: Any, tokenizer: SupportsEncode | None = None, **kwargs: Any
     ) -> Explanation:
-        """What a run will cost, as far as its graph tells: print it, or read its fields.
+        """What a run will cost, as far as its graph shows: print it, or read its fields.
 
         ``tokenizer`` (an engine's, for instance) makes the lengths tokens; else they are
         characters.

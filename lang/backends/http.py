@@ -101,7 +101,7 @@ class HttpBackend:
         return None
 
     async def count_tokens(self, prompt: Prompt) -> int | None:
-        """The number of tokens, where the server has a route that tells."""
+        """The number of tokens, where the server has a route for that."""
         if self._dialect.scoring != "tokens":
             return None
         return len(await self._tokenize(prompt))

@@ -13,7 +13,7 @@ CountText = Callable[[str], int]
 
 @dataclass(frozen=True)
 class Explanation:
-    """A program's cost as far as its graph tells.
+    """A program's cost as far as its graph shows.
 
     Attributes:
         graph: the graph; where it has open ends the numbers are of what comes before them.

@@ -1,4 +1,4 @@
-"""What a call tells the engine of its program's future, read off the graph as known so far.
+"""Derives a call's ProgramHint from the graph as known so far.
 
 The program usually runs ahead of its calls, so the graph mostly holds more than has been sent.
 What the graph can't know yet (a state that is still open may grow) is left unknown, never guessed;
