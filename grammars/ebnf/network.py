@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from ramet.grammars.errors import ConstraintError, EmptyConstraintError, GrammarTooComplexError
 from ramet.grammars.regular import EPSILON, Dfa, RegularLimits
-from ramet.grammars.regular._canonical import equal_columns
+from ramet.grammars.regular.canonical import equal_columns
 from ramet.grammars.regular.nfa import NfaBuilder
 
 from .ast import (

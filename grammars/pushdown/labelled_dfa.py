@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ramet.grammars.regular import Dfa, RegularLimits
-from ramet.grammars.regular._arrays import INT, INT32S, TABLE, Array
-from ramet.grammars.regular._canonical import joint_classes
-from ramet.grammars.regular._products import product
+from ramet.grammars.regular.arrays import INT, INT32S, TABLE, Array
+from ramet.grammars.regular.canonical import joint_classes
+from ramet.grammars.regular.products import product
 from ramet.grammars.regular_limits import DEFAULT_LIMITS, too_complex
 from ramet.jit import jit
 

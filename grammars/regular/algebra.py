@@ -10,7 +10,7 @@ import numpy as np
 from ramet.grammars.errors import ConstraintError
 from ramet.grammars.regular_limits import DEFAULT_LIMITS, RegularLimits, too_complex
 
-from . import _tries
+from . import tries
 from .dfa import EMPTY, EPSILON, Dfa, any_text
 from .nfa import NfaBuilder
 from .utf8 import Ranges
@@ -76,7 +76,7 @@ def literals(texts: Iterable[bytes | str], limits: RegularLimits = DEFAULT_LIMIT
     class_of = np.zeros(256, np.uint8)
     class_of[used] = np.arange(len(used)) + (1 if len(used) < 256 else 0)
     num_classes = int(class_of.max()) + 1
-    status, table, accepting = _tries.trie(
+    status, table, accepting = tries.trie(
         np.frombuffer(b"".join(encoded), np.uint8),
         np.cumsum([0, *map(len, encoded)]).astype(np.int64),
         class_of, num_classes, limits.states_for(num_classes),

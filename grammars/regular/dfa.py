@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ramet.grammars.regular_limits import DEFAULT_LIMITS, RegularLimits, too_complex
 
-from . import _canonical, _products
+from . import canonical, products
 
 _AND, _OR, _MINUS, _XOR = 0b1000, 0b1110, 0b0100, 0b0110
 
@@ -52,7 +52,7 @@ class Dfa:
         start: int = 0,
     ) -> Dfa:
         """The minimal automaton of any deterministic one whose states are all reachable."""
-        classes, table, accepting = _canonical.canonicalise(
+        classes, table, accepting = canonical.canonicalise(
             class_of.astype(np.int64), np.ascontiguousarray(table), accepting, start
         )
         return cls(classes.astype(np.uint8), table, accepting) if len(table) else EMPTY
@@ -217,8 +217,8 @@ class Dfa:
             if x and truth & _MINUS:
                 return self
             return other if y and truth & 0b0010 else EMPTY
-        class_of, of_self, of_other = _canonical.joint_classes(self.class_of, other.class_of)
-        status, table, accepting, _ = _products.product(
+        class_of, of_self, of_other = canonical.joint_classes(self.class_of, other.class_of)
+        status, table, accepting, _ = products.product(
             self.table, self.accepting, self.start, other.table, other.accepting, other.start,
             of_self, of_other, truth, limits.states_for(len(of_self)),
         )  # fmt: skip

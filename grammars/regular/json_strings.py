@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from ramet.grammars.regular_limits import DEFAULT_LIMITS, RegularLimits, too_complex
 
-from . import _canonical, _transductions
+from . import canonical, transductions
 from .dfa import Dfa
 
 _SHORT = {'"': 0x22, "\\": 0x5C, "/": 0x2F, "b": 8, "f": 12, "n": 10, "r": 13, "t": 9}
@@ -77,8 +77,8 @@ def json_string_body(
     outputs = decoder.outputs
     seen = np.where(outputs >= 0, dfa.class_of[outputs], -1)
     columns = np.concatenate([decoder.modes, seen]).astype(np.int64)
-    class_of, firsts = _canonical.equal_columns(columns)
-    status, table, accepting = _transductions.transduce(
+    class_of, firsts = canonical.equal_columns(columns)
+    status, table, accepting = transductions.transduce(
         dfa.table, dfa.accepting,
         np.ascontiguousarray(decoder.modes[:, firsts], np.int64),
         np.ascontiguousarray(outputs[:, firsts], np.int64),

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ramet.grammars.regular_limits import DEFAULT_LIMITS, RegularLimits, too_complex
 
-from . import _canonical, _subsets
+from . import canonical, subsets
 from .dfa import Dfa
 from .utf8 import ALL, ByteEdge, Ranges, byte_edges
 
@@ -158,7 +158,7 @@ class NfaBuilder:
             Each symbol's class, the minimal table by classes, and the accepting states.
         """
         class_of, table, accepting = self._determinised(final, num_symbols)
-        class_of, table, accepting = _canonical.canonicalise(class_of, table, accepting, 0)
+        class_of, table, accepting = canonical.canonicalise(class_of, table, accepting, 0)
         return class_of, table, accepting
 
     def _determinised(
@@ -176,7 +176,7 @@ class NfaBuilder:
         empty = empty[np.argsort(empty[:, 0], kind="stable")]
         states = np.arange(self.num_states + 1)
         limits = self.limits
-        status, table, accepting = _subsets.determinise(
+        status, table, accepting = subsets.determinise(
             np.searchsorted(edges[:, 0], states).astype(np.int64),
             class_of[edges[:, 1]].astype(np.int32),
             class_of[edges[:, 2]].astype(np.int32),

@@ -7,7 +7,7 @@ from numba import types
 
 from ramet.jit import jit
 
-from ._arrays import BOOLS, BYTES, INT, INT64S, TABLE, TABLE_64, Array
+from .arrays import BOOLS, BYTES, INT, INT64S, TABLE, TABLE_64, Array
 
 _WRITES = types.int32[::1]
 

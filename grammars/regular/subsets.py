@@ -6,7 +6,7 @@ import numpy as np
 
 from ramet.jit import jit
 
-from ._arrays import (
+from .arrays import (
     BOOLS,
     INT,
     INT32S,

@@ -8,7 +8,7 @@ import numpy as np
 
 from ramet.jit import jit
 
-from ._arrays import BOOLS, INT, INT64S, OK, TABLE, TOO_MANY_STATES, Array, grown_1d, grown_2d
+from .arrays import BOOLS, INT, INT64S, OK, TABLE, TOO_MANY_STATES, Array, grown_1d, grown_2d
 
 
 @jit("int64(int64)")

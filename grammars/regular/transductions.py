@@ -7,7 +7,7 @@ from numba import njit
 
 from ramet.jit import jit
 
-from ._arrays import (
+from .arrays import (
     BOOLS,
     INT,
     INT64S,

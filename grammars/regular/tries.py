@@ -6,7 +6,7 @@ import numpy as np
 
 from ramet.jit import jit
 
-from ._arrays import BYTES, INT, INT64S, OK, TOO_MANY_STATES, Array, grown_1d, grown_2d
+from .arrays import BYTES, INT, INT64S, OK, TOO_MANY_STATES, Array, grown_1d, grown_2d
 
 
 @jit(
