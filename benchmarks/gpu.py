@@ -28,7 +28,7 @@ from ramet.kernels.attention.costs import attention_costs
 from ramet.kernels.attention.paged import AttentionInputs, attention_shape, paged_attention
 from ramet.kernels.attention.plan import AttentionCosts, AttentionPlan, Grouping, build_plan
 from ramet.kernels.linear import PackedWeight, linear, pack_q4, pack_q8
-from ramet.kernels.sampling.token_mask import apply_token_mask
+from ramet.kernels.sampling.triton import sample_gpu
 from ramet.kernels.triton_support.dispatch import architecture
 from ramet.runtime.api.batch import Batch
 from ramet.runtime.model.config import ModelConfig
@@ -97,19 +97,41 @@ class Bench:
 
 
 def masks(bench: Bench) -> list[Figure]:
-    """Rows with a mask that allows a few tokens: nearly every logit is written."""
+    """The choice of greedy rows whose masks allow a few tokens: logits and masks are read once."""
     sizes = bench.sizes
     logits = torch.randn(sizes.mask_rows, sizes.vocab, device=bench.device)
     words = torch.zeros(sizes.mask_rows, -(-sizes.vocab // 32), dtype=torch.int32)
     words[:, ::97] = 1
     words = words.to(bench.device)
-    rows = torch.arange(sizes.mask_rows, dtype=torch.int32, device=bench.device)
-    written = logits.nbytes + words.nbytes
-    none = torch.full_like(rows, -1)
-    masked = bench.bandwidth("masks", written, lambda: apply_token_mask(logits, words, rows))
-    cost = bench.time(lambda: apply_token_mask(logits, words, none))
-    paid = bench.time(lambda: apply_token_mask(logits, words, rows))
-    return [masked, Figure("rows without a mask", cost / paid, "rows with one")]
+    masked = greedy_rows(sizes.mask_rows, words)
+    plain = masked | {"mask_rows": torch.full_like(masked["mask_rows"], -1)}
+    read = logits.nbytes + words.nbytes
+    figure = bench.bandwidth("masks", read, lambda: sample_gpu(logits, masked, num_top=0))
+    cost = bench.time(lambda: sample_gpu(logits, plain, num_top=0))
+    paid = bench.time(lambda: sample_gpu(logits, masked, num_top=0))
+    return [figure, Figure("rows without a mask", cost / paid, "rows with one")]
+
+
+def greedy_rows(num_rows: int, masks: torch.Tensor) -> dict[str, torch.Tensor]:
+    """``sample_gpu``'s arguments for greedy rows, each with a mask of its own."""
+    device = masks.device
+    ids = torch.arange(num_rows + 1, dtype=torch.int32, device=device)
+    zeros = torch.zeros(num_rows, device=device)
+    zero_ids, none = torch.zeros_like(ids[1:]), torch.full_like(ids[1:], -1)
+    starts, no_ids = torch.zeros_like(ids), ids[:0]
+    return {
+        **dict.fromkeys(("temperature", "min_p", "presence_penalty"), zeros),
+        **dict.fromkeys(("top_p", "repetition_penalty"), torch.ones_like(zeros)),
+        **dict.fromkeys(("seeds", "positions"), zero_ids.to(torch.int64)),
+        **dict.fromkeys(("targets", "num_logprobs"), none),
+        **dict.fromkeys(("bias_starts", "seen_starts"), starts),
+        **dict.fromkeys(("bias_token_ids", "seen_token_ids", "seen_output_counts"), no_ids),
+        "bias_values": zeros[:0],
+        "frequency_penalty": zeros,
+        "top_k": zero_ids,
+        "mask_rows": ids[:-1],
+        "masks": masks,
+    }
 
 
 def tables(rows: int, shared: int, own: int, page_size: int) -> tuple[np.ndarray, np.ndarray]:

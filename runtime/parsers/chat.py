@@ -43,11 +43,6 @@ class ChatParser:
         )
         self._tools = None if tools is None else ToolCallParser(tools, schemas)
 
-    @property
-    def num_tool_calls(self) -> int:
-        """Tool calls that have ended."""
-        return 0 if self._tools is None else self._tools.num_calls
-
     def feed(self, piece: str, *, final: bool = False) -> list[ChatDelta]:
         """The deltas that are certain after ``piece``; with ``final``, all that are left."""
         if self._reasoning is not None:

@@ -28,10 +28,6 @@ class ReasoningFormat:
     gap: str = "\n"
     follow: str = ""
 
-    def is_opened_by(self, prompt: str) -> bool:
-        """Whether a prompt's text ends inside reasoning, so that the output begins there."""
-        return prompt.rfind(self.begin) > prompt.rfind(self.end)
-
 
 REASONING_FORMATS = {
     each.name: each

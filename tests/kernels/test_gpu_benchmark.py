@@ -7,8 +7,12 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+
+from ramet.kernels.sampling.reference import sample_reference
+from ramet.kernels.sampling.rows import SamplingRows
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 
@@ -55,10 +59,21 @@ def bench(gpu):
 
 
 @pytest.mark.parametrize("section", ["masks", "attention", "linear", "model"])
-def test_a_section_gives_figures(gpu, bench, section):
+def test_a_section_gives_figures(gpu, bench, section, monkeypatch):
+    monkeypatch.setattr(gpu, "sample_gpu", sample_on_cpu)
     figures = gpu.SECTIONS[section](bench)
     assert figures
     assert all(figure.ratio > 0 for figure in figures)
+
+
+def sample_on_cpu(logits, rows, *, num_top):
+    """``sample_gpu`` by the reference, for it has no CPU path."""
+    assert num_top == 0
+    arrays = {name: each.numpy() for name, each in rows.items()}
+    arrays["seeds"] = arrays["seeds"].view(np.uint64)
+    result = sample_reference(logits.numpy(), SamplingRows(**arrays))
+    assert (result.token_ids >= 0).all()
+    return result
 
 
 def test_the_fit_gives_coefficients(gpu, bench):

@@ -241,11 +241,6 @@ def bf16_pairs(b: Builder, words: Value) -> tuple[Value, Value]:
     return low, b.bitcast(b.and_(words, vi32(-0x10000)), VF32)
 
 
-def bf16_to_f32(b: Builder, bits: Value) -> Value:
-    """16 bfloat16, as 16 int16, to 16 float32."""
-    return b.bitcast(b.shl(b.zext(bits, VI32), vi32(16)), VF32)
-
-
 def f32_to_bf16(b: Builder, x: Value) -> Value:
     """float32 to bfloat16 bits, to nearest, halves to even (finite values)."""
     is_vector = x.type != F32

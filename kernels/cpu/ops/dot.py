@@ -17,7 +17,6 @@ from ramet.kernels.cpu.machine.ir import I8, I16, I32, VI32, Builder, Value
 
 SDOT = "llvm.aarch64.neon.sdot.v4i32.v16i8"
 _V16I16 = vec.vector(I16, 16)
-_V32I16 = vec.vector(I16, 32)
 
 
 def group_dot(

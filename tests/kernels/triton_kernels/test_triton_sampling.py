@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from ramet.kernels.sampling.reference import sample_reference, uniforms
 from ramet.kernels.sampling.rows import SamplingRows
-from ramet.kernels.sampling.token_mask import apply_token_mask, apply_token_mask_reference
 from ramet.kernels.sampling.triton import _uniform, sample_gpu
 from ramet.kernels.triton_support.dispatch import interpreting
 from ramet.kernels.triton_support.triton_language import tl, triton
@@ -181,14 +180,3 @@ def test_filters_keep_what_their_definitions_say(name):
         rows[f"{each}_token_ids"] = np.zeros(0, np.int32)
     logits = np.log(np.array([[0.4, 0.3, 0.2, 0.1]], np.float32))
     assert set(sample(np.repeat(logits, count, 0), rows).token_ids.tolist()) == kept
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
-@given(st.integers(1, 5), st.sampled_from(VOCAB_SIZES), st.integers(0, 2**32))
-@settings(max_examples=8, deadline=None)
-def test_token_mask(dtype, num_rows, vocab_size, seed):
-    rng = np.random.default_rng(seed)
-    rows = tensors(random_rows(rng, num_rows, vocab_size))
-    logits = torch.randn(num_rows, vocab_size).to(dtype)
-    expected = apply_token_mask_reference(logits.clone(), rows["masks"], rows["mask_rows"])
-    assert torch.equal(apply_token_mask(logits, rows["masks"], rows["mask_rows"]), expected)

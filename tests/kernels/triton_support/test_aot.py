@@ -18,7 +18,6 @@ if os.environ.get("TRITON_INTERPRET") == "1":
 
 from ramet.kernels import activation, linear, norm, rotary  # noqa: E402
 from ramet.kernels.attention import paged as paged_attention  # noqa: E402
-from ramet.kernels.sampling import token_mask  # noqa: E402
 from ramet.kernels.sampling import triton as sampling_gpu  # noqa: E402
 from ramet.kernels.triton_support.aot import SHARED_MEMORY_LIMITS, compile_ahead  # noqa: E402
 from ramet.kernels.triton_support.dispatch import kernel_config  # noqa: E402
@@ -117,12 +116,6 @@ def activation_case(arch):
     return kernel, types, kernel_config("activation", "silu_mul", arch)
 
 
-def mask_case(arch):
-    kernel = token_mask._apply
-    types = signature(kernel, logits="*fp32", masks="*i32", mask_rows="*i32")
-    return kernel, types, kernel_config("token_mask", "apply", arch)
-
-
 def adjust_case(arch):
     kernel = sampling_gpu._adjust
     floats = ("logits", "bias_values", "presence_penalty", "frequency_penalty")
@@ -181,7 +174,6 @@ CASES = {
     "rotate_and_write": rotary_case(False),
     "rotate_and_write_interleaved": rotary_case(True),
     "silu_mul": activation_case,
-    "token_mask": mask_case,
     "sampling_adjust": adjust_case,
     "sampling_choose": choose_case,
 }
@@ -193,7 +185,7 @@ def _cache(monkeypatch):
     monkeypatch.setenv("TRITON_CACHE_DIR", str(cache))
 
 
-KERNEL_MODULES = (activation, linear, norm, paged_attention, rotary, sampling_gpu, token_mask)
+KERNEL_MODULES = (activation, linear, norm, paged_attention, rotary, sampling_gpu)
 
 
 def test_no_kernel_is_left_out():

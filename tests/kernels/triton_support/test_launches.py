@@ -21,7 +21,6 @@ from ramet.kernels import activation, linear, norm, rotary  # noqa: E402
 from ramet.kernels.attention import paged as paged_attention  # noqa: E402
 from ramet.kernels.attention.costs import attention_costs  # noqa: E402
 from ramet.kernels.attention.plan import SLOT, build_plan  # noqa: E402
-from ramet.kernels.sampling import token_mask  # noqa: E402
 from ramet.kernels.sampling import triton as sampling_gpu  # noqa: E402
 from ramet.runtime.model.config import ModelConfig  # noqa: E402
 from ramet.runtime.model.torch.decoder import TorchDecoder  # noqa: E402
@@ -29,7 +28,7 @@ from ramet.runtime.model.torch.device_arrays import pack, unpack  # noqa: E402
 from ramet.runtime.model.torch.step import StepInputs  # noqa: E402
 from ramet.runtime.model.torch.weights import random_torch_weights  # noqa: E402
 
-MODULES = (activation, linear, norm, paged_attention, rotary, sampling_gpu, token_mask)
+MODULES = (activation, linear, norm, paged_attention, rotary, sampling_gpu)
 TARGETS = {"sm_90": GPUTarget("cuda", 90, 32), "gfx942": GPUTarget("hip", "gfx942", 64)}
 
 
@@ -206,7 +205,6 @@ def test_masks_and_sampling(compiled):
     ints = torch.zeros(num_rows, dtype=torch.int32)
     floats = torch.ones(num_rows)
     masks = torch.zeros(2, 32, dtype=torch.int32)
-    token_mask.apply_token_mask(logits, masks, ints)
     starts = torch.arange(num_rows + 1, dtype=torch.int32)
     rows = {
         **dict.fromkeys(("temperature", "top_p", "min_p", "bias_values"), floats),
@@ -219,4 +217,4 @@ def test_masks_and_sampling(compiled):
     }
     result = sampling_gpu.sample_gpu(logits, rows, num_top=2)
     assert result.top_token_ids.shape == (3, 2)
-    assert compiled == ["_apply", "_adjust", "_choose"]
+    assert compiled == ["_adjust", "_choose"]
