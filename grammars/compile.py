@@ -26,12 +26,12 @@ from .json_schema.compile import CompiledSchema
 from .json_schema.contexts.common import COMMON_SCHEMA, install_common
 from .json_schema.solver.languages import Languages
 from .limits import CompileLimits
-from .masks.context_independent import Insides, new_insides
+from .masks.context_independent import ContextIndependentMasks, new_context_independent_masks
 from .masks.vocabulary import Vocabulary
 from .pushdown.automaton import AutomatonLexeme, Whole
 from .pushdown.context_table import Context
 from .pushdown.lexemes import DfaLexeme
-from .pushdown.pushdown_table import Machine
+from .pushdown.pushdown_table import PushdownTable
 from .regular import Dfa, literals, regex_dfa
 from .regular.store import AutomatonStore
 from .stats import GrammarStats
@@ -40,14 +40,14 @@ from .structural_tag import structural_tag_start
 RegularBackend = Literal["native", "outlines-core"]
 
 _MAX_SHARED_BYTES = 24 << 20
-"""Grammars share a lexicon until it takes so much memory; the next ones begin a new one."""
+"""Grammars share a state table until it takes so much memory; the next ones begin a new one."""
 
-Start = Callable[[Machine], Context]
-"""What makes a constraint's first context for a machine."""
+Start = Callable[[PushdownTable], Context]
+"""What makes a constraint's first context for a pushdown."""
 
 
 _NUM_COMMON = 100
-"""Transitions of a machine for any JSON value that are worked out at most; it has fewer."""
+"""Transitions of a pushdown table for any JSON value that are worked out at most; it has fewer."""
 
 _COUNTS = 4
 """How often the memory of all grammars is counted while their number doubles, about."""
@@ -93,8 +93,8 @@ class GrammarCompiler:
         self._languages = Languages(
             self.limits, store=store, max_bytes=min(64 << 20, max_bytes // 4)
         )
-        self._shared: Insides | None = None
-        self._any_json: dict[tuple[str, bool, str], Machine] = {}
+        self._shared: ContextIndependentMasks | None = None
+        self._any_json: dict[tuple[str, bool, str], PushdownTable] = {}
         self._grammars: OrderedDict[str, Grammar] = OrderedDict()
         self._num_uncounted = 0
         self._counted_bytes = 0
@@ -162,8 +162,8 @@ class GrammarCompiler:
 
     def _num_bytes(self) -> int:
         grammars = self._grammars.values()
-        shared = {id(g.insides): g.insides for g in grammars}
-        tables = sum(i.num_bytes + i.lexicon.num_bytes for i in shared.values())
+        shared = {id(g.context_independent): g.context_independent for g in grammars}
+        tables = sum(i.num_bytes + i.state_table.num_bytes for i in shared.values())
         return sum(g.num_bytes for g in grammars) + tables + self._languages.num_bytes
 
     def stats(self) -> GrammarStats:
@@ -202,24 +202,27 @@ class GrammarCompiler:
         )
         return Grammar(start, shared, self.limits, like)
 
-    def _shared_insides(self) -> Insides:
-        if self._shared is None or self._shared.lexicon.num_bytes > _MAX_SHARED_BYTES:
-            self._shared = new_insides(self.vocab, self.limits, is_shared=True)
+    def _shared_insides(self) -> ContextIndependentMasks:
+        if self._shared is None or self._shared.state_table.num_bytes > _MAX_SHARED_BYTES:
+            self._shared = new_context_independent_masks(self.vocab, self.limits, is_shared=True)
             self._any_json.clear()
-            install_common(self._shared.lexicon)
+            install_common(self._shared.state_table)
         return self._shared
 
-    def _any_json_like(self, constraint: JsonSchema, shared: Insides) -> Machine | None:
-        """A machine with the contexts of any JSON value: most schemas have a place for one."""
+    def _any_json_like(
+        self, constraint: JsonSchema, shared: ContextIndependentMasks
+    ) -> PushdownTable | None:
+        """A pushdown table with the contexts of any JSON value: most schemas have a place for
+        one."""
         if constraint.whitespace == "pretty":
             return None
         key = (constraint.whitespace, constraint.any_order, constraint.integers)
         known = self._any_json.get(key)
         if known is None:
-            machine = self._any_json[key] = known = Machine(self.limits, shared.lexicon)
+            pushdown = self._any_json[key] = known = PushdownTable(self.limits, shared.state_table)
             anything = dataclasses.replace(constraint, schema=True, documents={})
-            machine.intern(compile_schema(anything, self._languages, self.limits).start(machine))
-            machine.prepare(_NUM_COMMON)
+            pushdown.intern(compile_schema(anything, self._languages, self.limits).start(pushdown))
+            pushdown.prepare(_NUM_COMMON)
         return known
 
 
@@ -234,7 +237,7 @@ def compile_constraint(
 
 def _own_grammar(start: Start, vocab: Vocabulary, limits: CompileLimits) -> Grammar:
     """A grammar that shares nothing. Its first mask shows whether later ones can be made."""
-    grammar = Grammar(start, new_insides(vocab, limits), limits)
+    grammar = Grammar(start, new_context_independent_masks(vocab, limits), limits)
     if grammar.is_crowded:
         raise GrammarTooComplexError(
             "", "states", f"the first token alone needs {grammar.num_states} automaton states"

@@ -11,12 +11,12 @@ from math import inf
 from .completion import CompletionSearch
 from .errors import GrammarTooComplexError
 from .limits import CompileLimits
-from .masks.context_independent import Insides, new_insides
+from .masks.context_independent import ContextIndependentMasks, new_context_independent_masks
 from .masks.masks import Masks
 from .matcher import Matcher
 from .pushdown.context_table import Context
-from .pushdown.parser_stack import Trail
-from .pushdown.pushdown_table import Machine
+from .pushdown.parser_stack import ParserStack
+from .pushdown.pushdown_table import PushdownTable
 
 _NUM_CHECKED = 8
 """Transitions that are worked out when compiling: one that can't be made is the schema's fault."""
@@ -56,57 +56,63 @@ class Grammar:
     Attributes:
         vocab: the vocabulary that its masks are for.
         masks: what writes them.
-        insides: the parts of masks and the lexemes that it may share with other grammars.
+        context_independent: the parts of masks and the lexemes that it may share with other
+        grammars.
     """
 
     def __init__(
         self,
-        start: Callable[[Machine], Context],
-        insides: Insides,
+        start: Callable[[PushdownTable], Context],
+        context_independent: ContextIndependentMasks,
         limits: CompileLimits,
-        like: Machine | None = None,
+        like: PushdownTable | None = None,
     ) -> None:
-        """``insides`` may be shared with other grammars of the vocabulary. ``like``, if given, is
-        a machine over their lexicon that has contexts of which this grammar needs some."""
-        self.vocab = insides.vocab
-        self.insides = insides
+        """``context_independent`` may be shared with other grammars of the vocabulary. ``like``, if
+        given, is a pushdown table over their state table that has contexts of which this grammar
+        needs some."""
+        self.vocab = context_independent.vocab
+        self.context_independent = context_independent
         self._limits = limits
         self._make_start = start
         self._successor: Grammar | None = None
         self._successor_lock = threading.Lock()
         self._needed = 0, 0
-        self._machine = Machine(limits, insides.lexicon) if like is None else Machine.like(like)
-        with self._machine.lock:
-            context = self._machine.intern(start(self._machine))
-            self._start = self._machine.first_position(context)
-            room = limits.max_contexts // _SHARE_OF_LIMITS - self._machine.num_contexts
-            self._machine.prepare(_NUM_CHECKED, min(_NUM_PREPARED, room // 2), _PREPARE_S)
-        self.masks = Masks(self._machine, insides)
-        self.completions = CompletionSearch(self._machine)
-        with insides.lexicon.lock:
-            insides.prepare(_NUM_MASKS)
+        self._pushdown = (
+            PushdownTable(limits, context_independent.state_table)
+            if like is None
+            else PushdownTable.like(like)
+        )
+        with self._pushdown.lock:
+            context = self._pushdown.intern(start(self._pushdown))
+            self._start = self._pushdown.first_position(context)
+            room = limits.max_contexts // _SHARE_OF_LIMITS - self._pushdown.num_contexts
+            self._pushdown.prepare(_NUM_CHECKED, min(_NUM_PREPARED, room // 2), _PREPARE_S)
+        self.masks = Masks(self._pushdown, context_independent)
+        self.completions = CompletionSearch(self._pushdown)
+        with context_independent.state_table.lock:
+            context_independent.prepare(_NUM_MASKS)
         # The first mask is asked for in any case: its parts are found now.
-        self.masks.write(self.trail(), self.vocab.empty_mask())
+        self.masks.write(self.parser_stack(), self.vocab.empty_mask())
 
     @property
     def num_states(self) -> int:
         """Lexeme states that have been made so far, for this grammar and those it shares with."""
-        return self._machine.lexicon.num_states
+        return self._pushdown.state_table.num_states
 
     @property
     def num_contexts(self) -> int:
         """Contexts that have been made so far."""
-        return self._machine.num_contexts
+        return self._pushdown.num_contexts
 
     @property
     def num_texts_asked(self) -> int:
         """How often what follows a lexeme was worked out for its text alone."""
-        return self._machine.num_texts_asked
+        return self._pushdown.num_texts_asked
 
     @property
     def num_bytes(self) -> int:
         """About the memory that it takes beside what it shares with others."""
-        return self._machine.num_bytes
+        return self._pushdown.num_bytes
 
     @property
     def is_crowded(self) -> bool:
@@ -116,31 +122,31 @@ class Grammar:
         little use to others. A sequence leaves by ``renewed``; so no limit is reached but by what
         a single text needs, and none by the texts of others.
         """
-        limits, machine = self._limits, self._machine
+        limits, pushdown = self._limits, self._pushdown
         states, contexts = self._needed
-        return machine.lexicon.num_states > max(
+        return pushdown.state_table.num_states > max(
             limits.max_states // _SHARE_OF_LIMITS, 2 * states
-        ) or machine.num_contexts > max(limits.max_contexts // _SHARE_OF_LIMITS, 2 * contexts)
+        ) or pushdown.num_contexts > max(limits.max_contexts // _SHARE_OF_LIMITS, 2 * contexts)
 
     def renewed(self) -> Grammar:
         """The same grammar with tables of its own."""
         with self._successor_lock:
             if self._successor is None or self._successor.is_crowded:
-                insides = new_insides(self.vocab, self._limits)
-                self._successor = Grammar(self._make_start, insides, self._limits)
+                context_independent = new_context_independent_masks(self.vocab, self._limits)
+                self._successor = Grammar(self._make_start, context_independent, self._limits)
             return self._successor
 
     def settle(self) -> None:
         """Note that a text needs as much as the tables have now: they aren't crowded by it."""
-        self._needed = self._machine.lexicon.num_states, self._machine.num_contexts
+        self._needed = self._pushdown.state_table.num_states, self._pushdown.num_contexts
 
     def matcher(self) -> Matcher:
         """A new sequence's position, at the beginning of the text."""
-        return Matcher(self, self._machine, self.trail())
+        return Matcher(self, self._pushdown, self.parser_stack())
 
-    def trail(self) -> Trail:
-        """A new sequence's trail."""
-        return Trail(self._start, self.vocab.max_token_len)
+    def parser_stack(self) -> ParserStack:
+        """A new sequence's parser_stack."""
+        return ParserStack(self._start, self.vocab.max_token_len)
 
     def match(self, text: str | bytes, *, max_seconds: float = inf) -> MatchResult:
         """Whether the whole text matches; needs no model and no tokens.
@@ -149,7 +155,7 @@ class Grammar:
         that the grammar was compiled with.
         """
         data = text.encode() if isinstance(text, str) else text
-        matcher = Matcher(self, self._machine, self.trail())
+        matcher = Matcher(self, self._pushdown, self.parser_stack())
         end = time.monotonic() + max_seconds
         for at in range(len(data)):
             if time.monotonic() > end:

@@ -12,8 +12,8 @@ from .errors import GrammarTooComplexError
 from .masks.masks import Masks, bit
 from .masks.vocabulary import Mask, Vocabulary
 from .pushdown.context_table import Context
-from .pushdown.parser_stack import BYTE_SPANS, BYTES, Trail
-from .pushdown.pushdown_table import Machine
+from .pushdown.parser_stack import BYTE_SPANS, BYTES, ParserStack
+from .pushdown.pushdown_table import PushdownTable
 from .pushdown.rows import DEAD
 from .pushdown.transitions import BEGIN, CONTEXT, LENGTH, STATE
 
@@ -40,7 +40,7 @@ class MatchedGrammar(Protocol):
 class Matcher:
     """Follows one sequence's tokens. Not to be used from two threads at once."""
 
-    __slots__ = ("_accepted", "_counts", "_grammar", "_machine", "_trail", "is_finished")
+    __slots__ = ("_accepted", "_counts", "_grammar", "_pushdown", "_trail", "is_finished")
 
     is_finished: bool
     """Whether an end token was accepted; nothing may follow."""
@@ -48,21 +48,22 @@ class Matcher:
     def __init__(
         self,
         grammar: MatchedGrammar,
-        machine: Machine,
-        trail: Trail,
+        pushdown: PushdownTable,
+        parser_stack: ParserStack,
         counts: list[tuple[tuple[int, int], ...]] | None = None,
     ) -> None:
-        """``counts`` are the trail's, by position, where tokens are counted; None: it is new."""
+        """``counts`` are the parser stack's, by position, where tokens are counted; None: it is
+        new."""
         self._grammar = grammar
-        self._machine = machine
-        self._trail = trail
+        self._pushdown = pushdown
+        self._trail = parser_stack
         self.is_finished = False
         # What was accepted, by position: tokens' ids, or bytes.
         self._accepted: list[int | bytes] = []
         # By position, the tokens that have begun in what has bounds on them.
         self._counts = counts or []
-        if machine.token_bounds is not None and counts is None:
-            with machine.lock:
+        if pushdown.token_bounds is not None and counts is None:
+            with pushdown.lock:
                 self._count(by_bytes=False)
 
     def fill_mask(self, row: Mask) -> None:
@@ -81,7 +82,7 @@ class Matcher:
         self._add_special(row)
 
     def _add_special(self, row: Mask) -> None:
-        if self._machine.has_special:
+        if self._pushdown.has_special:
             for token_id in self._special():
                 row[token_id >> 5] |= bit(token_id)
 
@@ -113,10 +114,10 @@ class Matcher:
         vocab = self._grammar.vocab
         if self.is_finished or not 0 <= token_id < vocab.size:
             return False
-        with self._machine.lock:
+        with self._pushdown.lock:
             if vocab.tokens[token_id] is None:
                 return self._accept_special(token_id)
-            if not self._machine.advance(self._trail, vocab.data, vocab.spans, token_id):
+            if not self._pushdown.advance(self._trail, vocab.data, vocab.spans, token_id):
                 return False
             self._step(token_id)
         return True
@@ -132,32 +133,34 @@ class Matcher:
                 taken = other.accept(accepted)
             assert taken, "what was accepted once is accepted again"
         grammar.settle()
-        self._grammar, self._machine = grammar, other._machine
+        self._grammar, self._pushdown = grammar, other._pushdown
         self._trail, self._counts = other._trail, other._counts
 
     def _step(self, accepted: int | bytes) -> None:
         del self._accepted[self._trail.at :]
         self._accepted.append(accepted)
         self._trail.step()
-        if self._machine.token_bounds is not None:
+        if self._pushdown.token_bounds is not None:
             self._count(by_bytes=isinstance(accepted, bytes))
 
     def _count(self, *, by_bytes: bool) -> None:
-        bounds, trail = self._machine.token_bounds, self._trail
+        bounds, parser_stack = self._pushdown.token_bounds, self._trail
         assert bounds is not None
-        del self._counts[trail.at :]
+        del self._counts[parser_stack.at :]
         before = self._counts[-1] if self._counts else ()
-        self._counts.append(bounds.count(self._machine, trail.position, before, by_bytes=by_bytes))
+        self._counts.append(
+            bounds.count(self._pushdown, parser_stack.position, before, by_bytes=by_bytes)
+        )
 
     def accept_bytes(self, data: bytes) -> bool:
         """Go on by some text, as if it were a token. False, and unchanged, if it doesn't match."""
         if self.is_finished:
             return False
         self._trail.reserve(len(data))
-        with self._machine.lock:
+        with self._pushdown.lock:
             text = np.frombuffer(bytearray(data), np.uint8)
             span = np.array([[0, len(data)]], np.int64)
-            if not self._machine.advance(self._trail, text, span, 0):
+            if not self._pushdown.advance(self._trail, text, span, 0):
                 return False
             self._step(data)
         return True
@@ -176,20 +179,20 @@ class Matcher:
         if self.is_finished:
             return b""
         found = bytearray()
-        with self._machine.lock:
-            trail = self._trail.copy()
+        with self._pushdown.lock:
+            parser_stack = self._trail.copy()
             while len(found) < _MAX_FORCED:
-                if self._machine.is_accepting(trail):
+                if self._pushdown.is_accepting(parser_stack):
                     break
-                if self._machine.has_special and self._special_at(trail):
+                if self._pushdown.has_special and self._special_at(parser_stack):
                     break
-                following = self._next_bytes(trail, 2)
+                following = self._next_bytes(parser_stack, 2)
                 if len(following) != 1:
                     break
                 (byte,) = following
-                if not self._machine.advance(trail, BYTES, BYTE_SPANS, byte):
+                if not self._pushdown.advance(parser_stack, BYTES, BYTE_SPANS, byte):
                     break
-                trail.step()
+                parser_stack.step()
                 found.append(byte)
         return bytes(found)
 
@@ -212,7 +215,7 @@ class Matcher:
         """``shortest_completion`` as texts and the ids of special tokens between them."""
         if self.is_finished:
             return []
-        with self._machine.lock:
+        with self._pushdown.lock:
             return self._grammar.completions.shortest(self._trail)
 
     @property
@@ -225,39 +228,39 @@ class Matcher:
         """Whether the text may end here."""
         if self.is_finished:
             return True
-        with self._machine.lock:
-            return self._machine.is_accepting(self._trail)
+        with self._pushdown.lock:
+            return self._pushdown.is_accepting(self._trail)
 
     def fork(self) -> Matcher:
         """An independent matcher at the same position."""
         counts = self._counts.copy()
-        other = Matcher(self._grammar, self._machine, self._trail.copy(), counts)
+        other = Matcher(self._grammar, self._pushdown, self._trail.copy(), counts)
         other._accepted = self._accepted.copy()
         other.is_finished = self.is_finished
         return other
 
     def expected(self) -> str:
         """What may come next, in words."""
-        with self._machine.lock:
+        with self._pushdown.lock:
             following = self._next_bytes(self._trail, 256)
         words = _describe(following)
         if self.is_accepting:
             words.append("the end")
         return " or ".join(words) if words else "nothing"
 
-    def _next_bytes(self, trail: Trail, limit: int) -> list[int]:
+    def _next_bytes(self, parser_stack: ParserStack, limit: int) -> list[int]:
         """The bytes that may come next, at most ``limit`` of them."""
-        machine = self._machine
+        pushdown = self._pushdown
         candidates: set[int] = set()
-        for row in machine.borders(trail):
+        for row in pushdown.borders(parser_stack):
             state = int(row[STATE])
-            with machine.lexicon.lock:
-                machine.lexicon.make_ready(state)
-                allowed = machine.lexicon.rows[state] != DEAD
+            with pushdown.state_table.lock:
+                pushdown.state_table.make_ready(state)
+                allowed = pushdown.state_table.rows[state] != DEAD
             candidates.update(np.flatnonzero(allowed).tolist())
         found: list[int] = []
         for byte in sorted(candidates):
-            if machine.advance(trail, BYTES, BYTE_SPANS, byte):
+            if pushdown.advance(parser_stack, BYTES, BYTE_SPANS, byte):
                 found.append(byte)
                 if len(found) == limit:
                     break
@@ -265,26 +268,30 @@ class Matcher:
 
     def _special(self) -> dict[int, tuple[Context, NDArray[np.int64]]]:
         """The special tokens that may come next: what follows each, and the border it is at."""
-        with self._machine.lock:
+        with self._pushdown.lock:
             return self._special_at(self._trail)
 
-    def _special_at(self, trail: Trail) -> dict[int, tuple[Context, NDArray[np.int64]]]:
-        machine = self._machine
+    def _special_at(
+        self, parser_stack: ParserStack
+    ) -> dict[int, tuple[Context, NDArray[np.int64]]]:
+        pushdown = self._pushdown
         offered: dict[int, tuple[Context, NDArray[np.int64]]] = {}
-        for row in machine.borders(trail):
-            context = machine.context_list[int(row[CONTEXT])]
+        for row in pushdown.borders(parser_stack):
+            context = pushdown.context_list[int(row[CONTEXT])]
             if context.offers_special and row[BEGIN] == row[LENGTH]:
-                for token_id, after in context.special(machine).items():
+                for token_id, after in context.special(pushdown).items():
                     offered[token_id] = after, row.copy()
         return offered
 
     def _accept_special(self, token_id: int) -> bool:
-        offer = self._special().get(token_id) if self._machine.has_special else None
+        offer = self._special().get(token_id) if self._pushdown.has_special else None
         if offer is not None:
             after, border = offer
-            trail = self._trail
-            trail.positions[trail.at + 1] = border
-            self._machine.place(trail.positions[trail.at + 1], self._machine.intern(after))
+            parser_stack = self._trail
+            parser_stack.positions[parser_stack.at + 1] = border
+            self._pushdown.place(
+                parser_stack.positions[parser_stack.at + 1], self._pushdown.intern(after)
+            )
             self._step(token_id)
             return True
         if token_id not in self._grammar.vocab.eos_ids or not self.is_accepting:

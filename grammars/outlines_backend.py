@@ -1,8 +1,8 @@
 """outlines-core as another way to masks, for constraints that are regular.
 
 It computes an index of all allowed tokens in all states when a constraint is compiled, where
-Ramet's own machine works masks out when they are needed. A pattern that it reads differently from
-its dialect is refused: its automaton over single bytes must equal Ramet's.
+Ramet's own pushdown table works masks out when they are needed. A pattern that it reads differently
+from its dialect is refused: its automaton over single bytes must equal Ramet's.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from .constraints import Choice, Constraint, Regex
 from .errors import ConstraintError, EmptyConstraintError
 from .grammar import Grammar
 from .limits import CompileLimits
-from .masks.context_independent import new_insides
+from .masks.context_independent import new_context_independent_masks
 from .masks.vocabulary import Mask, Vocabulary
 from .matcher import Matcher
 from .pushdown.automaton import Whole
 from .pushdown.lexemes import DfaLexeme
-from .pushdown.parser_stack import Trail
-from .pushdown.pushdown_table import Machine
+from .pushdown.parser_stack import ParserStack
+from .pushdown.pushdown_table import PushdownTable
 from .regular import Dfa, literals, regex_dfa
 
 _BYTE_EOS = 256
@@ -34,12 +34,14 @@ class OutlinesGrammar(Grammar):
     """A regular constraint whose masks come from an outlines-core index."""
 
     def __init__(self, dfa: Dfa, index: Index, vocab: Vocabulary, limits: CompileLimits) -> None:
-        super().__init__(lambda _: Whole(DfaLexeme(dfa)), new_insides(vocab, limits), limits)
+        super().__init__(
+            lambda _: Whole(DfaLexeme(dfa)), new_context_independent_masks(vocab, limits), limits
+        )
         self.index = index
         self._index_masks: dict[int, Mask] = {}
 
     def matcher(self) -> Matcher:
-        return OutlinesMatcher(self, self._machine, self.trail())
+        return OutlinesMatcher(self, self._pushdown, self.parser_stack())
 
     def index_mask(self, state: int) -> Mask:
         """The mask of a state of the index. Not to be written to."""
@@ -56,12 +58,14 @@ class OutlinesGrammar(Grammar):
 
 
 class OutlinesMatcher(Matcher):
-    """A sequence's position, in the index and in Ramet's own machine alike."""
+    """A sequence's position, in the index and in Ramet's own pushdown table alike."""
 
     __slots__ = ("_indexed", "_states")
 
-    def __init__(self, grammar: OutlinesGrammar, machine: Machine, trail: Trail) -> None:
-        super().__init__(grammar, machine, trail)
+    def __init__(
+        self, grammar: OutlinesGrammar, pushdown: PushdownTable, parser_stack: ParserStack
+    ) -> None:
+        super().__init__(grammar, pushdown, parser_stack)
         self._indexed = grammar
         self._states: list[int] = [grammar.index.get_initial_state()]
 
@@ -90,7 +94,7 @@ class OutlinesMatcher(Matcher):
         del self._states[len(self._states) - num_tokens :]
 
     def fork(self) -> Matcher:
-        other = OutlinesMatcher(self._indexed, self._machine, self._trail.copy())
+        other = OutlinesMatcher(self._indexed, self._pushdown, self._trail.copy())
         other._states = self._states.copy()
         other.is_finished = self.is_finished
         return other

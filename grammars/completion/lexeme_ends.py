@@ -8,7 +8,7 @@ import numpy as np
 
 from ramet.grammars.errors import GrammarTooComplexError
 from ramet.grammars.pushdown.rows import DEAD, LAZY
-from ramet.grammars.pushdown.state_table import LexemeEnd, Lexicon
+from ramet.grammars.pushdown.state_table import LexemeEnd, StateTable
 from ramet.grammars.pushdown.transitions import END_LABEL
 
 _MAX_STATES = 200_000
@@ -29,8 +29,8 @@ class LexemeEnds:
     ``all_texts`` visits each text.
     """
 
-    def __init__(self, lexicon: Lexicon, state: int) -> None:
-        self._lexicon = lexicon
+    def __init__(self, state_table: StateTable, state: int) -> None:
+        self._lexicon = state_table
         self._state = state
         self._found: list[LexemeEnd] = []
         self._search = self._shortest()
@@ -105,10 +105,10 @@ class LexemeEnds:
 
     def _targets(self, state: int) -> Iterator[tuple[int, int]]:
         """The states that follow a state, each with one byte that leads there."""
-        lexicon = self._lexicon
-        for byte in np.flatnonzero(lexicon.rows[state] == LAZY).tolist():
-            lexicon.target(state, byte)
-        row = lexicon.rows[state][_ORDER]
+        state_table = self._lexicon
+        for byte in np.flatnonzero(state_table.rows[state] == LAZY).tolist():
+            state_table.target(state, byte)
+        row = state_table.rows[state][_ORDER]
         targets, firsts = np.unique(row, return_index=True)
         for target, first in zip(targets.tolist(), firsts.tolist(), strict=True):
             if target >= 0:

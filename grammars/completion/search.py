@@ -23,8 +23,8 @@ import numpy as np
 from ramet.grammars.errors import GrammarTooComplexError
 from ramet.grammars.pushdown.automaton import NOTHING, End
 from ramet.grammars.pushdown.context_table import After, Context, ContextTable
-from ramet.grammars.pushdown.parser_stack import Frozen, Trail
-from ramet.grammars.pushdown.pushdown_table import Machine
+from ramet.grammars.pushdown.parser_stack import Frozen, ParserStack
+from ramet.grammars.pushdown.pushdown_table import PushdownTable
 from ramet.grammars.pushdown.stack_records import (
     FIRST_NAME,
     NUM_WORDS,
@@ -71,17 +71,17 @@ class _SearchTooLongError(Exception):
 class _Node:
     """A position at a lexeme's border, and how the search came to it."""
 
-    __slots__ = ("cost", "frozen", "is_goal", "parent", "pieces", "trail")
+    __slots__ = ("cost", "frozen", "is_goal", "parent", "parser_stack", "pieces")
 
     def __init__(
         self,
-        trail: Trail,
+        parser_stack: ParserStack,
         cost: int,
         parent: _Node | None,
         *pieces: Piece,
         is_goal: bool = False,
     ) -> None:
-        self.trail = trail
+        self.parser_stack = parser_stack
         self.cost = cost
         self.parent = parent
         self.pieces = pieces
@@ -92,8 +92,8 @@ class _Node:
 class CompletionSearch:
     """Finds completions in one grammar; call it with the pushdown table's lock held."""
 
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
+    def __init__(self, pushdown: PushdownTable) -> None:
+        self._pushdown = pushdown
         self._ends: dict[int, LexemeEnds] = {}
         self._values: dict[int, bytes] = {}
         self._known: OrderedDict[Frozen, tuple[Piece, ...]] = OrderedDict()
@@ -101,23 +101,23 @@ class CompletionSearch:
         self._is_cut_off = False
         self._num_nodes = 0
 
-    def shortest(self, trail: Trail) -> list[Piece]:
-        """A shortest completion of the trail's current position.
+    def shortest(self, parser_stack: ParserStack) -> list[Piece]:
+        """A shortest completion of the parser stack's current position.
 
         Raises:
             GrammarTooComplexError: none is found within the search's limits.
         """
-        if self._machine.token_bounds is not None:
+        if self._pushdown.token_bounds is not None:
             raise GrammarTooComplexError(
                 "", "complete", "completions of texts with bounds on their tokens are not supported"
             )
         self._open_values.clear()
         self._num_nodes = 0
         try:
-            goal = self._search(trail.snapshot(), self._known)
+            goal = self._search(parser_stack.snapshot(), self._known)
         except _SearchTooLongError:
             self._open_values.clear()
-            goal = self._descend(trail.snapshot())
+            goal = self._descend(parser_stack.snapshot())
         if goal is None:
             raise GrammarTooComplexError(
                 "", "complete", f"no completion was found within {_MAX_NODES} steps"
@@ -141,10 +141,10 @@ class CompletionSearch:
     # -- the search ---------------------------------------------------------------------------
 
     def _search(
-        self, start: Trail, known: Mapping[Frozen, tuple[Piece, ...]] | None = None
+        self, start: ParserStack, known: Mapping[Frozen, tuple[Piece, ...]] | None = None
     ) -> _Node | None:
         """The nearest end; ``known`` has what completes positions that were searched before."""
-        machine = self._machine
+        pushdown = self._pushdown
         order = count()
         queue: list[tuple[int, int, _Node, Iterator[_Node]]] = []
         seen: set[Frozen] = set()
@@ -152,16 +152,16 @@ class CompletionSearch:
         while queue:
             _, _, node, siblings = heapq.heappop(queue)
             self._push_next(queue, siblings, order)
-            if node.is_goal or machine.contexts[node.trail.position[CONTEXT], IS_END]:
+            if node.is_goal or pushdown.contexts[node.parser_stack.position[CONTEXT], IS_END]:
                 return node
-            node.frozen = frozen = machine.frozen(node.trail)
+            node.frozen = frozen = pushdown.frozen(node.parser_stack)
             if frozen in seen:
                 continue
             seen.add(frozen)
             pieces = None if known is None else known.get(frozen)
             if pieces is not None:
                 cost = node.cost + sum(map(_cost, pieces))
-                goal = _Node(node.trail, cost, node, *pieces, is_goal=True)
+                goal = _Node(node.parser_stack, cost, node, *pieces, is_goal=True)
                 heapq.heappush(queue, (cost, next(order), goal, iter(())))
                 continue
             self._num_nodes += 1
@@ -170,9 +170,9 @@ class CompletionSearch:
             self._push_next(queue, self._following(node), order)
         return None
 
-    def _descend(self, start: Trail) -> _Node | None:
+    def _descend(self, start: ParserStack) -> _Node | None:
         """Some completion: at each border, the shortest lexeme that the rules above allow."""
-        machine = self._machine
+        pushdown = self._pushdown
         seen: set[Frozen] = set()
         path = [iter((_Node(start, 0, None),))]
         for _ in range(_MAX_NODES):
@@ -182,9 +182,9 @@ class CompletionSearch:
             if node is None:
                 path.pop()
                 continue
-            if machine.contexts[node.trail.position[CONTEXT], IS_END]:
+            if pushdown.contexts[node.parser_stack.position[CONTEXT], IS_END]:
                 return node
-            frozen = machine.frozen(node.trail)
+            frozen = pushdown.frozen(node.parser_stack)
             if frozen not in seen:
                 seen.add(frozen)
                 self._num_nodes = 0  # a value's own search is bounded by itself
@@ -204,50 +204,50 @@ class CompletionSearch:
 
     def _following(self, node: _Node) -> Iterator[_Node]:
         """The positions after the lexeme that a node is in, cheapest first."""
-        machine, row = self._machine, node.trail.position
-        this = machine.context_list[int(row[CONTEXT])]
-        kind = int(machine.contexts[this.id, CONTEXT_KIND])
+        pushdown, row = self._pushdown, node.parser_stack.position
+        this = pushdown.context_list[int(row[CONTEXT])]
+        kind = int(pushdown.contexts[this.id, CONTEXT_KIND])
         is_at_begin = bool(row[BEGIN] == row[LENGTH])
         if kind == LOCAL and is_at_begin and not this.may_close and node.parent is not None:
             text = self._value(this)
             if text is None:
                 return iter(())
             return self._after_texts(node, iter((LexemeEnd(text, -1, False),)))
-        end = this.shortest_end(machine, int(row[STATE]))
+        end = this.shortest_end(pushdown, int(row[STATE]))
         if end is not None:
             return self._after_texts(node, iter((end,)))
-        ends = self._after_ends(node, self._labels(node.trail, this, kind, is_at_begin))
+        ends = self._after_ends(node, self._labels(node.parser_stack, this, kind, is_at_begin))
         if not (is_at_begin and this.offers_special):
             return ends
         return heapq.merge(ends, self._after_special(node, this), key=lambda found: found.cost)
 
     def _labels(
-        self, trail: Trail, context: Context, kind: int, is_at_begin: bool
+        self, parser_stack: ParserStack, context: Context, kind: int, is_at_begin: bool
     ) -> list[int] | None:
         """The labels with which a shortest completion ends the lexeme; None: any of them."""
         if kind in (AFTER_PROPERTY, AFTER_ITEMS):
-            live = int(trail.position[LIVE_AT])
-            is_closing = self._machine.lexicon.is_live(live, _CLOSED, trail.frames)
+            live = int(parser_stack.position[LIVE_AT])
+            is_closing = self._pushdown.state_table.is_live(live, _CLOSED, parser_stack.frames)
             return [_CLOSED if is_closing else _COMMA]
         if not is_at_begin:
             return None
         if kind == KEY:
-            return self._key_labels(trail, may_close=context.may_close)
+            return self._key_labels(parser_stack, may_close=context.may_close)
         return context.completing_labels()
 
-    def _key_labels(self, trail: Trail, *, may_close: bool) -> list[int]:
+    def _key_labels(self, parser_stack: ParserStack, *, may_close: bool) -> list[int]:
         """Of a plain object's keys: its end, or a required key, or else any key."""
-        machine, frames = self._machine, trail.frames
-        row = trail.position
-        live = machine.lexicon.live_bits(int(row[LIVE_AT]), frames)
+        pushdown, frames = self._pushdown, parser_stack.frames
+        row = parser_stack.position
+        live = pushdown.state_table.live_bits(int(row[LIVE_AT]), frames)
         if may_close and live >> _CLOSE & 1:
             return [_CLOSE]
         live &= ~(1 << _CLOSE)
         record = int(row[STACK])
         plan = int(frames[record + WHAT])
-        num_words = int(machine.plans[plan + NUM_WORDS])
+        num_words = int(pushdown.plans[plan + NUM_WORDS])
         seen = int.from_bytes(frames[record + SEEN : record + SEEN + num_words].tobytes(), "little")
-        required = machine.lexicon.bits_at(int(machine.plans[plan + REQUIRED]))
+        required = pushdown.state_table.bits_at(int(pushdown.plans[plan + REQUIRED]))
         missing = required & ~seen & live
         if missing:
             return [(missing & -missing).bit_length() - 1]
@@ -255,11 +255,11 @@ class CompletionSearch:
 
     def _after_ends(self, node: _Node, labels: list[int] | None) -> Iterator[_Node]:
         """The positions after a lexeme's ends with these labels, cheapest first."""
-        machine, row = self._machine, node.trail.position
+        pushdown, row = self._pushdown, node.parser_stack.position
         state = int(row[STATE])
         ends = self._ends.get(state)
         if ends is None:
-            ends = self._ends[state] = LexemeEnds(machine.lexicon, state)
+            ends = self._ends[state] = LexemeEnds(pushdown.state_table, state)
         live = int(row[LIVE_AT])
         wanted = None if labels is None else set(labels)
         for index in count():
@@ -268,10 +268,10 @@ class CompletionSearch:
                 return
             if wanted is not None and end.label not in wanted:
                 continue
-            if not machine.lexicon.is_live(live, end.label, node.trail.frames):
+            if not pushdown.state_table.is_live(live, end.label, node.parser_stack.frames):
                 continue
             following = self._moved(node, end)
-            if following is None and self._depends_on_text(node.trail, end.label):
+            if following is None and self._depends_on_text(node.parser_stack, end.label):
                 texts = ends.all_texts(end.label)
                 following = next(self._after_texts(node, texts, _MAX_REFUSED), None)
             if following is not None:
@@ -279,15 +279,15 @@ class CompletionSearch:
                     wanted.discard(end.label)
                 yield following
 
-    def _depends_on_text(self, trail: Trail, label: int) -> bool:
+    def _depends_on_text(self, parser_stack: ParserStack, label: int) -> bool:
         """Whether another text with this label may be allowed where one is not."""
-        machine, row = self._machine, trail.position
-        if machine.contexts[row[CONTEXT], CAPTURES]:
+        pushdown, row = self._pushdown, parser_stack.position
+        if pushdown.contexts[row[CONTEXT], CAPTURES]:
             return True
-        if machine.contexts[row[CONTEXT], CONTEXT_KIND] != KEY:
+        if pushdown.contexts[row[CONTEXT], CONTEXT_KIND] != KEY:
             return False
-        plan = int(trail.frames[int(row[STACK]) + WHAT])
-        return label < int(machine.plans[plan + FIRST_NAME])
+        plan = int(parser_stack.frames[int(row[STACK]) + WHAT])
+        return label < int(pushdown.plans[plan + FIRST_NAME])
 
     def _after_texts(
         self, node: _Node, ends: Iterator[LexemeEnd], limit: int = 1
@@ -299,25 +299,25 @@ class CompletionSearch:
 
     def _moved(self, node: _Node, end: LexemeEnd) -> _Node | None:
         """The position after a lexeme's end; None if it isn't allowed."""
-        machine = self._machine
-        trail = node.trail.snapshot()
+        pushdown = self._pushdown
+        parser_stack = node.parser_stack.snapshot()
         if end.text:
-            trail.reserve(len(end.text))
+            parser_stack.reserve(len(end.text))
             text = np.frombuffer(bytearray(end.text), np.uint8)
-            if not machine.advance(trail, text, np.array([[0, len(text)]], np.int64), 0):
+            if not pushdown.advance(parser_stack, text, np.array([[0, len(text)]], np.int64), 0):
                 return None
-            trail.step()
+            parser_stack.step()
         if end.is_open:
-            if not machine.leave(trail, trail.at):
+            if not pushdown.leave(parser_stack, parser_stack.at):
                 return None
-            trail.step()
-        return _Node(trail.snapshot(), node.cost + len(end.text), node, end.text)
+            parser_stack.step()
+        return _Node(parser_stack.snapshot(), node.cost + len(end.text), node, end.text)
 
     def _after_special(self, node: _Node, context: Context) -> Iterator[_Node]:
-        for token_id, after in context.special(self._machine).items():
-            trail = node.trail.snapshot()
-            self._machine.place(trail.position, self._machine.intern(after))
-            yield _Node(trail, node.cost + 1, node, token_id)
+        for token_id, after in context.special(self._pushdown).items():
+            parser_stack = node.parser_stack.snapshot()
+            self._pushdown.place(parser_stack.position, self._pushdown.intern(after))
+            yield _Node(parser_stack, node.cost + 1, node, token_id)
 
     # -- values -------------------------------------------------------------------------------
 
@@ -346,14 +346,14 @@ class CompletionSearch:
             self._values[context.id] = text
         return text
 
-    def _alone(self, context: Context) -> Trail:
+    def _alone(self, context: Context) -> ParserStack:
         """The beginning of a value with nothing around it but the end."""
-        machine = self._machine
-        outer = machine.intern(_Alone())
+        pushdown = self._pushdown
+        outer = pushdown.intern(_Alone())
         record = ((0, -1 - outer.id), ())
-        start = machine.enter(context)
-        live = int(machine.contexts[context.id, LIVE])
-        return Trail.thaw(Frozen(start, context.id, live, (record,), b""), 1)
+        start = pushdown.enter(context)
+        live = int(pushdown.contexts[context.id, LIVE])
+        return ParserStack.thaw(Frozen(start, context.id, live, (record,), b""), 1)
 
 
 class _Alone(Context):
@@ -365,11 +365,11 @@ class _Alone(Context):
     def key(self) -> str:
         return "alone"
 
-    def lexeme(self, machine: ContextTable) -> Lexeme | None:
+    def lexeme(self, pushdown: ContextTable) -> Lexeme | None:
         return NOTHING
 
-    def after(self, machine: ContextTable, label: int, text: bytes | None) -> After:
-        return machine.intern(End()) if label == 0 else None
+    def after(self, pushdown: ContextTable, label: int, text: bytes | None) -> After:
+        return pushdown.intern(End()) if label == 0 else None
 
 
 def _cost(piece: Piece) -> int:

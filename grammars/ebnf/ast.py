@@ -25,7 +25,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Foreign:
-    """Something that another machine reads: the ``index``-th thing of a list kept elsewhere.
+    """Something that another pushdown table reads: the ``index``-th thing of a list kept elsewhere.
 
     It takes at least one byte or token, and some text is one.
     """

@@ -67,7 +67,7 @@ class CompiledSchema:
                 leaf.is_settled = True
                 languages.share(leaf)
 
-    def start(self, machine: ContextTable) -> Context:
+    def start(self, pushdown: ContextTable) -> Context:
         """The beginning of a text that is one value and nothing more."""
         return self.value(Top(self._layout), self._layout.before_text())
 

@@ -1,7 +1,7 @@
 """What stays inside one lexeme: the part of a mask that depends on nothing around it.
 
 It is found once for a lexeme's state and the live labels, and kept, with the places in the token
-trie where the lexeme ends: grammars that share a lexicon share it.
+trie where the lexeme ends: grammars that share a state table share it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ramet.grammars.limits import CompileLimits
 from ramet.grammars.pushdown.pointers import inside_table
 from ramet.grammars.pushdown.stack_records import NO_FILTER
-from ramet.grammars.pushdown.state_table import UNBOUNDED_ROOM, Lexicon
+from ramet.grammars.pushdown.state_table import UNBOUNDED_ROOM, StateTable
 from ramet.grammars.pushdown.transitions import (
     DONE,
     NEED_EDGE,
@@ -36,7 +36,7 @@ _WIDE = 24
 """States that allow so many bytes are worth a search for a group of tokens."""
 
 _CAPACITY, _SHARED_CAPACITY = 1024, 32_768
-"""Rows of a lexicon's states that are set aside, so that no mask waits for them to be moved."""
+"""Rows of a state table's states that are set aside, so that no mask waits for them to be moved."""
 
 _LARGE = 5000
 """A trie with so many nodes is worth a search for a larger group, which leaves fewer."""
@@ -77,8 +77,8 @@ class OutOfTime(Exception):
     """What was asked for isn't there by the deadline; asked again, it takes less."""
 
 
-class Insides:
-    """What stays inside the lexemes of a lexicon. The caller holds the lexicon's lock.
+class ContextIndependentMasks:
+    """What stays inside the lexemes of a state_table. The caller holds the state table's lock.
 
     Args:
         max_bytes: how much memory is kept.
@@ -87,8 +87,8 @@ class Insides:
         deadline: by ``time.monotonic()``, when ``at`` gives up with ``OutOfTime``.
     """
 
-    def __init__(self, lexicon: Lexicon, vocab: Vocabulary, max_bytes: int) -> None:
-        self.lexicon = lexicon
+    def __init__(self, state_table: StateTable, vocab: Vocabulary, max_bytes: int) -> None:
+        self.state_table = state_table
         self.vocab = vocab
         self._max_bytes = max_bytes
         self.num_bytes = 0
@@ -127,20 +127,20 @@ class Insides:
         if answer is None:
             answer = self._answers[state] = self._answer(state)
         inside, labels, is_lasting = answer
-        lexicon = self.lexicon
-        if inside is not None and not lexicon.are_live(live, labels, frames):
+        state_table = self.state_table
+        if inside is not None and not state_table.are_live(live, labels, frames):
             if labels >= 0:
                 return self._nothing
             inside = None
         if inside is None:
             key: tuple[int, int | bytes] = state, NO_FILTER
-            reach = int(lexicon.states[state, REACH])
+            reach = int(state_table.states[state, REACH])
             if live != NO_FILTER and reach >= 0:
                 # Labels that aren't reachable from here make no difference.
-                bits = lexicon.bits_at(reach)
-                live_here = bits & lexicon.live_bits(live, frames)
+                bits = state_table.bits_at(reach)
+                live_here = bits & state_table.live_bits(live, frames)
                 if live_here != bits:
-                    key = state, live_here.to_bytes(8 * int(lexicon.words[reach]), "little")
+                    key = state, live_here.to_bytes(8 * int(state_table.words[reach]), "little")
             if key[1] == NO_FILTER:
                 live = NO_FILTER
             return self.known.get(key) or self._keep(key, self._by_group(state, live, frames))
@@ -160,7 +160,7 @@ class Insides:
 
     def prepare(self, count: int) -> None:
         """Work out what is likely to be asked for of new states, up to ``count`` of them."""
-        fresh = self.lexicon.fresh
+        fresh = self.state_table.fresh
         for state in fresh[:count]:
             inside = self.at(state, NO_FILTER, self._no_frames)
             if inside is self._answers[state][0] and inside is not self._nothing:
@@ -172,18 +172,18 @@ class Insides:
         """What can be walked from a state at once, if some labels are live (as ``ROOM_LABEL`` has
         it), and whether the state is one to which texts return; None where a walk at once would
         take too long."""
-        lexicon = self.lexicon
-        closes_as = lexicon.closes_as.get(state)
+        state_table = self.state_table
+        closes_as = state_table.closes_as.get(state)
         if closes_as is not None:
             bounded = self._in_bounds(state, closes_as)
             if bounded is not None:
-                return bounded, int(lexicon.states[state, ROOM_LABEL]), False
-        lexicon.make_ready(state)
-        room, label, slice_ = lexicon.states[state, ROOM : SLICE + 1].tolist()
+                return bounded, int(state_table.states[state, ROOM_LABEL]), False
+        state_table.make_ready(state)
+        room, label, slice_ = state_table.states[state, ROOM : SLICE + 1].tolist()
         if room >= 0:
             masks = self._slices[slice_]
             return masks[min(room, len(masks) - 1)], label, label < 0 and room == UNBOUNDED_ROOM
-        if num_bytes(lexicon.rows, state) < _WIDE:
+        if num_bytes(state_table.rows, state) < _WIDE:
             return self._nothing, -1, False
         return None, -1, False
 
@@ -192,7 +192,7 @@ class Insides:
 
         Where it closes is as in a string of any length, and all such states share it.
         """
-        room, _, slice_ = self.lexicon.states[state, ROOM : SLICE + 1].tolist()
+        room, _, slice_ = self.state_table.states[state, ROOM : SLICE + 1].tolist()
         masks = self._slices[slice_]
         if room < self.vocab.slices[slice_].before_close:
             return None
@@ -234,14 +234,15 @@ class Insides:
         self, index: int, state: int, live: int, frames: NDArray[np.int64]
     ) -> tuple[Inside, NDArray[np.int32]] | None:
         """As many tokens of a group as are proved to stay inside, and the roots of its others."""
-        lexicon, vocab = self.lexicon, self.vocab
-        lives, offset = lexicon.words, live
+        state_table, vocab = self.state_table, self.vocab
+        lives, offset = state_table.words, live
         if live < NO_FILTER:
             lives, offset = frames.view(np.uint64), -2 - live
         exceptions = self._exceptions
         longest = vocab.longest(index)
         depth = cover(
-            lexicon.rows, lexicon.states, lexicon.words, lives, state, offset, GROUPS[index],
+            state_table.rows, state_table.states, state_table.words, lives, state, offset,
+            GROUPS[index],
             longest, min(DEPTHS[0], longest), exceptions,
         )  # fmt: skip
         if depth < 0:
@@ -288,21 +289,21 @@ class Insides:
     ) -> NDArray[np.int32]:
         """int32[n, 3]: nodes of the vocabulary's trie, each with the state before it; see
         ``survey``."""
-        lexicon, vocab, found, asked = self.lexicon, self.vocab, self._found, self._asked
+        state_table, vocab, found, asked = self.state_table, self.vocab, self._found, self._asked
         ends: list[NDArray[np.int32]] = []
         resume = 0
         while True:
             status = survey(
-                trie, roots, resume, state, live, lexicon.words, frames, lexicon.rows,
-                lexicon.states, mask, self._path, asked, found,
+                trie, roots, resume, state, live, state_table.words, frames, state_table.rows,
+                state_table.states, mask, self._path, asked, found,
             )  # fmt: skip
             resume = 1
             if time.monotonic() > self.deadline:
                 raise OutOfTime
             if status == NEED_ROW:
-                lexicon.fill(int(asked[0]))
+                state_table.fill(int(asked[0]))
             elif status == NEED_EDGE:
-                lexicon.edge(int(asked[0]), int(asked[1]))
+                state_table.edge(int(asked[0]), int(asked[1]))
             else:
                 ends.append(found[1 : found[0, 0] + 1].copy())
                 found[0, 0] = 0
@@ -314,10 +315,12 @@ class Insides:
         return ends_
 
 
-def new_insides(vocab: Vocabulary, limits: CompileLimits, *, is_shared: bool = False) -> Insides:
-    """Nothing yet, over a new lexicon; one that many grammars share has room set aside."""
-    lexicon = Lexicon(
+def new_context_independent_masks(
+    vocab: Vocabulary, limits: CompileLimits, *, is_shared: bool = False
+) -> ContextIndependentMasks:
+    """Nothing yet, over a new state table; one that many grammars share has room set aside."""
+    state_table = StateTable(
         limits.max_states, longest_token=vocab.max_token_len,
         capacity=_SHARED_CAPACITY if is_shared else _CAPACITY,
     )  # fmt: skip
-    return Insides(lexicon, vocab, limits.max_mask_bytes)
+    return ContextIndependentMasks(state_table, vocab, limits.max_mask_bytes)

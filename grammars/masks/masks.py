@@ -1,9 +1,9 @@
-"""``Masks``: one machine's masks for one vocabulary.
+"""``Masks``: one pushdown table's masks for one vocabulary.
 
-A mask has two parts. Which tokens stay inside the current lexeme is found once (``insides.py``).
-What may follow its end depends on all that is around, and is walked each time, which takes little:
-few tokens go past the end of a lexeme. Where it depends on the lexeme's text (items that must
-differ) the walk asks for it, once for each text.
+A mask has two parts. Which tokens stay inside the current lexeme is found once
+(``context_independent.py``). What may follow its end depends on all that is around, and is walked
+each time, which takes little: few tokens go past the end of a lexeme. Where it depends on the
+lexeme's text (items that must differ) the walk asks for it, once for each text.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from ramet.grammars.pushdown.parser_stack import Trail
-from ramet.grammars.pushdown.pushdown_table import Machine
+from ramet.grammars.pushdown.parser_stack import ParserStack
+from ramet.grammars.pushdown.pushdown_table import PushdownTable
 from ramet.grammars.pushdown.transitions import DONE, LIVE_AT, NEED_TEXT
 
-from .context_independent import Inside, Insides, OutOfTime
+from .context_independent import ContextIndependentMasks, Inside, OutOfTime
 from .vocabulary import Mask
 from .walk import MANY_FOUND, MAY_END, UNCERTAIN, WORK_GIVEN, walk
 
@@ -29,64 +29,68 @@ _SLICE_S, _PAUSE_S = 0.001, 0.0002
 
 
 class Masks:
-    """Masks of a machine's positions.
+    """Masks of a pushdown table's positions.
 
     Attributes:
         num_tokens_tried: tokens that were decided one by one, since what follows them depends on
             texts that a walk doesn't know.
     """
 
-    def __init__(self, machine: Machine, insides: Insides) -> None:
-        self._machine = machine
-        self._insides = insides
-        self._vocab = insides.vocab
+    def __init__(
+        self, pushdown: PushdownTable, context_independent: ContextIndependentMasks
+    ) -> None:
+        self._pushdown = pushdown
+        self._context_independent = context_independent
+        self._vocab = context_independent.vocab
         self._work = np.zeros((self._vocab.max_token_len + 3, 6), np.int64)
         self.num_tokens_tried = 0
         self._uncertain = np.zeros(_NUM_UNCERTAIN, np.int32)
 
-    def write(self, trail: Trail, row: Mask, *, seconds: float = inf) -> bool:
-        """Write the mask of a trail's position; int32[num_words or more].
+    def write(self, parser_stack: ParserStack, row: Mask, *, seconds: float = inf) -> bool:
+        """Write the mask of a parser stack's position; int32[num_words or more].
 
         False if it takes longer than ``seconds``; what was worked out for it is kept.
         """
         if not row.flags.c_contiguous:
             whole = np.zeros(len(row), np.int32)
-            is_written = self.write(trail, whole, seconds=seconds)
+            is_written = self.write(parser_stack, whole, seconds=seconds)
             row[:] = whole
             return is_written
         if seconds == inf:
-            with self._machine.lock:
-                return self._write(trail, row, inf)
+            with self._pushdown.lock:
+                return self._write(parser_stack, row, inf)
         end = time.monotonic() + seconds
-        if not self._machine.lock.acquire(timeout=seconds):
+        if not self._pushdown.lock.acquire(timeout=seconds):
             return False
         try:
-            return self._write(trail, row, end)
+            return self._write(parser_stack, row, end)
         finally:
-            self._machine.lock.release()
+            self._pushdown.lock.release()
 
-    def write_in_background(self, trail: Trail, row: Mask) -> None:
+    def write_in_background(self, parser_stack: ParserStack, row: Mask) -> None:
         """``write`` in a thread of its own: others of the grammar go on in between."""
-        Masks(self._machine, self._insides)._write(trail, row, inf, yields=True)
+        Masks(self._pushdown, self._context_independent)._write(parser_stack, row, inf, yields=True)
 
-    def _write(self, trail: Trail, row: Mask, end: float, *, yields: bool = False) -> bool:
+    def _write(
+        self, parser_stack: ParserStack, row: Mask, end: float, *, yields: bool = False
+    ) -> bool:
         """False if it isn't written by ``end``. With ``yields`` the caller doesn't hold the
-        machine's lock."""
-        machine, insides = self._machine, self._insides
-        lexicon = insides.lexicon
-        at = trail.at
+        pushdown table's lock."""
+        pushdown, context_independent = self._pushdown, self._context_independent
+        state_table = context_independent.state_table
+        at = parser_stack.at
         nodes: list[int] = []
-        found = self._find_inside(trail, end, yields=yields)
+        found = self._find_inside(parser_stack, end, yields=yields)
         if found is None:
             return False
         inside, state = found
         resume = 0
         slice_end = time.monotonic() + _SLICE_S if yields else inf
         while True:
-            with machine.lock, lexicon.lock:
+            with pushdown.lock, state_table.lock:
                 status = walk(
-                    inside.table, resume, state, trail.positions, at, row, self._work,
-                    self._uncertain, trail.frames, trail.text, machine.table,
+                    inside.table, resume, state, parser_stack.positions, at, row, self._work,
+                    self._uncertain, parser_stack.frames, parser_stack.text, pushdown.table,
                 )  # fmt: skip
             if status == DONE:
                 return True
@@ -96,12 +100,12 @@ class Masks:
                 nodes += self._uncertain[1 : self._uncertain[0] + 1].tolist()
                 self._uncertain[0] = 0
                 if status == UNCERTAIN:
-                    if not self._decide(trail, inside.trie, nodes, row, end):
+                    if not self._decide(parser_stack, inside.trie, nodes, row, end):
                         return False
                     break
             else:
-                with machine.lock:
-                    given = machine.supply(status, trail, trail.positions[at + 1])
+                with pushdown.lock:
+                    given = pushdown.supply(status, parser_stack, parser_stack.positions[at + 1])
                 if status == NEED_TEXT:
                     self._work[0, WORK_GIVEN] = given
             if yields or end != inf:
@@ -113,31 +117,33 @@ class Masks:
                     time.sleep(_PAUSE_S)
                     slice_end = time.monotonic() + _SLICE_S
             resume = 1
-        with machine.lock:
-            if machine.is_accepting(trail):
+        with pushdown.lock:
+            if pushdown.is_accepting(parser_stack):
                 for token_id in self._vocab.eos_ids:
                     row[token_id >> 5] |= bit(token_id)
         return True
 
-    def _find_inside(self, trail: Trail, end: float, *, yields: bool) -> tuple[Inside, int] | None:
+    def _find_inside(
+        self, parser_stack: ParserStack, end: float, *, yields: bool
+    ) -> tuple[Inside, int] | None:
         """What stays inside the current lexeme, and the state to walk from; None if it isn't
         found by ``end``."""
-        machine, insides = self._machine, self._insides
-        lexicon = insides.lexicon
-        own, _, _, live = trail.positions[trail.at, : LIVE_AT + 1].tolist()
+        pushdown, context_independent = self._pushdown, self._context_independent
+        state_table = context_independent.state_table
+        own, _, _, live = parser_stack.positions[parser_stack.at, : LIVE_AT + 1].tolist()
         slice_s = _SLICE_S
         while True:
-            with machine.lock, lexicon.lock:
-                state = lexicon.masked_as.get(own, own)
-                inside = insides.known.get((state, live))
+            with pushdown.lock, state_table.lock:
+                state = state_table.masked_as.get(own, own)
+                inside = context_independent.known.get((state, live))
                 if inside is None:
-                    insides.deadline = time.monotonic() + slice_s if yields else end
+                    context_independent.deadline = time.monotonic() + slice_s if yields else end
                     try:
-                        inside = insides.at(state, live, trail.frames)
+                        inside = context_independent.at(state, live, parser_stack.frames)
                     except OutOfTime:
                         inside = None
                     finally:
-                        insides.deadline = inf
+                        context_independent.deadline = inf
             if inside is not None:
                 return inside, state if inside.own is None else inside.own
             if not yields:
@@ -146,17 +152,22 @@ class Masks:
             slice_s *= 2  # It begins again, over more rows that are there.
 
     def _decide(
-        self, trail: Trail, trie: NDArray[np.int32], nodes: list[int], row: Mask, end: float
+        self,
+        parser_stack: ParserStack,
+        trie: NDArray[np.int32],
+        nodes: list[int],
+        row: Mask,
+        end: float,
     ) -> bool:
         """Try each token below some nodes with its text; False if that isn't done by ``end``."""
-        vocab, machine = self._vocab, self._machine
+        vocab, pushdown = self._vocab, self._pushdown
         for node in nodes:
             for token_id in trie[node : trie[node, 1], 2].tolist():
                 if token_id < 0:
                     continue
                 self.num_tokens_tried += 1
-                with machine.lock:
-                    is_allowed = machine.advance(trail, vocab.data, vocab.spans, token_id)
+                with pushdown.lock:
+                    is_allowed = pushdown.advance(parser_stack, vocab.data, vocab.spans, token_id)
                 if is_allowed:
                     row[token_id >> 5] |= bit(token_id)
                 if end != inf and time.monotonic() > end:

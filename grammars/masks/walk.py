@@ -64,11 +64,12 @@ its subtree, the lexeme state before it (-1: the position's own), the label if t
 before the byte (else -1), and where in a table of bytes the token's text before it is."""
 
 TRIE, ROOTS, PREFIXES, MASK, ALIASES = range(5)
-"""The arrays of the table of what stays inside a lexeme (see ``insides.py``)."""
+"""The arrays of the table of what stays inside a lexeme (see ``context_independent.py``)."""
 
 _AT_A_ROOT = 1 << 60
 WORK_GIVEN = 2
-"""The column of row 0 of ``work`` with what the machine answered for a text; else ``UNKNOWN``."""
+"""The column of row 0 of ``work`` with what the pushdown table answered for a text; else
+``UNKNOWN``."""
 
 _WITH_TEXT = 1 << 32
 """Added to a label: what follows was asked for with the text."""
@@ -167,7 +168,7 @@ def survey(  # type: ignore[no-untyped-def]
     " int64[::1], uint8[::1], int64[::1])",
 )
 def walk(  # type: ignore[no-untyped-def]
-    inside, resume, own, positions, at, mask, work, uncertain, frames, text, machine
+    inside, resume, own, positions, at, mask, work, uncertain, frames, text, pushdown
 ):
     """Write the mask of all tokens that a position allows, but for those that end the text.
 
@@ -182,13 +183,13 @@ def walk(  # type: ignore[no-untyped-def]
             labels, lexeme's beginning and free word at which depth d begins; row 0 is where to go
             on, and what was asked for with a text (else ``UNKNOWN``).
         uncertain: the nodes whose tokens depend on a text that isn't known; entry 0 counts them.
-        frames, text, machine: see ``moves.py``.
+        frames, text, pushdown: see ``moves.py``.
     """
     trie, roots = int32_table(inside, TRIE, 4), int32_table(inside, ROOTS, 6)
-    rows = int32_table(machine, ROWS, 256)
-    states = int32_table(machine, STATES, NUM_STATE_COLUMNS)
-    contexts = int32_table(machine, CONTEXTS, NUM_CONTEXT_COLUMNS)
-    words, plans = uint64s(machine, WORDS), int32s(machine, PLANS)
+    rows = int32_table(pushdown, ROWS, 256)
+    states = int32_table(pushdown, STATES, NUM_STATE_COLUMNS)
+    contexts = int32_table(pushdown, CONTEXTS, NUM_CONTEXT_COLUMNS)
+    words, plans = uint64s(pushdown, WORDS), int32s(pushdown, PLANS)
     before, asks = positions[at], positions[at + 1]
     length, num_roots = before[LENGTH], roots.shape[0]
     node, num_nodes, root = np.int64(0), np.int64(0), np.int64(0)
@@ -269,7 +270,7 @@ def walk(  # type: ignore[no-untyped-def]
                         status, known_context, known_stack, known_live, known_free, asked, asked_too
                     ) = cross(
                         own_context, before[STACK], label, before[BEGIN], length, before[USED],
-                        given, frames, text, machine,
+                        given, frames, text, pushdown,
                     )  # fmt: skip
                     if DONE < status <= NEED_FRAMES:
                         work[0, 0], work[0, 1], work[0, WORK_GIVEN] = _AT_A_ROOT, root, given
@@ -374,7 +375,7 @@ def walk(  # type: ignore[no-untyped-def]
                 status, state, context, stack, live, begin, free, asked, asked_too, asked_end
             ) = move(
                 byte, length + depth, state, context, stack, live, begin, free, given, 0,
-                frames, text, machine,
+                frames, text, pushdown,
             )  # fmt: skip
             if DONE < status <= NEED_FRAMES:
                 # The move is made again from its beginning, with what is given for a text.

@@ -13,7 +13,7 @@ import numpy as np
 
 from .context_table import After, Context, ContextTable
 from .rows import DEAD, Row
-from .state_table import Lexeme, LexemeEnd, Lexicon
+from .state_table import Lexeme, LexemeEnd, StateTable
 
 
 class Automaton(Protocol):
@@ -50,10 +50,10 @@ class End(Context):
     def key(self) -> Hashable:
         return "end"
 
-    def lexeme(self, machine: ContextTable) -> Lexeme | None:
+    def lexeme(self, pushdown: ContextTable) -> Lexeme | None:
         return NOTHING
 
-    def after(self, machine: ContextTable, label: int, text: bytes | None) -> After:
+    def after(self, pushdown: ContextTable, label: int, text: bytes | None) -> After:
         return None
 
 
@@ -62,10 +62,10 @@ class NothingLexeme(Lexeme):
 
     key = "nothing"
 
-    def install(self, lexicon: Lexicon) -> int:
-        return lexicon.reserve(self, 0)
+    def install(self, state_table: StateTable) -> int:
+        return state_table.reserve(self, 0)
 
-    def fill(self, lexicon: Lexicon, local: int, row: Row) -> int:
+    def fill(self, state_table: StateTable, local: int, row: Row) -> int:
         row[:] = DEAD
         return -1
 
@@ -80,18 +80,18 @@ class AutomatonLexeme(Lexeme):
         self.automaton = automaton
         self.key = ("automaton", automaton.key)
 
-    def install(self, lexicon: Lexicon) -> int:
-        return int(lexicon.reserve_all(self, np.array([self.automaton.start], np.int32))[0])
+    def install(self, state_table: StateTable) -> int:
+        return int(state_table.reserve_all(self, np.array([self.automaton.start], np.int32))[0])
 
-    def fill(self, lexicon: Lexicon, local: int, row: Row) -> int:
+    def fill(self, state_table: StateTable, local: int, row: Row) -> int:
         targets = self.automaton.row(local)
         row[:] = DEAD
         goes_on = targets >= 0
-        row[goes_on] = lexicon.reserve_all(self, targets[goes_on])
+        row[goes_on] = state_table.reserve_all(self, targets[goes_on])
         return 0 if self.automaton.is_accepting(local) else -1
 
-    def shortest_end(self, lexicon: Lexicon, state: int) -> LexemeEnd:
-        locals_ = lexicon.tables["reserved", self.key]
+    def shortest_end(self, state_table: StateTable, state: int) -> LexemeEnd:
+        locals_ = state_table.tables["reserved", self.key]
         local = int(np.flatnonzero(locals_ == state)[0])
         return LexemeEnd(self.automaton.shortest_completion(local), 0, is_open=True)
 
@@ -108,11 +108,11 @@ class Whole(Context):
     def key(self) -> Hashable:
         return ("whole", self._lexeme.key)
 
-    def lexeme(self, machine: ContextTable) -> Lexeme | None:
+    def lexeme(self, pushdown: ContextTable) -> Lexeme | None:
         return self._lexeme
 
-    def shortest_end(self, machine: ContextTable, state: int) -> LexemeEnd | None:
-        return self._lexeme.shortest_end(machine.lexicon, state)
+    def shortest_end(self, pushdown: ContextTable, state: int) -> LexemeEnd | None:
+        return self._lexeme.shortest_end(pushdown.state_table, state)
 
-    def after(self, machine: ContextTable, label: int, text: bytes | None) -> After:
-        return machine.intern(End())
+    def after(self, pushdown: ContextTable, label: int, text: bytes | None) -> After:
+        return pushdown.intern(End())

@@ -22,22 +22,23 @@ from ramet.grammars.errors import GrammarTooComplexError
 from ramet.grammars.limits import CompileLimits
 
 from .stack_records import NO_FILTER
-from .state_table import Lexeme, LexemeEnd, Lexicon
+from .state_table import Lexeme, LexemeEnd, StateTable
 from .transitions import LIVE, PENDING, POPPED, PUSHED, START, TRANSITIONS, UNKNOWN
 
 _NOT_ENTERED = -1
 _NUM_TEXTS = 64
 _BYTES, _CONTEXT_BYTES = 40_000, 1_000
-"""About what a machine takes with its schema's formulas, and each context's objects."""
+"""About what a pushdown table takes with its schema's formulas, and each context's objects."""
 
 
 class Context(ABC):
-    """What may come next at a lexeme's border. Immutable; a machine interns it by ``key``."""
+    """What may come next at a lexeme's border. Immutable; a pushdown table interns it by
+    ``key``."""
 
     __slots__ = ("id",)
 
     id: int
-    """The machine's number, set when it is interned."""
+    """The pushdown table's number, set when it is interned."""
 
     is_end: ClassVar[bool] = False
     """Whether the text may end here and nothing may follow."""
@@ -57,22 +58,23 @@ class Context(ABC):
     @property
     @abstractmethod
     def key(self) -> Hashable:
-        """Contexts of one machine with equal keys are the same; name others by their ``id``."""
+        """Contexts of one pushdown table with equal keys are the same; name others by their
+        ``id``."""
 
     @abstractmethod
-    def lexeme(self, machine: ContextTable) -> Lexeme | None:
+    def lexeme(self, pushdown: ContextTable) -> Lexeme | None:
         """What comes next. None if that depends on a text not known (see ``after``)."""
 
     def live(self) -> int | None:
         """The labels that may end the lexeme, as a bit set; None allows all.
 
         The walk drops lexeme states from which no live label can be reached, if the lexeme gave
-        their reachable labels to the machine.
+        their reachable labels to the pushdown.
         """
         return None
 
     @abstractmethod
-    def after(self, machine: ContextTable, label: int, text: bytes | None) -> After:
+    def after(self, pushdown: ContextTable, label: int, text: bytes | None) -> After:
         """What comes after the lexeme ended with ``label``; None if it may not.
 
         An inner text that doesn't depend on what is around it (a JSON value) is best pushed: its
@@ -88,7 +90,7 @@ class Context(ABC):
         """Labels that are worth asking for before a text comes to them."""
         return ()
 
-    def shortest_end(self, machine: ContextTable, state: int) -> LexemeEnd | None:
+    def shortest_end(self, pushdown: ContextTable, state: int) -> LexemeEnd | None:
         """A shortest way to end the lexeme from one of its states, if this context knows it."""
         return None
 
@@ -96,7 +98,7 @@ class Context(ABC):
         """The labels that a shortest completion may end the lexeme with; None: any of them."""
         return None
 
-    def special(self, machine: ContextTable) -> Mapping[int, Context]:
+    def special(self, pushdown: ContextTable) -> Mapping[int, Context]:
         """Special tokens that may stand at this context's beginning, and what follows each."""
         return {}
 
@@ -105,7 +107,7 @@ class Push(NamedTuple):
     """An inner text comes next, from ``inner`` on. When that is popped with a label,
     ``outer.after`` says what comes after it; ``outer`` has no lexeme of its own.
 
-    With a ``plan`` (see ``Machine.plan``) the inner text is an object or array that records
+    With a ``plan`` (see ``PushdownTable.plan``) the inner text is an object or array that records
     describe, above ``outer`` if there is one.
     """
 
@@ -128,7 +130,7 @@ class TokenBounds(Protocol):
 
     def count(
         self,
-        machine: ContextTable,
+        pushdown: ContextTable,
         position: NDArray[np.int64],
         counts: tuple[tuple[int, int], ...],
         *,
@@ -137,7 +139,7 @@ class TokenBounds(Protocol):
         """Change a position, at which a token has ended, to what it is at the next one's beginning.
 
         Args:
-            machine: the position's; locked.
+            pushdown: the position's; locked.
             position: int64[NUM_COLUMNS].
             counts: how many tokens had begun, by part, before that token; () at the beginning.
             by_bytes: it was no token, but bytes of any number of them.
@@ -152,7 +154,7 @@ class ContextTable:
     """The contexts of one grammar.
 
     Attributes:
-        lexicon: the lexeme states.
+        state table: the lexeme states.
         contexts: int32[capacity, 6]: START (the lexeme's start state), TRANSITIONS (offset into
             ``transitions``), LIVE (offset into ``words`` of the live labels, or -1), IS_END,
             CONTEXT_KIND and CAPTURES (see ``automaton.Context``).
@@ -164,16 +166,16 @@ class ContextTable:
             ``records.py``.
         context_list: the contexts.
         has_special: whether any context offers special tokens.
-        token: tells what lexemes name by this machine's numbers from other machines'.
+        token: tells what lexemes name by this pushdown table's numbers from other machines'.
         num_texts_asked: how often contexts were asked for what follows a text.
         token_bounds: what keeps sequences within bounds on tokens, if there are any.
-        lock: to be held while a matcher reads or moves. The lexicon's lock is taken within it, and
-            only while its arrays are read or added to: making contexts may take long.
+        lock: to be held while a matcher reads or moves. The state table's lock is taken within it,
+            and only while its arrays are read or added to: making contexts may take long.
     """
 
-    def __init__(self, limits: CompileLimits, lexicon: Lexicon) -> None:
+    def __init__(self, limits: CompileLimits, state_table: StateTable) -> None:
         self.limits = limits
-        self.lexicon = lexicon
+        self.state_table = state_table
         self.lock = threading.RLock()
         self.contexts: NDArray[np.int32] = np.empty((64, 6), np.int32)
         self.transitions: NDArray[np.int32] = np.full(1024, UNKNOWN, np.int32)
@@ -199,8 +201,8 @@ class ContextTable:
 
     @classmethod
     def like(cls, other: Self) -> Self:
-        """A machine that begins with the contexts that another one has."""
-        made = cls(other.limits, other.lexicon)
+        """A pushdown table that begins with the contexts that another one has."""
+        made = cls(other.limits, other.state_table)
         made.contexts = other.contexts.copy()
         made.transitions = other.transitions.copy()
         made.pushes = other.pushes.copy()
@@ -224,7 +226,7 @@ class ContextTable:
         return _BYTES + flat + self.plans.nbytes + _CONTEXT_BYTES * self.num_contexts
 
     def number(self, key: Hashable) -> int:
-        """The number of a key that names something within this machine."""
+        """The number of a key that names something within this pushdown."""
         return self._numbers.setdefault(key, len(self._numbers))
 
     # -- contexts ---------------------------------------------------------------------------
@@ -259,11 +261,11 @@ class ContextTable:
         start = int(self.contexts[number, START])
         if start == _NOT_ENTERED:
             lexeme = context.lexeme(self)
-            start = PENDING if lexeme is None else self.lexicon.install(lexeme)
+            start = PENDING if lexeme is None else self.state_table.install(lexeme)
             live = context.live()
             self.contexts[number, START] = start
             if live is not None:
-                self.contexts[number, LIVE] = self.lexicon.bit_set(live)
+                self.contexts[number, LIVE] = self.state_table.bit_set(live)
         return start
 
     def transition(self, context: int, label: int) -> int:

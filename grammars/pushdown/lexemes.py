@@ -10,7 +10,7 @@ from ramet.grammars.regular import Dfa
 
 from .labelled_dfa import LabelledDfa
 from .rows import DEAD, Row, ended
-from .state_table import Lexeme, Lexicon
+from .state_table import Lexeme, StateTable
 from .transitions import END_LABEL, REACH, READY
 
 _SMALL = 48
@@ -26,22 +26,26 @@ class DfaLexeme(Lexeme):
         self.label = label
         self.key = ("dfa", dfa.digest, label)
 
-    def install(self, lexicon: Lexicon) -> int:
+    def install(self, state_table: StateTable) -> int:
         dfa = self.dfa
         size = dfa.num_states
         is_large = size > _SMALL
-        first = lexicon.reserve_block(self, size) if is_large else lexicon.new_states(size)
+        first = state_table.reserve_block(self, size) if is_large else state_table.new_states(size)
         moves = dfa.table[:_SMALL]
         end = first + len(moves)
-        np.take(np.where(moves >= 0, moves + first, DEAD), dfa.class_of, 1, lexicon.rows[first:end])
-        lexicon.states[first:end, END_LABEL] = np.where(dfa.accepting[:_SMALL], self.label, -1)
-        lexicon.states[first:end, READY] = 1
+        np.take(
+            np.where(moves >= 0, moves + first, DEAD), dfa.class_of, 1, state_table.rows[first:end]
+        )
+        state_table.states[first:end, END_LABEL] = np.where(dfa.accepting[:_SMALL], self.label, -1)
+        state_table.states[first:end, READY] = 1
         return first
 
-    def fill(self, lexicon: Lexicon, local: int, row: Row) -> int:
+    def fill(self, state_table: StateTable, local: int, row: Row) -> int:
         moves = self.dfa.table[local]
         np.take(
-            np.where(moves >= 0, moves + lexicon.install(self), DEAD), self.dfa.class_of, out=row
+            np.where(moves >= 0, moves + state_table.install(self), DEAD),
+            self.dfa.class_of,
+            out=row,
         )
         return self.label if self.dfa.accepting[local] else -1
 
@@ -53,12 +57,12 @@ class LabelledDfaLexeme(Lexeme):
         self.automaton = automaton
         self.key = ("labelled", key)
 
-    def install(self, lexicon: Lexicon) -> int:
+    def install(self, state_table: StateTable) -> int:
         moves = self.automaton.transitions
-        first = lexicon.new_states(len(moves))
-        lexicon.rows[first : lexicon.num_states] = np.where(moves >= 0, moves + first, DEAD)
-        lexicon.states[first : lexicon.num_states, 1] = self.automaton.labels
-        lexicon.states[first : lexicon.num_states, REACH] = lexicon.new_bit_sets(
+        first = state_table.new_states(len(moves))
+        state_table.rows[first : state_table.num_states] = np.where(moves >= 0, moves + first, DEAD)
+        state_table.states[first : state_table.num_states, 1] = self.automaton.labels
+        state_table.states[first : state_table.num_states, REACH] = state_table.new_bit_sets(
             self.automaton.reachable()
         )
         return first
@@ -72,13 +76,13 @@ class LiteralLexeme(Lexeme):
         self.label = label
         self.key = ("literal", text, label)
 
-    def install(self, lexicon: Lexicon) -> int:
+    def install(self, state_table: StateTable) -> int:
         text = self.text
-        first = lexicon.new_states(len(text))
-        lexicon.rows[first : first + len(text)] = DEAD
+        first = state_table.new_states(len(text))
+        state_table.rows[first : first + len(text)] = DEAD
         for i, byte in enumerate(text):
             last = i + 1 == len(text)
-            lexicon.rows[first + i, byte] = ended(self.label) if last else first + i + 1
+            state_table.rows[first + i, byte] = ended(self.label) if last else first + i + 1
         return first
 
 
@@ -87,7 +91,7 @@ Branch = tuple[Sequence[bytes], dict[int, int], int | None]
 entry; the labels that are reachable that way, None for all."""
 
 
-def install_head(lexicon: Lexicon, branches: Sequence[Branch]) -> int:
+def install_head(state_table: StateTable, branches: Sequence[Branch]) -> int:
     """A start state that tells ``branches`` apart by their first bytes.
 
     A white-space text must not be continued by a byte of another branch with the same text.
@@ -101,17 +105,17 @@ def install_head(lexicon: Lexicon, branches: Sequence[Branch]) -> int:
                 known = reach.setdefault(prefix[:end], 0)
                 reach[prefix[:end]] = None if known is None or bits is None else known | bits
             nodes[prefix].update(targets)
-    first = lexicon.new_states(len(nodes))
+    first = state_table.new_states(len(nodes))
     numbers = {prefix: first + i for i, prefix in enumerate(nodes)}
     for prefix, targets in nodes.items():
-        row = lexicon.rows[numbers[prefix]]
+        row = state_table.rows[numbers[prefix]]
         row[:] = DEAD
         for byte, target in targets.items():
             row[byte] = target
         labels = reach[prefix]
         if labels is not None:
-            lexicon.states[numbers[prefix], REACH] = lexicon.bit_set(labels)
+            state_table.states[numbers[prefix], REACH] = state_table.bit_set(labels)
     for prefix, number in numbers.items():
         if prefix:
-            lexicon.rows[numbers[prefix[:-1]], prefix[-1]] = number
+            state_table.rows[numbers[prefix[:-1]], prefix[-1]] = number
     return first

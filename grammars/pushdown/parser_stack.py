@@ -1,4 +1,4 @@
-"""``Trail``: where one sequence is in a grammar, and where it has been."""
+"""``ParserStack``: where one sequence is in a grammar, and where it has been."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .transitions import BEGIN, CONTEXT, LENGTH, LIVE_AT, STACK, STATE, USED
 NUM_COLUMNS = 10
 BYTES = np.arange(256, dtype=np.uint8)
 BYTE_SPANS = np.stack([np.arange(256), np.arange(1, 257)], axis=1)
-"""All bytes as data and spans, as ``Machine.advance`` takes them."""
+"""All bytes as data and spans, as ``PushdownTable.advance`` takes them."""
 
 _FIRST_POSITIONS, _FIRST_FRAMES, _FIRST_TEXT = 64, 256, 256
 
@@ -35,7 +35,7 @@ class Frozen(NamedTuple):
     text: bytes
 
 
-class Trail:
+class ParserStack:
     """A sequence's positions, one after each token, with all that compiled code needs of them.
 
     Attributes:
@@ -57,9 +57,9 @@ class Trail:
         self.spare = spare
         self.text: NDArray[np.uint8] = np.empty(_FIRST_TEXT + spare, np.uint8)
 
-    def copy(self) -> Trail:
-        """An independent trail at the same position."""
-        other = object.__new__(Trail)
+    def copy(self) -> ParserStack:
+        """An independent parser stack at the same position."""
+        other = object.__new__(ParserStack)
         other.positions = self.positions.copy()
         other.at = self.at
         other.frames = self.frames.copy()
@@ -67,12 +67,12 @@ class Trail:
         other.spare = self.spare
         return other
 
-    def snapshot(self) -> Trail:
-        """An independent trail that begins at the current position, with the current lexeme's
-        text and no earlier positions."""
+    def snapshot(self) -> ParserStack:
+        """An independent parser stack that begins at the current position, with the current
+        lexeme's text and no earlier positions."""
         position = self.position
         begin, length, used = (int(position[column]) for column in (BEGIN, LENGTH, USED))
-        other = Trail(position, self.spare)
+        other = ParserStack(position, self.spare)
         other.position[BEGIN], other.position[LENGTH] = 0, length - begin
         while len(other.frames) < used:
             other.more_frames()
@@ -139,10 +139,10 @@ class Trail:
         return Frozen(row[STATE], row[CONTEXT], live, tuple(reversed(records)), text)
 
     @classmethod
-    def thaw(cls, frozen: Frozen, spare: int) -> Trail:
-        """A trail whose only position is one that was frozen."""
+    def thaw(cls, frozen: Frozen, spare: int) -> ParserStack:
+        """A parser stack whose only position is one that was frozen."""
         state, context, live, records, text = frozen
-        trail = cls(np.zeros(NUM_COLUMNS, np.int64), spare)
+        parser_stack = cls(np.zeros(NUM_COLUMNS, np.int64), spare)
         words = [0]
         stack = 0
         for record, names in records:
@@ -156,17 +156,17 @@ class Trail:
             if len(record) > 3:
                 words[top + NAMES] = last
             stack = top
-        while len(trail.frames) < 2 * len(words):
-            trail.more_frames()
-        trail.frames[: len(words)] = words
+        while len(parser_stack.frames) < 2 * len(words):
+            parser_stack.more_frames()
+        parser_stack.frames[: len(words)] = words
         if live < -1:
             live -= stack
-        trail.reserve(len(text) + spare)
-        trail.text[: len(text)] = np.frombuffer(text, np.uint8)
-        row = trail.position
+        parser_stack.reserve(len(text) + spare)
+        parser_stack.text[: len(text)] = np.frombuffer(text, np.uint8)
+        row = parser_stack.position
         row[STATE], row[CONTEXT], row[STACK], row[LIVE_AT] = state, context, stack, live
         row[LENGTH], row[USED] = len(text), len(words)
-        return trail
+        return parser_stack
 
 
 def _doubled(array: NDArray) -> NDArray:  # type: ignore[type-arg]

@@ -21,8 +21,8 @@ from ramet.jit import jit
     "int64[::1](int32[:,::1], int32[:,::1], int32[:,::1], int32[::1], uint64[::1], int32[::1],"
     " int32[::1])",
 )
-def machine_table(rows, states, contexts, transitions, words, pushes, plans):  # type: ignore[no-untyped-def]
-    """int64[14]: the table of a machine's arrays, in this order."""
+def table_addresses(rows, states, contexts, transitions, words, pushes, plans):  # type: ignore[no-untyped-def]
+    """int64[14]: the table of a pushdown table's arrays, in this order."""
     table = np.empty(14, np.int64)
     table[0], table[1] = rows.ctypes.data, rows.shape[0]
     table[2], table[3] = states.ctypes.data, states.shape[0]

@@ -1,4 +1,4 @@
-"""A ``Machine`` is a grammar's contexts with the positions of texts in them.
+"""A ``PushdownTable`` is a grammar's contexts with the positions of texts in them.
 
 The arrays are what compiled code reads. What it asks for is worked out and added to them.
 """
@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .context_table import Context, ContextTable
-from .parser_stack import NUM_COLUMNS, Frozen, Trail
-from .pointers import machine_table
+from .parser_stack import NUM_COLUMNS, Frozen, ParserStack
+from .pointers import table_addresses
 from .transitions import (
     ASKED,
     ASKED_END,
@@ -37,17 +37,18 @@ from .transitions import (
 )
 
 
-class Machine(ContextTable):
+class PushdownTable(ContextTable):
     """The contexts of one grammar, and how a position moves through them."""
 
     @property
     def table(self) -> NDArray[np.int64]:
         """The arrays that compiled code reads, in the order of ``moves.ROWS`` and those after."""
-        lexicon = self.lexicon
-        version = lexicon.version + self._version
+        state_table = self.state_table
+        version = state_table.version + self._version
         if version != self._table_of:
-            self._table = machine_table(
-                lexicon.rows, lexicon.states, self.contexts, self.transitions, lexicon.words,
+            self._table = table_addresses(
+                state_table.rows, state_table.states, self.contexts, self.transitions,
+                state_table.words,
                 self.pushes, self.plans,
             )  # fmt: skip
             self._table_of = version
@@ -68,13 +69,13 @@ class Machine(ContextTable):
         row[CONTEXT] = context.id
         row[LIVE_AT] = self.contexts[context.id, LIVE]
 
-    def frozen(self, trail: Trail) -> Frozen:
-        """The current position by its content (see ``Trail.thaw``)."""
-        context = self.context_list[int(trail.position[CONTEXT])]
+    def frozen(self, parser_stack: ParserStack) -> Frozen:
+        """The current position by its content (see ``ParserStack.thaw``)."""
+        context = self.context_list[int(parser_stack.position[CONTEXT])]
         keeps_text = context.captures or context.kind == KEY
-        return trail.freeze(self.plans, keeps_text=keeps_text)
+        return parser_stack.freeze(self.plans, keeps_text=keeps_text)
 
-    def supply(self, status: int, trail: Trail, row: NDArray[np.int64]) -> int:
+    def supply(self, status: int, parser_stack: ParserStack, row: NDArray[np.int64]) -> int:
         """Work out what compiled code asked for, as ``row`` has it.
 
         Returns:
@@ -84,61 +85,76 @@ class Machine(ContextTable):
         if status == NEED_TRANSITION:
             self.transition(asked, asked_too)
         elif status == NEED_ROW:
-            self.lexicon.fill(asked)
+            self.state_table.fill(asked)
         elif status == NEED_EDGE:
-            self.lexicon.edge(asked, asked_too)
+            self.state_table.edge(asked, asked_too)
         elif status == NEED_TEXT:
-            text = trail.text[row[BEGIN] : row[ASKED_END]].tobytes()
+            text = parser_stack.text[row[BEGIN] : row[ASKED_END]].tobytes()
             return self.transition_after(asked, asked_too, text)
         else:
-            trail.more_frames()
+            parser_stack.more_frames()
         return UNKNOWN
 
     def advance(
-        self, trail: Trail, data: NDArray[np.uint8], spans: NDArray[np.int64], index: int
+        self,
+        parser_stack: ParserStack,
+        data: NDArray[np.uint8],
+        spans: NDArray[np.int64],
+        index: int,
     ) -> bool:
-        """Write the position after some bytes behind the trail's current one.
+        """Write the position after some bytes behind the parser stack's current one.
 
         ``spans[index]`` says where they are in ``data``: the first, and the one past the last. The
-        trail has room for them. False if they aren't allowed.
+        parser stack has room for them. False if they aren't allowed.
         """
         resume, given = 0, UNKNOWN
         while True:
-            with self.lexicon.lock:
+            with self.state_table.lock:
                 status = advance(
-                    trail.positions, trail.at, data, spans, index, resume, given, trail.frames,
-                    trail.text, self.table,
+                    parser_stack.positions, parser_stack.at, data, spans, index, resume, given,
+                    parser_stack.frames,
+                    parser_stack.text, self.table,
                 )  # fmt: skip
             if status == DONE:
                 return True
             if status == REFUSED:
                 return False
-            resume, given = 1, self.supply(status, trail, trail.positions[trail.at + 1])
+            resume, given = (
+                1,
+                self.supply(status, parser_stack, parser_stack.positions[parser_stack.at + 1]),
+            )
 
-    def leave(self, trail: Trail, at: int) -> bool:
+    def leave(self, parser_stack: ParserStack, at: int) -> bool:
         """Write the position that ``positions[at]`` is as well, once its lexeme ends, to the next.
 
         False if the lexeme can't end there.
         """
         given = UNKNOWN
         while True:
-            with self.lexicon.lock:
-                status = leave(trail.positions, at, given, trail.frames, trail.text, self.table)
+            with self.state_table.lock:
+                status = leave(
+                    parser_stack.positions,
+                    at,
+                    given,
+                    parser_stack.frames,
+                    parser_stack.text,
+                    self.table,
+                )
             if status == DONE:
                 return True
             if status == REFUSED:
                 return False
-            given = self.supply(status, trail, trail.positions[at + 1])
+            given = self.supply(status, parser_stack, parser_stack.positions[at + 1])
 
-    def borders(self, trail: Trail) -> Iterator[NDArray[np.int64]]:
+    def borders(self, parser_stack: ParserStack) -> Iterator[NDArray[np.int64]]:
         """The current position, then as it is once lexemes that can end there have ended."""
-        at = trail.at
-        yield trail.positions[at]
-        while self.leave(trail, at):
+        at = parser_stack.at
+        yield parser_stack.positions[at]
+        while self.leave(parser_stack, at):
             at += 1
-            trail.make_room(at)
-            yield trail.positions[at]
+            parser_stack.make_room(at)
+            yield parser_stack.positions[at]
 
-    def is_accepting(self, trail: Trail) -> bool:
+    def is_accepting(self, parser_stack: ParserStack) -> bool:
         """Whether the text may end at the current position."""
-        return any(self.contexts[row[CONTEXT], IS_END] for row in self.borders(trail))
+        return any(self.contexts[row[CONTEXT], IS_END] for row in self.borders(parser_stack))

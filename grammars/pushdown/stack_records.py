@@ -12,7 +12,8 @@ the one below it, then says what it is:
   names that have none, as records ``[names, length, bytes...]`` in UTF-8.
 - ``[below, plan, count]``: an open array of which only the items' number matters.
 
-``plan`` is an offset in ``Machine.plans``, which says what is fixed about the object or array.
+``plan`` is an offset in ``PushdownTable.plans``, which says what is fixed about the object or
+array.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ OBJECT, ARRAY = range(2)
 
 KIND, NUM_WORDS, FIRST_NAME, LOW, HIGH, REQUIRED, POSSIBLE, KEY_CONTEXT, AFTER_CONTEXT = range(9)
 """Of an object: the words of its sets of labels, the first label that is a name's, the bounds on
-the number of properties (``HIGH`` -1: none), offsets of sets in ``Lexicon.words``, and the contexts
-of a further name (which is asked for all values) and of what comes after a property. Labels start
-at 1."""
+the number of properties (``HIGH`` -1: none), offsets of sets in ``StateTable.words``, and the
+contexts of a further name (which is asked for all values) and of what comes after a property.
+Labels start at 1."""
 
 _KIND, ITEM_LOW, ITEM_HIGH, PREFIX_LEN, ITEM_CONTEXT, AFTER_ITEM = range(6)
 """Of an array: the bounds on the number of items, from which item on all are alike, the context
@@ -40,7 +41,7 @@ that is asked for items' contexts, and the one of what comes after an item."""
 
 NO_FILTER = -1
 """In place of an offset of live labels: all are live. Less than that is -2 minus the index of a
-record's live labels; more is an offset in ``Lexicon.words``."""
+record's live labels; more is an offset in ``StateTable.words``."""
 
 
 @njit(inline="always")

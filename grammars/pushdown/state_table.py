@@ -1,8 +1,8 @@
-"""A ``Lexicon`` numbers the states of lexemes and keeps them as arrays.
+"""A ``StateTable`` numbers the states of lexemes and keeps them as arrays.
 
 The arrays are what compiled code reads. Rows are written when they are first needed. Grammars of
-one compiler share a lexicon, and with it all that equal parts of them have in common: its states
-stay as long as one of those grammars does.
+one compiler share a state table, and with it all that equal parts of them have in common: its
+states stay as long as one of those grammars does.
 """
 
 from __future__ import annotations
@@ -30,10 +30,12 @@ T = TypeVar("T")
 _CAPACITY = 1024
 
 
-def _locked(method: Callable[Concatenate[Lexicon, P], T]) -> Callable[Concatenate[Lexicon, P], T]:
-    """A method that holds the lexicon's lock."""
+def _locked(
+    method: Callable[Concatenate[StateTable, P], T],
+) -> Callable[Concatenate[StateTable, P], T]:
+    """A method that holds the state table's lock."""
 
-    def locked(self: Lexicon, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def locked(self: StateTable, /, *args: P.args, **kwargs: P.kwargs) -> T:
         with self.lock:
             return method(self, *args, **kwargs)
 
@@ -42,7 +44,7 @@ def _locked(method: Callable[Concatenate[Lexicon, P], T]) -> Callable[Concatenat
 
 
 class Lexeme(ABC):
-    """A byte automaton with labelled ends, installed into a lexicon on first use.
+    """A byte automaton with labelled ends, installed into a state table on first use.
 
     A lexeme ends in one of two ways. A byte may be its last (a closing quote): the row holds
     ``ended(label)``. Or it may end before a byte that it does not have (a number): ``fill``
@@ -55,27 +57,28 @@ class Lexeme(ABC):
 
     installed_in: object = None
     installed_at: int = -1
-    """A token of the lexicon that last installed it, and the start state there: its to use."""
+    """A token of the state table that last installed it, and the start state there: its to use."""
 
     has_edges: ClassVar[bool] = False
     """Whether ``fill`` leaves ``LAZY`` entries to ``edge``."""
 
     @abstractmethod
-    def install(self, lexicon: Lexicon) -> int:
-        """The lexicon's number of the start state."""
+    def install(self, state_table: StateTable) -> int:
+        """The state table's number of the start state."""
 
-    def fill(self, lexicon: Lexicon, local: int, row: Row) -> int:
-        """Write the row of the state that was reserved as ``lexicon.reserve(self, local)``.
+    def fill(self, state_table: StateTable, local: int, row: Row) -> int:
+        """Write the row of the state that was reserved as ``state_table.reserve(self, local)``.
 
         Returns the label with which the lexeme may end in this state, or -1.
         """
         raise NotImplementedError(f"{type(self).__name__} has no lazy states")
 
-    def shortest_end(self, lexicon: Lexicon, state: int) -> LexemeEnd | None:
-        """A shortest way to end from a state of the lexicon; None where it is to be searched."""
+    def shortest_end(self, state_table: StateTable, state: int) -> LexemeEnd | None:
+        """A shortest way to end from a state of the state table; None where it is to be
+        searched."""
         return None
 
-    def edge(self, lexicon: Lexicon, local: int, byte: int, row: Row) -> None:
+    def edge(self, state_table: StateTable, local: int, byte: int, row: Row) -> None:
         """Replace ``row[byte]``, which is ``LAZY``; other such entries may be replaced with it."""
         raise NotImplementedError(f"{type(self).__name__} has no lazy entries")
 
@@ -94,7 +97,7 @@ class LexemeEnd(NamedTuple):
     is_open: bool
 
 
-class Lexicon:
+class StateTable:
     """The lexeme states of some grammars.
 
     Attributes:
@@ -132,7 +135,7 @@ class Lexicon:
         self.masked_as: dict[int, int] = {}
         self.closes_as: dict[int, int] = {}
         self.fresh: list[int] = []
-        # What lexemes know the lexicon by; they must not keep it alive.
+        # What lexemes know the state table by; they must not keep it alive.
         self._token = object()
         self.lock = threading.RLock()
         self.rows: NDArray[np.int32] = np.empty((capacity, 256), np.int32)

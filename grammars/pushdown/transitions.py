@@ -1,8 +1,8 @@
 """How a position moves by one byte, in compiled code.
 
 A position is a lexeme state, a context, a stack of records, the live labels, and where the current
-lexeme began. What a machine has not worked out yet ends a move with a status that asks for it;
-after ``Machine.supply`` the move is made again.
+lexeme began. What a pushdown table has not worked out yet ends a move with a status that asks for
+it; after ``PushdownTable.supply`` the move is made again.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ DONE, NEED_ROW, NEED_TRANSITION, NEED_EDGE, NEED_TEXT, NEED_FRAMES, REFUSED = ra
 - ``REFUSED``: the byte isn't allowed.
 """
 
-# Columns of ``Machine.states``.
+# Columns of ``PushdownTable.states``.
 READY, END_LABEL, REACH, ROOM, ROOM_LABEL, SLICE, NAME_LABEL = range(7)
 
-# Columns of ``Machine.contexts``.
+# Columns of ``PushdownTable.contexts``.
 START, TRANSITIONS, LIVE, IS_END, CONTEXT_KIND, CAPTURES = range(6)
 
 # Columns of a sequence's positions.
@@ -69,7 +69,8 @@ A ``LOCAL`` value was pushed: by its labels from ``_CLOSE_ITEMS`` up, it pops. W
 ``UNDECIDED`` one depends on a text: its lexeme, unless it is ``PENDING``, has all that may."""
 
 ROWS, STATES, CONTEXTS, TRANSITIONS_OF, WORDS, PUSHES, PLANS = range(7)
-"""The arrays of a machine's table (see ``pointers.py``), as it and its lexicon describe them."""
+"""The arrays of a pushdown table's table (see ``pointers.py``), as it and its state table describe
+them."""
 
 NUM_STATE_COLUMNS, NUM_CONTEXT_COLUMNS = 7, 6
 
@@ -77,7 +78,8 @@ UNKNOWN = -2
 """A transition that has not been asked for."""
 
 POPPED, PUSHED = -3, -5
-"""Transitions: ``POPPED - label`` pops, ``PUSHED - i`` pushes the i-th of ``Machine.pushes``."""
+"""Transitions: ``POPPED - label`` pops, ``PUSHED - i`` pushes the i-th of
+``PushdownTable.pushes``."""
 
 PENDING, UNSURE = 0, 1
 """The lexeme states that stand for "depends on a text that isn't known": whether the text may come
@@ -90,8 +92,8 @@ _CLOSE_ITEMS = 2
 """The label of a local value in whose place the array's bracket came; those above end a scalar."""
 
 _WHERE = "int64[::1], uint8[::1], int64[::1]"
-"""The types of what all these functions end with: a sequence's frames and text, and the machine's
-table."""
+"""The types of what all these functions end with: a sequence's frames and text, and the pushdown
+table's table."""
 
 
 @njit(inline="always")
@@ -106,20 +108,20 @@ def _after(contexts, transitions, context, label):  # type: ignore[no-untyped-de
     f"UniTuple(int64, 7)(int64, int64, int64, int64, int64, int64, int64, {_WHERE})",
 )
 def cross(  # type: ignore[no-untyped-def]
-    context, stack, label, begin, end, free, given, frames, text, machine
+    context, stack, label, begin, end, free, given, frames, text, pushdown
 ):  # fmt: skip
     """What comes after the lexeme ``text[begin:end]`` has ended with a live label.
 
     Args:
         free: the first free word of ``frames``.
-        given: the transition, where the machine was asked with the text; else ``UNKNOWN``.
+        given: the transition, where the pushdown table was asked with the text; else ``UNKNOWN``.
 
     Returns:
         The status, the context, the stack, the live labels, the free word, and two that are asked.
     """
-    contexts = int32_table(machine, CONTEXTS, NUM_CONTEXT_COLUMNS)
-    transitions, plans = int32s(machine, TRANSITIONS_OF), int32s(machine, PLANS)
-    words, pushes = uint64s(machine, WORDS), int32s(machine, PUSHES)
+    contexts = int32_table(pushdown, CONTEXTS, NUM_CONTEXT_COLUMNS)
+    transitions, plans = int32s(pushdown, TRANSITIONS_OF), int32s(pushdown, PLANS)
+    words, pushes = uint64s(pushdown, WORDS), int32s(pushdown, PUSHES)
     kind = contexts[context, CONTEXT_KIND]
     room = frames.shape[0]
     after = np.int64(UNKNOWN)
@@ -259,23 +261,23 @@ def _may_go_on(rows, states, start, byte):  # type: ignore[no-untyped-def]
 )
 def move(  # type: ignore[no-untyped-def]
     byte, at, state, context, stack, live, begin, free, given, with_text,
-    frames, text, machine,
+    frames, text, pushdown,
 ):  # fmt: skip
     """The position after a byte at ``text[at]``.
 
-    The machine is asked where a transition depends on the text, and answers with ``given``: with
-    ``with_text`` wherever a context captures it, else only where the answer for an unknown text
-    is undecided.
+    The pushdown table is asked where a transition depends on the text, and answers with ``given``:
+    with ``with_text`` wherever a context captures it, else only where the answer for an unknown
+    text is undecided.
 
     Returns:
         The status, the state, the context, the stack, the live labels, the beginning of the
         lexeme, the free word, and three that are asked. Where something is asked, the position is
         still before the byte, though perhaps in a further context.
     """
-    rows = int32_table(machine, ROWS, 256)
-    states = int32_table(machine, STATES, NUM_STATE_COLUMNS)
-    contexts = int32_table(machine, CONTEXTS, NUM_CONTEXT_COLUMNS)
-    words, plans = uint64s(machine, WORDS), int32s(machine, PLANS)
+    rows = int32_table(pushdown, ROWS, 256)
+    states = int32_table(pushdown, STATES, NUM_STATE_COLUMNS)
+    contexts = int32_table(pushdown, CONTEXTS, NUM_CONTEXT_COLUMNS)
+    words, plans = uint64s(pushdown, WORDS), int32s(pushdown, PLANS)
     asked, asked_too, end = np.int64(0), np.int64(0), np.int64(at)
     while True:
         if state == UNSURE:
@@ -311,7 +313,7 @@ def move(  # type: ignore[no-untyped-def]
             return NEED_TEXT, state, context, stack, live, begin, free, context, label, end
         status, after, above, lives, used, asked, asked_too = cross(
             context, stack, label, begin, end, free, given,
-            frames, text, machine,
+            frames, text, pushdown,
         )  # fmt: skip
         if status != DONE:
             return status, state, context, stack, live, begin, free, asked, asked_too, end
@@ -334,7 +336,7 @@ def move(  # type: ignore[no-untyped-def]
 )
 def advance(  # type: ignore[no-untyped-def]
     positions, at, data, spans, index, resume, given,
-    frames, text, machine,
+    frames, text, pushdown,
 ):  # fmt: skip
     """Write the position after some bytes to ``positions[at + 1]``.
 
@@ -355,7 +357,7 @@ def advance(  # type: ignore[no-untyped-def]
         text[length + i - first] = data[i]
         status, state, context, stack, live, begin, free, asked, asked_too, end = move(
             data[i], length + i - first, state, context, stack, live, begin, free, given, 1,
-            frames, text, machine,
+            frames, text, pushdown,
         )  # fmt: skip
         if status != DONE:
             break
@@ -375,15 +377,15 @@ def advance(  # type: ignore[no-untyped-def]
 )
 def leave(  # type: ignore[no-untyped-def]
     positions, at, given,
-    frames, text, machine,
+    frames, text, pushdown,
 ):  # fmt: skip
     """Write the position once the lexeme at ``positions[at]`` has ended to the row after it.
 
     It is refused where the lexeme can't end without a further byte.
     """
-    states = int32_table(machine, STATES, NUM_STATE_COLUMNS)
-    contexts = int32_table(machine, CONTEXTS, NUM_CONTEXT_COLUMNS)
-    words = uint64s(machine, WORDS)
+    states = int32_table(pushdown, STATES, NUM_STATE_COLUMNS)
+    contexts = int32_table(pushdown, CONTEXTS, NUM_CONTEXT_COLUMNS)
+    words = uint64s(pushdown, WORDS)
     before, after = positions[at], positions[at + 1]
     for i in range(before.shape[0]):
         after[i] = before[i]
@@ -399,7 +401,7 @@ def leave(  # type: ignore[no-untyped-def]
         return NEED_TEXT
     status, context, stack, live, free, asked, asked_too = cross(
         context, before[STACK], label, before[BEGIN], before[LENGTH], before[USED], given,
-        frames, text, machine,
+        frames, text, pushdown,
     )  # fmt: skip
     after[ASKED], after[ASKED_TOO] = asked, asked_too
     if status == DONE:

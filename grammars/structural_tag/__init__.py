@@ -24,7 +24,7 @@ def structural_tag_start(
     compile_schema: Callable[[JsonSchema | JsonObject], CompiledSchema],
     limits: CompileLimits,
 ) -> Callable[[ContextTable], Context]:
-    """What makes a structural tag's first context for a machine.
+    """What makes a structural tag's first context for a pushdown.
 
     Args:
         constraint: the structural tag.
@@ -44,12 +44,12 @@ def structural_tag_start(
         raise type(error)("/root", error.keyword, error.reason) from None
     has_special = any(isinstance(thing, SpecialToken) for thing in compiler.foreign)
 
-    def start(machine: ContextTable) -> Context:
-        # A grammar has one machine, and both keep what they have worked out.
+    def start(pushdown: ContextTable) -> Context:
+        # A grammar has one pushdown table, and both keep what they have worked out.
         automaton = TagAutomaton(network, compiler.foreign, limits)
-        machine.has_special |= has_special
+        pushdown.has_special |= has_special
         if automaton.counts_tokens:
-            machine.token_bounds = TokenBounds(automaton)
-        return context_of(machine, automaton, automaton.configurations(automaton.start))
+            pushdown.token_bounds = TokenBounds(automaton)
+        return context_of(pushdown, automaton, automaton.configurations(automaton.start))
 
     return start

@@ -18,10 +18,10 @@ from ramet.grammars.ebnf.automaton import ACCEPT, Configuration, GrammarAutomato
 from ramet.grammars.ebnf.network import Network, foreign_node
 from ramet.grammars.json_schema.solver.frames import Top
 from ramet.grammars.limits import CompileLimits
-from ramet.grammars.pushdown.parser_stack import BYTE_SPANS, BYTES, Frozen, Trail
-from ramet.grammars.pushdown.pushdown_table import Machine
+from ramet.grammars.pushdown.parser_stack import BYTE_SPANS, BYTES, Frozen, ParserStack
+from ramet.grammars.pushdown.pushdown_table import PushdownTable
 from ramet.grammars.pushdown.rows import ended
-from ramet.grammars.pushdown.state_table import Lexicon
+from ramet.grammars.pushdown.state_table import StateTable
 
 from .bounded_text import FREE, LEAVING, TextPosition, first_phase, may_end, moves_of, phase_of
 from .expressions import BoundedText, Foreign, JsonValue, SpecialToken
@@ -50,7 +50,7 @@ class BorderExit:
 
 @dataclass(frozen=True)
 class _Position:
-    """A place inside the ``index``-th foreign thing, a JSON value, in that value's own machine."""
+    """A place inside the ``index``-th foreign thing, a JSON value, in that value's own pushdown."""
 
     index: int
     frozen: Frozen
@@ -63,7 +63,7 @@ class TagAutomaton(GrammarAutomaton):
         foreign: what the network's foreign nodes stand for.
         exits: by label, how a lexeme of this automaton ends.
         counts_tokens: whether anything in it has bounds on its tokens.
-        states_by_number: this automaton's states by the lexicon's number.
+        states_by_number: this automaton's states by the state table's number.
     """
 
     def __init__(self, network: Network, foreign: list[Foreign], limits: CompileLimits) -> None:
@@ -72,7 +72,7 @@ class TagAutomaton(GrammarAutomaton):
         self.counts_tokens = any(isinstance(thing, BoundedText) for thing in foreign)
         self._limits = limits
         self._labels: dict[ValueExit | BorderExit, int] = {}
-        self._machines: dict[int, Machine] = {}
+        self._machines: dict[int, PushdownTable] = {}
         self._positions: list[_Position | TextPosition] = []
         self._position_nodes: dict[_Position | TextPosition, int] = {}
         self.states_by_number: dict[int, int] = {}
@@ -258,14 +258,14 @@ class TagAutomaton(GrammarAutomaton):
             place = self._positions[index - len(self.foreign)]
             assert isinstance(place, _Position)
             position = place
-        machine = self._machine(position.index)
+        pushdown = self._pushdown(position.index)
         moves: dict[int, int] = {}
-        before = Trail.thaw(position.frozen, 1)
+        before = ParserStack.thaw(position.frozen, 1)
         for byte in range(256):
-            if machine.advance(before, BYTES, BYTE_SPANS, byte):
+            if pushdown.advance(before, BYTES, BYTE_SPANS, byte):
                 after = before.copy()
                 after.step()
-                target = self._position_node(_Position(position.index, machine.frozen(after)))
+                target = self._position_node(_Position(position.index, pushdown.frozen(after)))
                 moves[target] = moves.get(target, 0) | 1 << byte
         return [(found, target) for target, found in moves.items()]
 
@@ -281,18 +281,18 @@ class TagAutomaton(GrammarAutomaton):
     def _may_end(self, position: _Position | TextPosition) -> bool:
         if isinstance(position, TextPosition):
             return may_end(self._text(position.index).dfa, position)
-        machine = self._machine(position.index)
-        return machine.is_accepting(Trail.thaw(position.frozen, 1))
+        pushdown = self._pushdown(position.index)
+        return pushdown.is_accepting(ParserStack.thaw(position.frozen, 1))
 
-    def _machine(self, index: int) -> Machine:
+    def _pushdown(self, index: int) -> PushdownTable:
         if index not in self._machines:
-            lexicon = Lexicon(self._limits.max_states)
-            self._machines[index] = Machine(self._limits, lexicon)
+            state_table = StateTable(self._limits.max_states)
+            self._machines[index] = PushdownTable(self._limits, state_table)
         return self._machines[index]
 
     def _first_position(self, index: int) -> _Position:
         thing = self.foreign[index]
         assert isinstance(thing, JsonValue)
-        machine = self._machine(index)
-        context = machine.intern(thing.schema.value(Top(thing.layout), (b"",)))
-        return _Position(index, machine.frozen(Trail(machine.first_position(context), 1)))
+        pushdown = self._pushdown(index)
+        context = pushdown.intern(thing.schema.value(Top(thing.layout), (b"",)))
+        return _Position(index, pushdown.frozen(ParserStack(pushdown.first_position(context), 1)))

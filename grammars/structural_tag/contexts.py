@@ -12,7 +12,7 @@ from ramet.grammars.json_schema.solver.frames import Frame
 from ramet.grammars.pushdown.automaton import NOTHING
 from ramet.grammars.pushdown.context_table import After, Context, ContextTable
 from ramet.grammars.pushdown.rows import Row
-from ramet.grammars.pushdown.state_table import Lexeme, Lexicon
+from ramet.grammars.pushdown.state_table import Lexeme, StateTable
 from ramet.grammars.pushdown.transitions import STATE
 
 from .automaton import BorderExit, Counts, TagAutomaton, ValueExit
@@ -20,45 +20,45 @@ from .expressions import JsonValue
 
 
 def context_of(
-    machine: ContextTable, automaton: TagAutomaton, configurations: frozenset[Configuration]
+    pushdown: ContextTable, automaton: TagAutomaton, configurations: frozenset[Configuration]
 ) -> Context:
     """What may come next when the text has these readings."""
     state = automaton.intern(configurations)
     value = automaton.value_at(state)
     if value is not None and len(configurations) == 1:
-        return value_context(machine, automaton, value)
-    return machine.intern(StretchContext(automaton, state))
+        return value_context(pushdown, automaton, value)
+    return pushdown.intern(StretchContext(automaton, state))
 
 
-def value_context(machine: ContextTable, automaton: TagAutomaton, exit_: ValueExit) -> Context:
+def value_context(pushdown: ContextTable, automaton: TagAutomaton, exit_: ValueExit) -> Context:
     """The beginning of a JSON value."""
     thing = automaton.foreign[exit_.index]
     assert isinstance(thing, JsonValue)
-    return machine.intern(thing.schema.value(ValueFrame(machine, automaton, exit_), (b"",)))
+    return pushdown.intern(thing.schema.value(ValueFrame(pushdown, automaton, exit_), (b"",)))
 
 
 class _Stretch(Lexeme):
-    """The automaton's states, all of one machine."""
+    """The automaton's states, all of one pushdown."""
 
     def __init__(self, automaton: TagAutomaton) -> None:
         self.automaton = automaton
         self.key = ("stretch", automaton.key)
 
-    def install(self, lexicon: Lexicon) -> int:
-        return self.state(lexicon, self.automaton.start)
+    def install(self, state_table: StateTable) -> int:
+        return self.state(state_table, self.automaton.start)
 
-    def state(self, lexicon: Lexicon, local: int) -> int:
-        """The lexicon's number of a state."""
-        number = lexicon.reserve(self, local)
+    def state(self, state_table: StateTable, local: int) -> int:
+        """The state table's number of a state."""
+        number = state_table.reserve(self, local)
         self.automaton.states_by_number[number] = local
         return number
 
-    def fill(self, lexicon: Lexicon, local: int, row: Row) -> int:
+    def fill(self, state_table: StateTable, local: int, row: Row) -> int:
         targets = self.automaton.row_with_exits(local)
         row[:] = targets
         for target in set(targets.tolist()):
             if target >= 0:
-                row[targets == target] = self.state(lexicon, target)
+                row[targets == target] = self.state(state_table, target)
         return self.automaton.border_label(local)
 
 
@@ -70,19 +70,19 @@ class _StretchFrom(Lexeme):
         self.state = state
         self.key = ("stretch", automaton.key, state)
 
-    def install(self, lexicon: Lexicon) -> int:
-        return self.stretch.state(lexicon, self.state)
+    def install(self, state_table: StateTable) -> int:
+        return self.stretch.state(state_table, self.state)
 
 
 class TokenBounds:
-    """Keeps a sequence's position within the bounds on tokens; see ``machine.TokenBounds``."""
+    """Keeps a sequence's position within the bounds on tokens; see ``pushdown.TokenBounds``."""
 
     def __init__(self, automaton: TagAutomaton) -> None:
         self._automaton = automaton
         self._stretch = _Stretch(automaton)
 
     def count(
-        self, machine: ContextTable, position: NDArray[np.int64], counts: Counts, *, by_bytes: bool
+        self, pushdown: ContextTable, position: NDArray[np.int64], counts: Counts, *, by_bytes: bool
     ) -> Counts:
         """Change a position to what it is at a token's beginning; the new counts."""
         local = self._automaton.states_by_number.get(int(position[STATE]))
@@ -90,8 +90,8 @@ class TokenBounds:
             return ()
         after, counts = self._automaton.recounted(local, counts, by_bytes=by_bytes)
         if after != local:
-            with machine.lexicon.lock:
-                position[STATE] = self._stretch.state(machine.lexicon, after)
+            with pushdown.state_table.lock:
+                position[STATE] = self._stretch.state(pushdown.state_table, after)
         return counts
 
 
@@ -108,17 +108,17 @@ class StretchContext(Context):
     def key(self) -> Hashable:
         return ("stretch", self.automaton.key, self.state)
 
-    def lexeme(self, machine: ContextTable) -> Lexeme | None:
+    def lexeme(self, pushdown: ContextTable) -> Lexeme | None:
         return _StretchFrom(self.automaton, self.state)
 
-    def after(self, machine: ContextTable, label: int, text: bytes | None) -> Context | None:
+    def after(self, pushdown: ContextTable, label: int, text: bytes | None) -> Context | None:
         match self.automaton.exits[label]:
             case ValueExit() as exit_:
-                return value_context(machine, self.automaton, exit_)
+                return value_context(pushdown, self.automaton, exit_)
             case BorderExit(state):
                 value = self.automaton.value_at(state)
-                inner = None if value is None else value_context(machine, self.automaton, value)
-                return machine.intern(BorderContext(self.automaton, state, inner))
+                inner = None if value is None else value_context(pushdown, self.automaton, value)
+                return pushdown.intern(BorderContext(self.automaton, state, inner))
 
 
 class BorderContext(Context):
@@ -150,18 +150,18 @@ class BorderContext(Context):
     def offers_special(self) -> bool:  # type: ignore[override]
         return self.automaton.offers_special(self.state)
 
-    def lexeme(self, machine: ContextTable) -> Lexeme | None:
-        return NOTHING if self.value is None else self.value.lexeme(machine)
+    def lexeme(self, pushdown: ContextTable) -> Lexeme | None:
+        return NOTHING if self.value is None else self.value.lexeme(pushdown)
 
     def live(self) -> int | None:
         return None if self.value is None else self.value.live()
 
-    def after(self, machine: ContextTable, label: int, text: bytes | None) -> After:
-        return None if self.value is None else self.value.after(machine, label, text)
+    def after(self, pushdown: ContextTable, label: int, text: bytes | None) -> After:
+        return None if self.value is None else self.value.after(pushdown, label, text)
 
-    def special(self, machine: ContextTable) -> Mapping[int, Context]:
+    def special(self, pushdown: ContextTable) -> Mapping[int, Context]:
         return {
-            token_id: context_of(machine, self.automaton, configurations)
+            token_id: context_of(pushdown, self.automaton, configurations)
             for token_id, configurations in self.automaton.after_special(self.state).items()
         }
 
@@ -171,10 +171,10 @@ class ValueFrame(Frame):
 
     __slots__ = ("_after", "_automaton")
 
-    def __init__(self, machine: ContextTable, automaton: TagAutomaton, exit_: ValueExit) -> None:
+    def __init__(self, pushdown: ContextTable, automaton: TagAutomaton, exit_: ValueExit) -> None:
         thing = automaton.foreign[exit_.index]
         assert isinstance(thing, JsonValue)
-        self.id = machine.number(("tag value", automaton.key, exit_))
+        self.id = pushdown.number(("tag value", automaton.key, exit_))
         self.layout = thing.layout
         self.records = False
         self._automaton = automaton
@@ -184,6 +184,6 @@ class ValueFrame(Frame):
         return True
 
     def child_done(
-        self, machine: ContextTable, verdict: tuple[bool, ...], value: Hashable
+        self, pushdown: ContextTable, verdict: tuple[bool, ...], value: Hashable
     ) -> Context | None:
-        return context_of(machine, self._automaton, self._automaton.returned(self._after))
+        return context_of(pushdown, self._automaton, self._automaton.returned(self._after))

@@ -68,7 +68,7 @@ def test_a_neighbour_with_many_states_ends_nobodys_text() -> None:
     compiler = GrammarCompiler(BYTES, CompileLimits(max_states=6000))
     innocent = compiler.compile(INNOCENT)
     bomb = compiler.compile(UNIQUE)
-    assert innocent.insides is bomb.insides
+    assert innocent.context_independent is bomb.context_independent
     matcher = innocent.matcher()
     items = [f"word {i}" for i in range(250)]
     _walk(bomb.matcher(), json.dumps(items, separators=(",", ":")).encode())

@@ -71,13 +71,13 @@ def test_a_slow_context_holds_no_other_grammar_up(vocab: Vocabulary, allowed_tok
     compiler = GrammarCompiler(vocab)
     slow = compiler.compile(JsonSchema(schema(1)))
     other = compiler.compile(JsonSchema(schema(2)))
-    with slow._machine.lock, ThreadPoolExecutor(1) as pool:
+    with slow._pushdown.lock, ThreadPoolExecutor(1) as pool:
         found = pool.submit(masks, other, vocab, 5, allowed_tokens).result(timeout=60)
     assert len(found) > 1
 
 
 def test_one_schema_in_two_places(vocab: Vocabulary) -> None:
-    """A lexeme that is installed in two lexicons reads each one's own states."""
+    """A lexeme that is installed in two state tables reads each one's own states."""
     names = {"type": "object", "properties": {'a"b': {"type": "integer"}, "é": {"type": "null"}}}
     tag = StructuralTag(Tag("<", JsonSchema(names), ">"))
     compiler = GrammarCompiler(vocab)

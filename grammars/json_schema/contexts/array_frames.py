@@ -41,7 +41,7 @@ class ArrayFrame(OpenFrame):
 
     def __init__(
         self,
-        machine: ContextTable,
+        pushdown: ContextTable,
         values: Values,
         plan: ArrayPlan,
         goals: tuple[Verdict, ...],
@@ -63,31 +63,31 @@ class ArrayFrame(OpenFrame):
         self.is_recording = parent.records
         self.records = parent.records or plan.has_unique
         nodes = None if child is None else child.nodes
-        self.id = machine.number(("array", plan, goals, state, content, nodes, parent.id))
+        self.id = pushdown.number(("array", plan, goals, state, content, nodes, parent.id))
 
     @classmethod
     def opened(
-        cls, machine: ContextTable, value_plan: ValuePlan, plan: ArrayPlan, parent: Frame
+        cls, pushdown: ContextTable, value_plan: ValuePlan, plan: ArrayPlan, parent: Frame
     ) -> After:
         """The context after an opening bracket."""
         values = value_plan.values
         frame = cls(
-            machine, values, plan, value_plan.verdicts, plan.start,
+            pushdown, values, plan, value_plan.verdicts, plan.start,
             () if parent.records else None, None, parent, parent.layout.deeper(),
         )  # fmt: skip
         may_go_on, may_close = frame.choices()
         if not may_go_on:
             nothing = values.plan((FALSE,), lambda _: True)
-            return machine.intern(
+            return pushdown.intern(
                 ValueContext(nothing, frame, frame.layout.before_item(), may_close=True)
             )
-        return frame._item(machine, may_close=may_close)
+        return frame._item(pushdown, may_close=may_close)
 
     def _with(
-        self, machine: ContextTable, state: State, content: Hashable, child: Child | None
+        self, pushdown: ContextTable, state: State, content: Hashable, child: Child | None
     ) -> ArrayFrame:
         return ArrayFrame(
-            machine, self.values, self.plan, self.goals, state, content, child, self.parent,
+            pushdown, self.values, self.plan, self.goals, state, content, child, self.parent,
             self.layout,
         )  # fmt: skip
 
@@ -120,20 +120,20 @@ class ArrayFrame(OpenFrame):
         assert self.child is not None
         return self.plan.is_simple or self._reaches(self.child, verdict)
 
-    def _item(self, machine: ContextTable, *, may_close: bool) -> After:
+    def _item(self, pushdown: ContextTable, *, may_close: bool) -> After:
         is_known = UNKNOWN not in self.state[3]
         child = self.next_child() if is_known else self.plan.child(self.state)
-        frame = self._with(machine, self.state, self.content, child)
+        frame = self._with(pushdown, self.state, self.content, child)
         plan = self.values.plan(child.nodes, frame.accepts)
         if len(child.nodes) == 1 and not self.records:
-            return pushed(machine, plan, frame, self.layout.before_item(), may_close=may_close)
-        return machine.intern(
+            return pushed(pushdown, plan, frame, self.layout.before_item(), may_close=may_close)
+        return pushdown.intern(
             ValueContext(
                 plan, frame, self.layout.before_item(), may_close=may_close, is_known=is_known
             )
         )
 
-    def child_done(self, machine: ContextTable, verdict: Verdict, value: Hashable) -> After:
+    def child_done(self, pushdown: ContextTable, verdict: Verdict, value: Hashable) -> After:
         assert self.child is not None
         state = self.plan.after_child(self.state, self.child, verdict, value)
         if state[0][0].op == "false":
@@ -144,19 +144,19 @@ class ArrayFrame(OpenFrame):
             known = content != UNKNOWN and value != UNKNOWN
             content = (*content, value) if known else UNKNOWN
         if UNKNOWN in state[3] and not self._never_depends(state):
-            return machine.intern(undecided_after(self))
-        return machine.intern(AfterContext(self._with(machine, state, content, None)))
+            return pushdown.intern(undecided_after(self))
+        return pushdown.intern(AfterContext(self._with(pushdown, state, content, None)))
 
     def _never_depends(self, state: State) -> bool:
         """Whether what follows is the same whatever the items in ``state`` are."""
         plan = self.plan
         return plan.never_depends(state) and self.values.never_runs_out(plan.child(state).nodes)
 
-    def go_on(self, machine: ContextTable) -> After:
+    def go_on(self, pushdown: ContextTable) -> After:
         """The context after a comma."""
-        return self._item(machine, may_close=False)
+        return self._item(pushdown, may_close=False)
 
-    def close(self, machine: ContextTable) -> After:
+    def close(self, pushdown: ContextTable) -> After:
         """The context after the closing bracket."""
         verdict = self.verdict()
         if verdict not in self.goals:
@@ -164,7 +164,7 @@ class ArrayFrame(OpenFrame):
         value: Hashable = None
         if self.is_recording:
             value = UNKNOWN if self.content == UNKNOWN else ("array", self.content)
-        return self.parent.child_done(machine, verdict, value)
+        return self.parent.child_done(pushdown, verdict, value)
 
     def verdict(self) -> Verdict:
         """The verdicts if the array ends here."""

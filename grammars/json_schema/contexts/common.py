@@ -9,7 +9,7 @@ from ramet.grammars.json_schema.text.lexemes import FIRST_SCALAR, AfterLexeme
 from ramet.grammars.json_schema.text.text_lexemes import QUOTE, AnyText, Closing, KeyClosing
 from ramet.grammars.pushdown.json_text import KEY_SLICE, VALUE_SLICE
 from ramet.grammars.pushdown.lexemes import DfaLexeme, LiteralLexeme
-from ramet.grammars.pushdown.state_table import Lexicon
+from ramet.grammars.pushdown.state_table import StateTable
 from ramet.grammars.regular.numbers import any_number, integers, plain_integers
 
 _FORMATS = (
@@ -30,23 +30,23 @@ COMMON_SCHEMA: dict[str, Any] = {
 """A schema of values that many schemas have."""
 
 
-def install_common(lexicon: Lexicon) -> None:
+def install_common(state_table: StateTable) -> None:
     """Install the lexemes that most schemas need."""
     for whitespace in ("compact", "none"):
         layout = Layout(whitespace)
         key = KeyClosing(layout)
-        names = lexicon.target(lexicon.install(AnyText(key, 1, KEY_SLICE)), QUOTE)
-        lexicon.target(names, 0)
+        names = state_table.target(state_table.install(AnyText(key, 1, KEY_SLICE)), QUOTE)
+        state_table.target(names, 0)
         for bracket in (0x7D, 0x5D):
-            lexicon.install(AfterLexeme(bracket, layout.before_comma(), layout.close()))
+            state_table.install(AfterLexeme(bracket, layout.before_comma(), layout.close()))
         for number in (any_number(), integers(), plain_integers()):
-            start = lexicon.install(DfaLexeme(number, FIRST_SCALAR))
+            start = state_table.install(DfaLexeme(number, FIRST_SCALAR))
             for byte in b"-0123456789":
-                digit = lexicon.target(start, byte)
-                lexicon.target(digit, 0)
+                digit = state_table.target(start, byte)
+                state_table.target(digit, 0)
                 for after in b"0.eE":
-                    if lexicon.target(digit, after) >= 0:
-                        lexicon.target(lexicon.target(digit, after), 0)
+                    if state_table.target(digit, after) >= 0:
+                        state_table.target(state_table.target(digit, after), 0)
         for text in (b"rue", b"alse", b"ull"):
-            lexicon.install(LiteralLexeme(text, FIRST_SCALAR))
-        lexicon.install(AnyText(Closing(), FIRST_SCALAR, VALUE_SLICE))
+            state_table.install(LiteralLexeme(text, FIRST_SCALAR))
+        state_table.install(AnyText(Closing(), FIRST_SCALAR, VALUE_SLICE))

@@ -1,7 +1,8 @@
 """The contexts of a JSON text.
 
-Frames and contexts are immutable: a step makes new ones, which share their parents, and a machine
-interns contexts, so that equal states share transitions. A text moves through them like this::
+Frames and contexts are immutable: a step makes new ones, which share their parents, and a pushdown
+table interns contexts, so that equal states share transitions. A text moves through them like
+this::
 
     Top ─ ValueContext ─{─ KeyContext ─"key":─ ValueContext ─ AfterContext ─,─ KeyContext
                        ─[─ ValueContext ─────────────────────  AfterContext ─,─ ValueContext
@@ -20,7 +21,7 @@ from ramet.grammars.json_schema.solver.frames import UNKNOWN, Frame, OpenFrame, 
 from ramet.grammars.json_schema.text.lexemes import ARRAY, CLOSE, CLOSE_ARRAY, COMMA, OBJECT
 from ramet.grammars.pushdown.automaton import NOTHING
 from ramet.grammars.pushdown.context_table import After, Context, ContextTable, Pop, Push
-from ramet.grammars.pushdown.state_table import Lexeme, Lexicon
+from ramet.grammars.pushdown.state_table import Lexeme, StateTable
 from ramet.grammars.pushdown.transitions import LOCAL, PLAIN, UNDECIDED, UNSURE
 
 from .after_lexeme import after_lexeme
@@ -63,10 +64,10 @@ class ValueContext(Context):
             "value", self.plan, self.frame.id, self.prefixes, self.may_close, self._is_known,
         )  # fmt: skip
 
-    def lexeme(self, machine: ContextTable) -> Lexeme | None:
+    def lexeme(self, pushdown: ContextTable) -> Lexeme | None:
         frame = self.frame
         close = frame.layout.empty_close() if self.may_close else None
-        own = frame.value_lexeme(machine, self.plan, self.prefixes, close)
+        own = frame.value_lexeme(pushdown, self.plan, self.prefixes, close)
         if own is not None:
             return own
         return self.plan.parts.lexeme(self.prefixes, close, is_recorded=self.frame.records)
@@ -79,27 +80,27 @@ class ValueContext(Context):
             return brackets
         return (*brackets, *self.plan.scalar_labels)
 
-    def after(self, machine: ContextTable, label: int, text: bytes | None) -> After:
+    def after(self, pushdown: ContextTable, label: int, text: bytes | None) -> After:
         frame = self.frame
         if not self._is_known:
-            return machine.intern(UndecidedContext())
+            return pushdown.intern(UndecidedContext())
         if label in (OBJECT, ARRAY):
             return self.plan.values.opened(
-                machine, self.plan, frame, lambda: self._outer(machine), is_object=label == OBJECT
+                pushdown, self.plan, frame, lambda: self._outer(pushdown), is_object=label == OBJECT
             )
         if label == CLOSE_ARRAY:
             assert isinstance(frame, OpenFrame)
-            return frame.close(machine)
+            return frame.close(pushdown)
         value: Hashable = None
         if frame.records:
             value = UNKNOWN if text is None else parse_scalar(text)
-        return frame.child_done(machine, self.plan.verdict_of(label), value)
+        return frame.child_done(pushdown, self.plan.verdict_of(label), value)
 
-    def _outer(self, machine: ContextTable) -> Context | None:
+    def _outer(self, pushdown: ContextTable) -> Context | None:
         """What a value inside is pushed upon; None: what this value is pushed upon itself."""
         if isinstance(self.frame, LocalFrame):
             return None
-        return machine.intern(ReturnContext(self.frame))
+        return pushdown.intern(ReturnContext(self.frame))
 
 
 class ReturnContext(Context):
@@ -116,7 +117,7 @@ class ReturnContext(Context):
     def key(self) -> Hashable:
         return ("return", self.frame.id)
 
-    def lexeme(self, machine: ContextTable) -> Lexeme | None:
+    def lexeme(self, pushdown: ContextTable) -> Lexeme | None:
         return NOTHING
 
     def likely(self) -> Iterable[int]:
@@ -126,11 +127,11 @@ class ReturnContext(Context):
             return (self.DONE,) if is_told_nothing and not frame.records else ()
         return (self.DONE,) if isinstance(frame, Top) else ()
 
-    def after(self, machine: ContextTable, label: int, text: bytes | None) -> After:
+    def after(self, pushdown: ContextTable, label: int, text: bytes | None) -> After:
         if label == self.DONE:
-            return self.frame.child_done(machine, (), None)
+            return self.frame.child_done(pushdown, (), None)
         assert isinstance(self.frame, OpenFrame)
-        return self.frame.close(machine)
+        return self.frame.close(pushdown)
 
 
 class LocalFrame(Frame):
@@ -138,20 +139,20 @@ class LocalFrame(Frame):
 
     __slots__ = ()
 
-    def __init__(self, machine: ContextTable, layout: Layout) -> None:
-        self.id = machine.number(("local", layout))
+    def __init__(self, pushdown: ContextTable, layout: Layout) -> None:
+        self.id = pushdown.number(("local", layout))
         self.layout = layout
         self.records = False
 
     def accepts(self, verdict: Verdict) -> bool:
         return True
 
-    def child_done(self, machine: ContextTable, verdict: Verdict, value: Hashable) -> After:
+    def child_done(self, pushdown: ContextTable, verdict: Verdict, value: Hashable) -> After:
         return Pop(ReturnContext.DONE)
 
 
 def pushed(
-    machine: ContextTable,
+    pushdown: ContextTable,
     plan: ValuePlan,
     frame: OpenFrame,
     prefixes: tuple[bytes, ...],
@@ -159,12 +160,12 @@ def pushed(
     may_close: bool = False,
 ) -> Push:
     """A value of which the frame around it needs to know nothing but that it has ended."""
-    inner = local_value(machine, plan, frame.layout, prefixes, may_close=may_close)
-    return Push(inner, machine.intern(ReturnContext(frame)))
+    inner = local_value(pushdown, plan, frame.layout, prefixes, may_close=may_close)
+    return Push(inner, pushdown.intern(ReturnContext(frame)))
 
 
 def local_value(
-    machine: ContextTable,
+    pushdown: ContextTable,
     plan: ValuePlan,
     layout: Layout,
     prefixes: tuple[bytes, ...],
@@ -172,8 +173,8 @@ def local_value(
     may_close: bool = False,
 ) -> Context:
     """A value that pops when it has ended."""
-    local = LocalFrame(machine, layout)
-    return machine.intern(ValueContext(plan, local, prefixes, may_close=may_close))
+    local = LocalFrame(pushdown, layout)
+    return pushdown.intern(ValueContext(plan, local, prefixes, may_close=may_close))
 
 
 class AfterContext(Context):
@@ -188,7 +189,7 @@ class AfterContext(Context):
     def key(self) -> Hashable:
         return ("after", self.frame.id)
 
-    def lexeme(self, machine: ContextTable) -> Lexeme | None:
+    def lexeme(self, pushdown: ContextTable) -> Lexeme | None:
         return after_lexeme(self.frame.bracket, self.frame.layout)
 
     def live(self) -> int | None:
@@ -207,8 +208,8 @@ class AfterContext(Context):
         _, may_close = self.frame.choices()
         return [CLOSE if may_close else COMMA]
 
-    def after(self, machine: ContextTable, label: int, text: bytes | None) -> After:
-        return self.frame.go_on(machine) if label == COMMA else self.frame.close(machine)
+    def after(self, pushdown: ContextTable, label: int, text: bytes | None) -> After:
+        return self.frame.go_on(pushdown) if label == COMMA else self.frame.close(pushdown)
 
 
 class UndecidedContext(Context):
@@ -224,10 +225,10 @@ class UndecidedContext(Context):
     def key(self) -> Hashable:
         return ("undecided", self._lexeme and self._lexeme.key)
 
-    def lexeme(self, machine: ContextTable) -> Lexeme | None:
+    def lexeme(self, pushdown: ContextTable) -> Lexeme | None:
         return self._lexeme
 
-    def after(self, machine: ContextTable, label: int, text: bytes | None) -> After:
+    def after(self, pushdown: ContextTable, label: int, text: bytes | None) -> After:
         raise AssertionError("nothing is read in an undecided context")
 
 
@@ -239,7 +240,7 @@ def undecided_after(frame: OpenFrame) -> Context:
 class _UnsureLexeme(Lexeme):
     key = "unsure"
 
-    def install(self, lexicon: Lexicon) -> int:
+    def install(self, state_table: StateTable) -> int:
         return UNSURE
 
 
@@ -255,8 +256,8 @@ class UnsureContext(Context):
     def key(self) -> Hashable:
         return "unsure"
 
-    def lexeme(self, machine: ContextTable) -> Lexeme | None:
+    def lexeme(self, pushdown: ContextTable) -> Lexeme | None:
         return _UNSURE_LEXEME
 
-    def after(self, machine: ContextTable, label: int, text: bytes | None) -> After:
+    def after(self, pushdown: ContextTable, label: int, text: bytes | None) -> After:
         raise AssertionError("nothing is read in an unsure context")

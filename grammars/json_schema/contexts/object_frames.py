@@ -39,7 +39,7 @@ class KeyContext(Context):
     def key(self) -> Hashable:
         return ("key", self.frame.id, self.first)
 
-    def lexeme(self, machine: ContextTable) -> Lexeme | None:
+    def lexeme(self, pushdown: ContextTable) -> Lexeme | None:
         frame = self.frame
         layout = frame.layout
         return frame.names.keyed(layout.before_item(), layout.empty_close() if self.first else None)
@@ -67,13 +67,13 @@ class KeyContext(Context):
             return [next(bits_of(required & live))]
         return list(bits_of(useful & live or live))
 
-    def after(self, machine: ContextTable, label: int, text: bytes | None) -> After:
+    def after(self, pushdown: ContextTable, label: int, text: bytes | None) -> After:
         if label == CLOSE_OBJECT:
-            return self.frame.close(machine)
+            return self.frame.close(pushdown)
         if self.frame.is_undecided and label < self.frame.plan.first_name:
-            return machine.intern(UndecidedContext())
+            return pushdown.intern(UndecidedContext())
         name = None if text is None else json.loads(text[: text.rindex(b'"') + 1])
-        return self.frame.property(machine, label, name)
+        return self.frame.property(pushdown, label, name)
 
 
 class ObjectFrame(OpenFrame):
@@ -87,7 +87,7 @@ class ObjectFrame(OpenFrame):
         count: how many properties there are, as far as that matters.
         used: by class, how many of its names are there, where it has finitely many.
         names: the lexeme of the names that may come.
-        names_id: the machine's number for ``names``.
+        names_id: the pushdown table's number for ``names``.
         is_undecided: one more name is not to come again, but isn't known.
         floor: names with labels below it can't come any more (if the order is fixed).
         content: the properties' names and values, if they are recorded.
@@ -102,7 +102,7 @@ class ObjectFrame(OpenFrame):
 
     def __init__(
         self,
-        machine: ContextTable,
+        pushdown: ContextTable,
         values: Values,
         plan: ObjectPlan,
         goals: tuple[Verdict, ...],
@@ -138,7 +138,7 @@ class ObjectFrame(OpenFrame):
         self.is_undecided = is_undecided
         self.is_recording = self.records = parent.records
         self._live = -1
-        self.id = machine.number(
+        self.id = pushdown.number(
             (
                 "object", plan, goals, residual, seen, count, used, names_id, is_undecided,
                 floor, content, label, parent.id,
@@ -146,18 +146,18 @@ class ObjectFrame(OpenFrame):
         )  # fmt: skip
 
     @classmethod
-    def opened(cls, machine: ContextTable, value_plan: ValuePlan, parent: Frame) -> Context:
+    def opened(cls, pushdown: ContextTable, value_plan: ValuePlan, parent: Frame) -> Context:
         """The context after an opening brace."""
         values = value_plan.values
         plan = values.solver.object_plan(value_plan.formulas("object"))
         layout = parent.layout.deeper()
         names = values.names(plan, layout)
         frame = cls(
-            machine, values, plan, value_plan.verdicts, parent, layout, names,
-            machine.number(names.key), plan.formulas, 0, 0, (0,) * len(plan.classes), 0, 0, None,
+            pushdown, values, plan, value_plan.verdicts, parent, layout, names,
+            pushdown.number(names.key), plan.formulas, 0, 0, (0,) * len(plan.classes), 0, 0, None,
             () if parent.records else None, is_undecided=False,
         )  # fmt: skip
-        return machine.intern(KeyContext(frame, first=True))
+        return pushdown.intern(KeyContext(frame, first=True))
 
     # -- deciding ---------------------------------------------------------------------------
 
@@ -191,7 +191,7 @@ class ObjectFrame(OpenFrame):
 
     # -- moving -----------------------------------------------------------------------------
 
-    def property(self, machine: ContextTable, label: int, name: str | None) -> After:
+    def property(self, pushdown: ContextTable, label: int, name: str | None) -> After:
         """The context of the value of a property with this label."""
         plan = self.plan
         child = plan.child(self.residual, label)
@@ -201,8 +201,8 @@ class ObjectFrame(OpenFrame):
             if name is None:
                 is_undecided = True
             else:
-                names = excluding(machine.lexicon, names, name)
-                names_id = machine.number(names.key)
+                names = excluding(pushdown.state_table, names, name)
+                names_id = pushdown.number(names.key)
             if plan.classes[label - 1].size is not None:
                 used = tuple(n + (i + 1 == label) for i, n in enumerate(used))
         content = self.content
@@ -211,17 +211,17 @@ class ObjectFrame(OpenFrame):
                 name = plan.names[label - plan.first_name]
             content = (*content, name)  # type: ignore[misc]
         frame = ObjectFrame(
-            machine, self.values, plan, self.goals, self.parent, self.layout, names, names_id,
+            pushdown, self.values, plan, self.goals, self.parent, self.layout, names, names_id,
             self.residual, self.seen, self.count, used, self.floor, label, child, content,
             is_undecided,
         )  # fmt: skip
         value_plan = self.values.plan(child.nodes, frame.accepts)
         prefixes = self.layout.after_colon()
         if len(child.nodes) == 1 and not self.records:
-            return pushed(machine, value_plan, frame, prefixes)
-        return machine.intern(ValueContext(value_plan, frame, prefixes))
+            return pushed(pushdown, value_plan, frame, prefixes)
+        return pushdown.intern(ValueContext(value_plan, frame, prefixes))
 
-    def child_done(self, machine: ContextTable, verdict: Verdict, value: Hashable) -> After:
+    def child_done(self, pushdown: ContextTable, verdict: Verdict, value: Hashable) -> After:
         plan = self.plan
         assert self.child is not None
         seen, residual = self.seen, self.residual
@@ -235,25 +235,25 @@ class ObjectFrame(OpenFrame):
         content = self.content
         if self.is_recording and isinstance(content, tuple) and content != UNKNOWN:
             if value == UNKNOWN or content[-1] is None:
-                return machine.intern(undecided_after(self))
+                return pushdown.intern(undecided_after(self))
             content = (*content[:-1], (content[-1], value))
         floor = self.floor
         if not self.values.any_order:
             floor = plan.floor_after(self.label, floor)
         frame = ObjectFrame(
-            machine, self.values, plan, self.goals, self.parent, self.layout, self.names,
+            pushdown, self.values, plan, self.goals, self.parent, self.layout, self.names,
             self.names_id, residual, seen, min(self.count + 1, plan.max_count), self.used, floor, 0,
             None, content, self.is_undecided,
         )  # fmt: skip
-        return machine.intern(AfterContext(frame))
+        return pushdown.intern(AfterContext(frame))
 
-    def go_on(self, machine: ContextTable) -> Context:
+    def go_on(self, pushdown: ContextTable) -> Context:
         """The context after a comma."""
         if self.is_undecided and not self.plan.never_runs_out:
-            return machine.intern(UndecidedContext())
-        return machine.intern(KeyContext(self, first=False))
+            return pushdown.intern(UndecidedContext())
+        return pushdown.intern(KeyContext(self, first=False))
 
-    def close(self, machine: ContextTable) -> After:
+    def close(self, pushdown: ContextTable) -> After:
         """The context after the closing brace."""
         verdict = self.verdict()
         if verdict not in self.goals:
@@ -263,7 +263,7 @@ class ObjectFrame(OpenFrame):
             value = UNKNOWN
             if isinstance(self.content, tuple) and self.content != UNKNOWN:
                 value = ("object", frozenset(self.content))
-        return self.parent.child_done(machine, verdict, value)
+        return self.parent.child_done(pushdown, verdict, value)
 
     def verdict(self) -> Verdict:
         """The verdicts if the object ends here."""

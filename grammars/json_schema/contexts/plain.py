@@ -28,7 +28,7 @@ _MAX_PREFIX = 1000
 
 
 def opened_object(
-    machine: ContextTable, value_plan: ValuePlan, layout: Layout, outer: Context | None
+    pushdown: ContextTable, value_plan: ValuePlan, layout: Layout, outer: Context | None
 ) -> Push | None:
     """What comes after an opening brace; None if the object isn't plain.
 
@@ -41,22 +41,23 @@ def opened_object(
     layout = layout.deeper()
 
     def make() -> list[int]:
-        further = machine.intern(NameContext(values, plan, layout, first=False))
-        after = machine.intern(AfterProperty(layout))
-        machine.enter(further)
-        machine.enter(after)
-        lexicon = machine.lexicon
+        further = pushdown.intern(NameContext(values, plan, layout, first=False))
+        after = pushdown.intern(AfterProperty(layout))
+        pushdown.enter(further)
+        pushdown.enter(after)
+        state_table = pushdown.state_table
         return [
             OBJECT, (plan.num_labels + 63) // 64, plan.first_name, plan.low, plan.high,
-            lexicon.bit_set(plan.required), lexicon.bit_set(plan.possible), further.id, after.id,
+            state_table.bit_set(plan.required), state_table.bit_set(plan.possible), further.id,
+            after.id,
         ]  # fmt: skip
 
-    first = machine.intern(NameContext(values, plan, layout, first=True))
-    return Push(first, outer, machine.plan((plan, layout), make))
+    first = pushdown.intern(NameContext(values, plan, layout, first=True))
+    return Push(first, outer, pushdown.plan((plan, layout), make))
 
 
 def opened_array(
-    machine: ContextTable, value_plan: ValuePlan, layout: Layout, outer: Context | None
+    pushdown: ContextTable, value_plan: ValuePlan, layout: Layout, outer: Context | None
 ) -> Push | None:
     """What comes after an opening bracket; None if the array isn't plain."""
     values = value_plan.values
@@ -68,14 +69,14 @@ def opened_array(
     item = ItemContext(values, plan, layout)
 
     def make() -> list[int]:
-        after = machine.intern(AfterItem(layout))
-        machine.enter(after)
-        items = machine.intern(item)
+        after = pushdown.intern(AfterItem(layout))
+        pushdown.enter(after)
+        items = pushdown.intern(item)
         high = -1 if most is None else most
         return [ARRAY, plan.low, high, plan.prefix_len, items.id, after.id]
 
-    offset = machine.plan((plan, layout), make)
-    return Push(item.first(machine, may_go_on=most != 0), outer, offset)
+    offset = pushdown.plan((plan, layout), make)
+    return Push(item.first(pushdown, may_go_on=most != 0), outer, offset)
 
 
 def _is_plain_object(values: Values, plan: ObjectPlan) -> bool:
@@ -102,7 +103,7 @@ class NameContext(Context):
     def key(self) -> Hashable:
         return ("name", self.plan, self.layout, self.may_close)
 
-    def lexeme(self, machine: ContextTable) -> Lexeme | None:
+    def lexeme(self, pushdown: ContextTable) -> Lexeme | None:
         layout = self.layout
         names = self.values.names(self.plan, layout)
         return names.keyed(layout.before_item(), layout.empty_close() if self.may_close else None)
@@ -113,10 +114,10 @@ class NameContext(Context):
         possible = self.plan.possible
         return (label for label in range(1, self.plan.num_labels) if possible >> label & 1)
 
-    def after(self, machine: ContextTable, label: int, text: bytes | None) -> After:
+    def after(self, pushdown: ContextTable, label: int, text: bytes | None) -> After:
         plan = self.plan
         value_plan = self.values.plan(plan.child(plan.formulas, label).nodes, lambda _: True)
-        return local_value(machine, value_plan, self.layout, self.layout.after_colon())
+        return local_value(pushdown, value_plan, self.layout, self.layout.after_colon())
 
 
 class AfterProperty(Context):
@@ -133,10 +134,10 @@ class AfterProperty(Context):
     def key(self) -> Hashable:
         return ("after", self.bracket, self.layout)
 
-    def lexeme(self, machine: ContextTable) -> Lexeme | None:
+    def lexeme(self, pushdown: ContextTable) -> Lexeme | None:
         return after_lexeme(self.bracket, self.layout)
 
-    def after(self, machine: ContextTable, label: int, text: bytes | None) -> After:
+    def after(self, pushdown: ContextTable, label: int, text: bytes | None) -> After:
         raise AssertionError("records say what follows")
 
 
@@ -162,23 +163,25 @@ class ItemContext(Context):
     def key(self) -> Hashable:
         return ("items", self.plan, self.layout)
 
-    def lexeme(self, machine: ContextTable) -> Lexeme | None:
+    def lexeme(self, pushdown: ContextTable) -> Lexeme | None:
         return NOTHING
 
     def likely(self) -> Iterable[int]:
         return (0,)
 
-    def after(self, machine: ContextTable, label: int, text: bytes | None) -> After:
-        return local_value(machine, self._value_plan(label), self.layout, self.layout.before_item())
+    def after(self, pushdown: ContextTable, label: int, text: bytes | None) -> After:
+        return local_value(
+            pushdown, self._value_plan(label), self.layout, self.layout.before_item()
+        )
 
-    def first(self, machine: ContextTable, *, may_go_on: bool) -> Context:
+    def first(self, pushdown: ContextTable, *, may_go_on: bool) -> Context:
         """The first item, or the closing bracket."""
         value_plan = self._value_plan(0)
         if not may_go_on:
             value_plan = self.values.plan((FALSE,), lambda _: True)
         may_close = self.plan.low == 0
         return local_value(
-            machine, value_plan, self.layout, self.layout.before_item(), may_close=may_close
+            pushdown, value_plan, self.layout, self.layout.before_item(), may_close=may_close
         )
 
     def _value_plan(self, index: int) -> ValuePlan:

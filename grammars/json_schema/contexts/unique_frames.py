@@ -38,7 +38,7 @@ class UniqueArrayFrame(OpenFrame):
 
     def __init__(
         self,
-        machine: ContextTable,
+        pushdown: ContextTable,
         used: UsedValues,
         low: int,
         high: int | None,
@@ -53,9 +53,9 @@ class UniqueArrayFrame(OpenFrame):
         self.parent = parent
         self.layout = layout
         self.records = True
-        may_go_on = (high is None or used.count < high) and used.has_more(machine)
+        may_go_on = (high is None or used.count < high) and used.has_more(pushdown)
         self._choices = may_go_on, used.count >= low
-        self.id = machine.number(("unique", used.id, low, high, content is None, parent.id))
+        self.id = pushdown.number(("unique", used.id, low, high, content is None, parent.id))
 
     @classmethod
     def fits(cls, plan: ArrayPlan, goals: tuple[Verdict, ...]) -> bool:
@@ -65,7 +65,9 @@ class UniqueArrayFrame(OpenFrame):
         )
 
     @classmethod
-    def opened(cls, machine: ContextTable, values: Values, plan: ArrayPlan, parent: Frame) -> After:
+    def opened(
+        cls, pushdown: ContextTable, values: Values, plan: ArrayPlan, parent: Frame
+    ) -> After:
         """The context after an opening bracket."""
         atoms = [p.parts[0] for p in conjuncts(plan.formulas[0])]
         node = all_of(item_node(a, 0) for a in atoms if isinstance(a, ItemsAtom))
@@ -75,21 +77,21 @@ class UniqueArrayFrame(OpenFrame):
         if items is None:
             items = values.unique_items[node] = Items(values, node)
         frame = cls(
-            machine, UsedValues(machine, items, None, None),
+            pushdown, UsedValues(pushdown, items, None, None),
             max((a.low for a in lengths), default=0), min(highs, default=None),
             () if parent.records else None, parent, parent.layout.deeper(),
         )  # fmt: skip
         may_go_on, may_close = frame.choices()
         if may_go_on:
-            return frame.item(machine, may_close=may_close)
+            return frame.item(pushdown, may_close=may_close)
         nothing = values.plan((FALSE,), lambda _: True)
-        return machine.intern(
+        return pushdown.intern(
             ValueContext(nothing, frame, frame.layout.before_item(), may_close=True)
         )
 
     def value_lexeme(
         self,
-        machine: ContextTable,
+        pushdown: ContextTable,
         plan: object,
         prefixes: tuple[bytes, ...],
         close_prefixes: tuple[bytes, ...] | None,
@@ -97,7 +99,7 @@ class UniqueArrayFrame(OpenFrame):
         """The items' lexeme without the items that are there."""
         if plan is not self.used.plan():
             return None
-        return self.used.lexeme(machine, prefixes, close_prefixes)
+        return self.used.lexeme(pushdown, prefixes, close_prefixes)
 
     def choices(self) -> tuple[bool, bool]:
         """Whether there may be another item, and whether the array may end."""
@@ -106,28 +108,28 @@ class UniqueArrayFrame(OpenFrame):
     def accepts(self, verdict: Verdict) -> bool:
         return True
 
-    def child_done(self, machine: ContextTable, verdict: Verdict, value: Hashable) -> After:
+    def child_done(self, pushdown: ContextTable, verdict: Verdict, value: Hashable) -> After:
         content = self.content
         if value == UNKNOWN and (content is not None or not self.used.can_spare_one):
-            return machine.intern(undecided_after(self))
+            return pushdown.intern(undecided_after(self))
         if isinstance(content, tuple):
             content = (*content, value)
         frame = UniqueArrayFrame(
-            machine, UsedValues(machine, self.used.items, self.used, value), self.low, self.high,
+            pushdown, UsedValues(pushdown, self.used.items, self.used, value), self.low, self.high,
             content, self.parent, self.layout,
         )  # fmt: skip
-        return machine.intern(AfterContext(frame))
+        return pushdown.intern(AfterContext(frame))
 
-    def go_on(self, machine: ContextTable) -> After:
+    def go_on(self, pushdown: ContextTable) -> After:
         """The context after a comma."""
         used = self.used
         if not used.is_known and not used.items.never_runs_out:
-            return machine.intern(UnsureContext())
-        return self.item(machine, may_close=False)
+            return pushdown.intern(UnsureContext())
+        return self.item(pushdown, may_close=False)
 
-    def item(self, machine: ContextTable, *, may_close: bool) -> After:
+    def item(self, pushdown: ContextTable, *, may_close: bool) -> After:
         """The context of the next item."""
-        return machine.intern(
+        return pushdown.intern(
             ValueContext(
                 self.used.plan(),
                 self,
@@ -137,7 +139,7 @@ class UniqueArrayFrame(OpenFrame):
             )
         )
 
-    def close(self, machine: ContextTable) -> After:
+    def close(self, pushdown: ContextTable) -> After:
         """The context after the closing bracket."""
         value = None if self.content is None else ("array", self.content)
-        return self.parent.child_done(machine, (), value)
+        return self.parent.child_done(pushdown, (), value)

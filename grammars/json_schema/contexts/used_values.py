@@ -12,7 +12,7 @@ from ramet.grammars.json_schema.text.excluded_values import without_number, with
 from ramet.grammars.json_schema.text.lexemes import CLOSE_ARRAY, FIRST_SCALAR, ItemLexeme, has_text
 from ramet.grammars.pushdown.context_table import ContextTable
 from ramet.grammars.pushdown.lexemes import DfaLexeme
-from ramet.grammars.pushdown.state_table import Lexeme, Lexicon
+from ramet.grammars.pushdown.state_table import Lexeme, StateTable
 from ramet.grammars.regular import regex_dfa
 from ramet.grammars.regular.numbers import any_number, plain_integers, spellings
 
@@ -89,7 +89,7 @@ class UsedValues:
     """An array's values so far: a chain, of which each link adds one.
 
     Attributes:
-        id: the machine's number for it.
+        id: the pushdown table's number for it.
         count: how many there are.
         is_known: none of them has a text that isn't known.
     """
@@ -110,7 +110,7 @@ class UsedValues:
     )  # fmt: skip
 
     def __init__(
-        self, machine: ContextTable, items: Items, parent: UsedValues | None, value: Hashable
+        self, pushdown: ContextTable, items: Items, parent: UsedValues | None, value: Hashable
     ):
         self.items = items
         self.parent = parent
@@ -119,13 +119,13 @@ class UsedValues:
         self._number: Lexeme | None = None
         self._plan: ValuePlan | None = None
         if parent is None:
-            self.id = machine.number(("used", items.node))
+            self.id = pushdown.number(("used", items.node))
             self.count = self._num_listed = 0
             self.is_known = True
             self.literals = items.plan.parts.literals
             self.nested: tuple[Hashable, ...] = ()
             return
-        self.id = machine.number(("used", parent.id, value))
+        self.id = pushdown.number(("used", parent.id, value))
         self.count = parent.count + 1
         self.is_known = parent.is_known and value != UNKNOWN
         self._num_listed = parent._num_listed
@@ -153,7 +153,7 @@ class UsedValues:
 
     def lexeme(
         self,
-        machine: ContextTable,
+        pushdown: ContextTable,
         prefixes: tuple[bytes, ...],
         close_prefixes: tuple[bytes, ...] | None,
     ) -> Lexeme:
@@ -167,11 +167,11 @@ class UsedValues:
         text = None if parts.text is None else self.text
         number = None if parts.number is None else self.number
         return ItemLexeme(
-            (machine.token, self.id), text, number, self.literals, brackets, prefixes,
+            (pushdown.token, self.id), text, number, self.literals, brackets, prefixes,
             close_prefixes or (),
         )  # fmt: skip
 
-    def text(self, lexicon: Lexicon) -> Lexeme:
+    def text(self, state_table: StateTable) -> Lexeme:
         """The strings that are left."""
         links = [self]
         while links[-1]._text is None and links[-1].parent is not None:
@@ -185,12 +185,12 @@ class UsedValues:
             assert base is not None
             if link.kind == "string":
                 assert isinstance(link.value, tuple)
-                base = without_text(lexicon, base, first, link.value[1])
+                base = without_text(state_table, base, first, link.value[1])
             link._text = base
         assert self._text is not None
         return self._text
 
-    def number(self, lexicon: Lexicon) -> Lexeme:
+    def number(self, state_table: StateTable) -> Lexeme:
         """The numbers that are left."""
         links = [self]
         while links[-1]._number is None and links[-1].parent is not None:
@@ -202,7 +202,7 @@ class UsedValues:
             assert base is not None
             if link.kind == "number":
                 assert isinstance(link.value, tuple)
-                base = without_number(lexicon, base, link.value[1])
+                base = without_number(state_table, base, link.value[1])
             link._number = base
         assert self._number is not None
         return self._number
@@ -213,7 +213,7 @@ class UsedValues:
         at_least = self.items.at_least
         return at_least is None or self.count + 1 < at_least
 
-    def has_more(self, machine: ContextTable) -> bool:
+    def has_more(self, pushdown: ContextTable) -> bool:
         """Whether there is a value that isn't used."""
         if self.items.listed is not None:
             return self._num_listed < len(self.items.listed)
@@ -222,6 +222,6 @@ class UsedValues:
             return True
         if self.literals or self.plan().parts.brackets:
             return True
-        lexicon = machine.lexicon
-        with lexicon.lock:
-            return has_text(lexicon, lexicon.install(self.lexeme(machine, (b"",), None)))
+        state_table = pushdown.state_table
+        with state_table.lock:
+            return has_text(state_table, state_table.install(self.lexeme(pushdown, (b"",), None)))

@@ -1,6 +1,7 @@
 """What a JSON value stands in: the frames of open objects and arrays (see ``contexts.py``).
 
-A frame's ``id`` is the machine's number for its content; frames with equal content have equal ids.
+A frame's ``id`` is the pushdown table's number for its content; frames with equal content have
+equal ids.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Frame(ABC):
 
     def value_lexeme(
         self,
-        machine: ContextTable,
+        pushdown: ContextTable,
         plan: object,
         prefixes: tuple[bytes, ...],
         close_prefixes: tuple[bytes, ...] | None,
@@ -48,7 +49,7 @@ class Frame(ABC):
 
     @abstractmethod
     def child_done(
-        self, machine: ContextTable, verdict: tuple[bool, ...], value: Hashable
+        self, pushdown: ContextTable, verdict: tuple[bool, ...], value: Hashable
     ) -> After:
         """What follows the value. ``value`` is in canonical form if ``records`` is set."""
 
@@ -68,11 +69,11 @@ class OpenFrame(Frame):
         """Whether there may be another property or item, and whether it may end."""
 
     @abstractmethod
-    def go_on(self, machine: ContextTable) -> After:
+    def go_on(self, pushdown: ContextTable) -> After:
         """What follows a comma."""
 
     @abstractmethod
-    def close(self, machine: ContextTable) -> After:
+    def close(self, pushdown: ContextTable) -> After:
         """What follows the closing bracket."""
 
 
@@ -90,6 +91,6 @@ class Top(Frame):
         return True
 
     def child_done(
-        self, machine: ContextTable, verdict: tuple[bool, ...], value: Hashable
+        self, pushdown: ContextTable, verdict: tuple[bool, ...], value: Hashable
     ) -> After:
-        return machine.intern(End())
+        return pushdown.intern(End())

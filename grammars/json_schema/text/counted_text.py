@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ramet.grammars.json_schema.solver.character_dfa import CharacterDfa
 from ramet.grammars.pushdown.json_text import KEY_SLICE
 from ramet.grammars.pushdown.rows import DEAD, Row
-from ramet.grammars.pushdown.state_table import Lexicon
+from ramet.grammars.pushdown.state_table import StateTable
 from ramet.grammars.pushdown.transitions import REACH
 
 from .open_states import open_states
@@ -30,17 +30,19 @@ class _UncountedText(TextLexeme):
         self.automaton = automaton
         self.key = ("uncounted text", closing.key, label, key)
 
-    def install(self, lexicon: Lexicon) -> int:
+    def install(self, state_table: StateTable) -> int:
         automaton = self.automaton
         moves = automaton.table[:, automaton.class_of]
-        first = lexicon.new_states(len(moves))
-        lexicon.rows[first : first + len(moves)] = np.where(moves < 0, DEAD, moves + first)
+        first = state_table.new_states(len(moves))
+        state_table.rows[first : first + len(moves)] = np.where(moves < 0, DEAD, moves + first)
         if self.closing.filtered:
-            lexicon.states[first : first + len(moves), REACH] = lexicon.bit_set(1 << self.label)
-        target = self.closing.target(lexicon, self.label)
-        lexicon.rows[first : first + len(moves)][automaton.accepting, QUOTE] = target
-        mark_open(lexicon, first, open_states(automaton.table, automaton.class_of))
-        lexicon.fresh.extend(range(first, first + min(len(moves), MOST_PREPARED)))
+            state_table.states[first : first + len(moves), REACH] = state_table.bit_set(
+                1 << self.label
+            )
+        target = self.closing.target(state_table, self.label)
+        state_table.rows[first : first + len(moves)][automaton.accepting, QUOTE] = target
+        mark_open(state_table, first, open_states(automaton.table, automaton.class_of))
+        state_table.fresh.extend(range(first, first + min(len(moves), MOST_PREPARED)))
         return first
 
 
@@ -73,8 +75,8 @@ class CountedText(TextLexeme):
         # From every state some text of so many characters ends.
         self._longest_end = int(automaton.shortest.max())
 
-    def install(self, lexicon: Lexicon) -> int:
-        return self._state(lexicon, 0, 0)
+    def install(self, state_table: StateTable) -> int:
+        return self._state(state_table, 0, 0)
 
     def alive(self, count: int) -> NDArray[np.bool_]:
         """The states that can still be completed after ``count`` whole characters."""
@@ -84,18 +86,18 @@ class CountedText(TextLexeme):
             known = self._alive[count] = self.automaton.within(self.low - count, high)
         return known
 
-    def _state(self, lexicon: Lexicon, count: int, state: int) -> int:
-        number = lexicon.reserve(self, count * len(self.automaton.table) + state)
-        if count >= self.low and number not in lexicon.masked_as:
-            needed = lexicon.longest_token + self._longest_end
+    def _state(self, state_table: StateTable, count: int, state: int) -> int:
+        number = state_table.reserve(self, count * len(self.automaton.table) + state)
+        if count >= self.low and number not in state_table.masked_as:
+            needed = state_table.longest_token + self._longest_end
             if self.high is None or self.high - count >= needed:
                 # No token gets near the bounds.
-                lexicon.masked_as[number] = lexicon.install(self._uncounted) + state
+                state_table.masked_as[number] = state_table.install(self._uncounted) + state
         if self.closing.filtered:
-            lexicon.states[number, REACH] = lexicon.bit_set(1 << self.label)
+            state_table.states[number, REACH] = state_table.bit_set(1 << self.label)
         return number
 
-    def fill(self, lexicon: Lexicon, local: int, row: Row) -> int:
+    def fill(self, state_table: StateTable, local: int, row: Row) -> int:
         automaton = self.automaton
         count, state = divmod(local, len(automaton.table))
         after = count + 1 if self.high is not None or count < self.low else count
@@ -107,8 +109,8 @@ class CountedText(TextLexeme):
                 continue
             fits = (moves >= 0) & (there == next_count) & self.alive(next_count)[moves]
             for target in set(moves[fits].tolist()):
-                targets[fits & (moves == target)] = self._state(lexicon, next_count, target)
+                targets[fits & (moves == target)] = self._state(state_table, next_count, target)
         np.take(targets, automaton.class_of, out=row)
         if automaton.accepting[state] and count >= self.low:
-            row[QUOTE] = self.closing.target(lexicon, self.label)
+            row[QUOTE] = self.closing.target(state_table, self.label)
         return -1

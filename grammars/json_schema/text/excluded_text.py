@@ -6,18 +6,18 @@ import numpy as np
 
 from ramet.grammars.pushdown.json_text import KEY_SLICE
 from ramet.grammars.pushdown.rows import DEAD, LAZY, Row
-from ramet.grammars.pushdown.state_table import Lexicon
+from ramet.grammars.pushdown.state_table import StateTable
 from ramet.grammars.pushdown.transitions import REACH
 
 from .literal_text import EXCLUDED, LiteralText
 from .text_lexemes import BACKSLASH, QUOTE, TextLexeme, is_endless
 
 
-def excluding(lexicon: Lexicon, names: TextLexeme, name: str) -> TextLexeme:
+def excluding(state_table: StateTable, names: TextLexeme, name: str) -> TextLexeme:
     """``names`` without ``name``."""
     if name and all("\x20" <= c <= "\x7e" and c not in '"\\/' for c in name):
-        return _ExcludedText(lexicon, names, name)
-    return LiteralText(names.closing, {name: EXCLUDED}, names, lexicon)
+        return _ExcludedText(state_table, names, name)
+    return LiteralText(names.closing, {name: EXCLUDED}, names, state_table)
 
 
 class _ExcludedText(TextLexeme):
@@ -28,51 +28,51 @@ class _ExcludedText(TextLexeme):
 
     slice = KEY_SLICE
 
-    def __init__(self, lexicon: Lexicon, base: TextLexeme, name: str) -> None:
+    def __init__(self, state_table: StateTable, base: TextLexeme, name: str) -> None:
         self.closing = base.closing
-        self._base_start = lexicon.install(base)
+        self._base_start = state_table.install(base)
         self._name = name.encode()
         self._bases: list[int] = []
         # Named by the base's first state: its own key would grow with each name.
         self.key = ("excluded", self._base_start, self._name)
 
-    def install(self, lexicon: Lexicon) -> int:
+    def install(self, state_table: StateTable) -> int:
         bases = [self._base_start]
         for byte in self._name:
-            bases.append(lexicon.target(bases[-1], byte))
-        lexicon.target(bases[-1], QUOTE)
+            bases.append(state_table.target(bases[-1], byte))
+        state_table.target(bases[-1], QUOTE)
         self._bases = bases
-        first = lexicon.new_states(len(bases))
-        lexicon.rows[first : first + len(bases)] = lexicon.rows[bases]
-        lexicon.states[first : first + len(bases)] = lexicon.states[bases]
+        first = state_table.new_states(len(bases))
+        state_table.rows[first : first + len(bases)] = state_table.rows[bases]
+        state_table.states[first : first + len(bases)] = state_table.states[bases]
         for i, byte in enumerate(self._name):
-            lexicon.rows[first + i, byte] = first + i + 1
-        lexicon.rows[first + len(bases) - 1, QUOTE] = DEAD
-        if not is_endless(lexicon, self._base_start):
-            self._narrow(lexicon, first)
+            state_table.rows[first + i, byte] = first + i + 1
+        state_table.rows[first + len(bases) - 1, QUOTE] = DEAD
+        if not is_endless(state_table, self._base_start):
+            self._narrow(state_table, first)
         for i in range(len(bases)):
-            if lexicon.rows[first + i].min() == LAZY:
-                lexicon.has_edges(first + i, self, i)
+            if state_table.rows[first + i].min() == LAZY:
+                state_table.has_edges(first + i, self, i)
         return first
 
-    def _narrow(self, lexicon: Lexicon, first: int) -> None:
+    def _narrow(self, state_table: StateTable, first: int) -> None:
         """Work out anew what can be reached, where strings end or are told apart."""
         for i in reversed(range(len(self._bases))):
-            if lexicon.rows[first + i, BACKSLASH] == LAZY:
+            if state_table.rows[first + i, BACKSLASH] == LAZY:
                 # By escapes alone there may be no way on.
-                escape = lexicon.target(self._bases[i], BACKSLASH)
-                lexicon.rows[first + i, BACKSLASH] = escape
-            row = lexicon.rows[first + i]
+                escape = state_table.target(self._bases[i], BACKSLASH)
+                state_table.rows[first + i, BACKSLASH] = escape
+            row = state_table.rows[first + i]
             if i < len(self._name):
                 byte = self._name[i]
-                if lexicon.states[row[byte], REACH] == lexicon.bit_set(0):
+                if state_table.states[row[byte], REACH] == state_table.bit_set(0):
                     row[byte] = DEAD
             bits = 0
             for target in np.unique(row[row >= 0]).tolist():
-                bits |= lexicon.bits_at(int(lexicon.states[target, REACH]))
+                bits |= state_table.bits_at(int(state_table.states[target, REACH]))
             if row.min() == LAZY:
-                bits |= lexicon.bits_at(int(lexicon.states[self._bases[i], REACH]))
-            lexicon.states[first + i, REACH] = lexicon.bit_set(bits)
+                bits |= state_table.bits_at(int(state_table.states[self._bases[i], REACH]))
+            state_table.states[first + i, REACH] = state_table.bit_set(bits)
 
-    def edge(self, lexicon: Lexicon, local: int, byte: int, row: Row) -> None:
-        row[byte] = lexicon.target(self._bases[local], byte)
+    def edge(self, state_table: StateTable, local: int, byte: int, row: Row) -> None:
+        row[byte] = state_table.target(self._bases[local], byte)

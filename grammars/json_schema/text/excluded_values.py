@@ -16,7 +16,7 @@ import numpy as np
 
 from ramet.grammars.pushdown.json_text import key_body
 from ramet.grammars.pushdown.rows import DEAD, Row
-from ramet.grammars.pushdown.state_table import Lexeme, Lexicon
+from ramet.grammars.pushdown.state_table import Lexeme, StateTable
 from ramet.grammars.pushdown.transitions import END_LABEL, READY, ROOM, SLICE
 from ramet.grammars.regular import Dfa, literals
 from ramet.grammars.regular.numbers import equal_to_any
@@ -70,7 +70,7 @@ class ExcludedValue(Lexeme):
     """A base without the texts of one value.
 
     Args:
-        base: the base's start state in the only lexicon that this is for.
+        base: the base's start state in the only state table that this is for.
         keeps_room: in no state of the base are there only texts that are left out, so that inside
             strings as many characters may follow as before.
     """
@@ -86,40 +86,40 @@ class ExcludedValue(Lexeme):
         self._alive: dict[tuple[int, int], bool] = {}
         self.key = ("excluded value", base, value)
 
-    def install(self, lexicon: Lexicon) -> int:
-        return self._state(lexicon, self._base, 0)
+    def install(self, state_table: StateTable) -> int:
+        return self._state(state_table, self._base, 0)
 
-    def _state(self, lexicon: Lexicon, base: int, spelled: int) -> int:
-        return lexicon.reserve(self, base * self._spellings.num_states + spelled)
+    def _state(self, state_table: StateTable, base: int, spelled: int) -> int:
+        return state_table.reserve(self, base * self._spellings.num_states + spelled)
 
     def base_of(self, local: int) -> int:
         """The base's state of one of its own."""
         return local // self._spellings.num_states
 
-    def fill(self, lexicon: Lexicon, local: int, row: Row) -> int:
+    def fill(self, state_table: StateTable, local: int, row: Row) -> int:
         base, spelled = divmod(local, self._spellings.num_states)
-        _make_ready(lexicon, base)
+        _make_ready(state_table, base)
         moves = self._spellings.moves(spelled)
-        targets = {byte: lexicon.target(base, byte) for byte in moves}
+        targets = {byte: state_table.target(base, byte) for byte in moves}
         ends_here = self._spellings.is_accepting(spelled)
-        filled = lexicon.rows[base].copy()
+        filled = state_table.rows[base].copy()
         for byte, after in moves.items():
             target = targets[byte]
             if target >= 0:
-                is_alive = self._is_alive(lexicon, target, after)
-                filled[byte] = self._state(lexicon, target, after) if is_alive else DEAD
+                is_alive = self._is_alive(state_table, target, after)
+                filled[byte] = self._state(state_table, target, after) if is_alive else DEAD
         if ends_here:
             filled[QUOTE] = DEAD
         row[:] = filled
         if self._keeps_room:
-            state = self._state(lexicon, base, spelled)
-            lexicon.states[state, [ROOM, SLICE]] = lexicon.states[base, [ROOM, SLICE]]
-        return -1 if ends_here else int(lexicon.states[base, END_LABEL])
+            state = self._state(state_table, base, spelled)
+            state_table.states[state, [ROOM, SLICE]] = state_table.states[base, [ROOM, SLICE]]
+        return -1 if ends_here else int(state_table.states[base, END_LABEL])
 
-    def edge(self, lexicon: Lexicon, local: int, byte: int, row: Row) -> None:
-        row[byte] = lexicon.target(self.base_of(local), byte)
+    def edge(self, state_table: StateTable, local: int, byte: int, row: Row) -> None:
+        row[byte] = state_table.target(self.base_of(local), byte)
 
-    def _is_alive(self, lexicon: Lexicon, base: int, spelled: int) -> bool:
+    def _is_alive(self, state_table: StateTable, base: int, spelled: int) -> bool:
         """Whether some text that is left goes on from here."""
         known = self._alive.get((base, spelled))
         if known is not None:
@@ -129,15 +129,15 @@ class ExcludedValue(Lexeme):
         found = False
         while pending and not found:
             here, state = pending.pop()
-            _make_ready(lexicon, here)
+            _make_ready(state_table, here)
             moves = self._spellings.moves(state)
             ends_here = self._spellings.is_accepting(state)
-            if lexicon.states[here, END_LABEL] >= 0 and not ends_here:
+            if state_table.states[here, END_LABEL] >= 0 and not ends_here:
                 found = True
-            for byte in np.flatnonzero(lexicon.rows[here] != DEAD).tolist():
+            for byte in np.flatnonzero(state_table.rows[here] != DEAD).tolist():
                 if found:
                     break
-                target = lexicon.target(here, byte)
+                target = state_table.target(here, byte)
                 if target == DEAD or (byte == QUOTE and ends_here):
                     continue
                 after = moves.get(byte)
@@ -150,20 +150,20 @@ class ExcludedValue(Lexeme):
         return found
 
 
-def _make_ready(lexicon: Lexicon, state: int) -> None:
-    """``lexicon.make_ready`` without nesting as deep as values were left out."""
+def _make_ready(state_table: StateTable, state: int) -> None:
+    """``state_table.make_ready`` without nesting as deep as values were left out."""
     pending = []
-    while not lexicon.states[state, READY]:
+    while not state_table.states[state, READY]:
         pending.append(state)
-        origin = lexicon.origin(state)
+        origin = state_table.origin(state)
         if origin is None or not isinstance(origin[0], ExcludedValue):
             break
         state = origin[0].base_of(origin[1])
     for state in reversed(pending):
-        lexicon.make_ready(state)
+        state_table.make_ready(state)
 
 
-def without_text(lexicon: Lexicon, base: Lexeme, first: Lexeme, text: str) -> Lexeme:
+def without_text(state_table: StateTable, base: Lexeme, first: Lexeme, text: str) -> Lexeme:
     """``base`` without one string. It has strings of ``first``, spelled as ``KEY_SLICE`` has it."""
     keeps_room = isinstance(first, AnyText) or (
         isinstance(first, BoundedText) and (first.high is None or len(text) < first.high)
@@ -172,10 +172,10 @@ def without_text(lexicon: Lexicon, base: Lexeme, first: Lexeme, text: str) -> Le
         found: Spellings = OneSpelling(text.encode())
     else:
         found = DfaSpellings(key_body(literals([text]), DEFAULT_LIMITS))
-    return ExcludedValue(lexicon.install(base), found, ("string", text), keeps_room=keeps_room)
+    return ExcludedValue(state_table.install(base), found, ("string", text), keeps_room=keeps_room)
 
 
-def without_number(lexicon: Lexicon, base: Lexeme, value: Decimal) -> Lexeme:
+def without_number(state_table: StateTable, base: Lexeme, value: Decimal) -> Lexeme:
     """A lexeme of numbers (see ``numbers.spellings``) without the texts that are equal to one."""
     found = DfaSpellings(equal_to_any([value]))
-    return ExcludedValue(lexicon.install(base), found, ("number", value))
+    return ExcludedValue(state_table.install(base), found, ("number", value))

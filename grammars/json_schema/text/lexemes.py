@@ -8,7 +8,7 @@ import numpy as np
 
 from ramet.grammars.pushdown.lexemes import Branch, LiteralLexeme, install_head
 from ramet.grammars.pushdown.rows import DEAD, LAZY, Row, ended
-from ramet.grammars.pushdown.state_table import Lexeme, Lexicon
+from ramet.grammars.pushdown.state_table import Lexeme, StateTable
 
 from .text_lexemes import QUOTE, TextLexeme
 
@@ -55,19 +55,19 @@ class ValueLexeme(Lexeme):
             brackets, prefixes, close_prefixes,
         )  # fmt: skip
 
-    def install(self, lexicon: Lexicon) -> int:
+    def install(self, state_table: StateTable) -> int:
         targets: dict[int, int] = {}
         if self.number is not None:
-            start = lexicon.install(self.number)
+            start = state_table.install(self.number)
             for byte in b"-0123456789":
-                target = lexicon.target(start, byte)
+                target = state_table.target(start, byte)
                 if target >= 0:
                     targets[byte] = target
         if self.text is not None:
-            targets[QUOTE] = lexicon.install(self.text)
+            targets[QUOTE] = state_table.install(self.text)
         for name, label in self.literals.items():
             text = _LITERALS[name]
-            targets[text[0]] = lexicon.install(LiteralLexeme(text[1:], label))
+            targets[text[0]] = state_table.install(LiteralLexeme(text[1:], label))
         if OBJECT in self.brackets:
             targets[0x7B] = ended(OBJECT)
         if ARRAY in self.brackets:
@@ -77,13 +77,13 @@ class ValueLexeme(Lexeme):
             branches.append((self.prefixes, targets, None))
         if CLOSE_ARRAY in self.brackets:
             branches.append((self.close_prefixes, {0x5D: ended(CLOSE_ARRAY)}, None))
-        return install_head(lexicon, branches)
+        return install_head(state_table, branches)
 
 
 class ItemLexeme(Lexeme):
     """A value like ``ValueLexeme``'s whose strings and numbers are worked out if one begins.
 
-    ``number`` and ``text`` give their lexemes; ``id`` tells lexemes of one lexicon apart.
+    ``number`` and ``text`` give their lexemes; ``id`` tells lexemes of one state table apart.
     """
 
     has_edges = True
@@ -91,8 +91,8 @@ class ItemLexeme(Lexeme):
     def __init__(
         self,
         id_: Hashable,
-        text: Callable[[Lexicon], Lexeme] | None,
-        number: Callable[[Lexicon], Lexeme] | None,
+        text: Callable[[StateTable], Lexeme] | None,
+        number: Callable[[StateTable], Lexeme] | None,
         literals: Mapping[str, int],
         brackets: frozenset[int],
         prefixes: tuple[bytes, ...],
@@ -106,7 +106,7 @@ class ItemLexeme(Lexeme):
         self._close_prefixes = close_prefixes
         self.key = ("item", id_, brackets, prefixes, close_prefixes)
 
-    def install(self, lexicon: Lexicon) -> int:
+    def install(self, state_table: StateTable) -> int:
         targets: dict[int, int] = {}
         if self._number is not None:
             targets.update(dict.fromkeys(_NUMBER_BYTES, LAZY))
@@ -114,7 +114,7 @@ class ItemLexeme(Lexeme):
             targets[QUOTE] = LAZY
         for name, label in self._literals.items():
             text = _LITERALS[name]
-            targets[text[0]] = lexicon.install(LiteralLexeme(text[1:], label))
+            targets[text[0]] = state_table.install(LiteralLexeme(text[1:], label))
         if OBJECT in self._brackets:
             targets[0x7B] = ended(OBJECT)
         if ARRAY in self._brackets:
@@ -122,30 +122,30 @@ class ItemLexeme(Lexeme):
         branches: list[Branch] = [(self._prefixes, targets, None)]
         if CLOSE_ARRAY in self._brackets:
             branches.append((self._close_prefixes, {0x5D: ended(CLOSE_ARRAY)}, None))
-        first = install_head(lexicon, branches)
-        for state in range(first, lexicon.num_states):
-            lexicon.has_edges(state, self, 0)
+        first = install_head(state_table, branches)
+        for state in range(first, state_table.num_states):
+            state_table.has_edges(state, self, 0)
         return first
 
-    def edge(self, lexicon: Lexicon, local: int, byte: int, row: Row) -> None:
+    def edge(self, state_table: StateTable, local: int, byte: int, row: Row) -> None:
         if byte == QUOTE:
             assert self._text is not None
-            start = lexicon.install(self._text(lexicon))
-            row[QUOTE] = start if has_text(lexicon, start) else DEAD
+            start = state_table.install(self._text(state_table))
+            row[QUOTE] = start if has_text(state_table, start) else DEAD
             return
         assert self._number is not None
-        start = lexicon.install(self._number(lexicon))
+        start = state_table.install(self._number(state_table))
         for digit in _NUMBER_BYTES:
-            row[digit] = lexicon.target(start, digit)
+            row[digit] = state_table.target(start, digit)
 
 
-def has_text(lexicon: Lexicon, state: int) -> bool:
+def has_text(state_table: StateTable, state: int) -> bool:
     """Whether any byte may come in a state."""
-    lexicon.make_ready(state)
-    row = lexicon.rows[state]
+    state_table.make_ready(state)
+    row = state_table.rows[state]
     if (row[row != LAZY] != DEAD).any():
         return True
-    return any(lexicon.target(state, b) != DEAD for b in np.flatnonzero(row == LAZY).tolist())
+    return any(state_table.target(state, b) != DEAD for b in np.flatnonzero(row == LAZY).tolist())
 
 
 class AfterLexeme(Lexeme):
@@ -159,9 +159,9 @@ class AfterLexeme(Lexeme):
         self.close_prefixes = close_prefixes
         self.key = ("after", bracket, comma_prefixes, close_prefixes)
 
-    def install(self, lexicon: Lexicon) -> int:
+    def install(self, state_table: StateTable) -> int:
         return install_head(
-            lexicon,
+            state_table,
             [
                 (self.comma_prefixes, {0x2C: ended(COMMA)}, 1 << COMMA),
                 (self.close_prefixes, {self.bracket: ended(CLOSE)}, 1 << CLOSE),

@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 from ramet.grammars.masks.trie import build_trie, pack
 from ramet.grammars.pushdown.json_text import KEY_SLICE, spellings
 from ramet.grammars.pushdown.rows import DEAD, LAZY, Row
-from ramet.grammars.pushdown.state_table import UNBOUNDED_ROOM, Lexicon
+from ramet.grammars.pushdown.state_table import UNBOUNDED_ROOM, StateTable
 from ramet.grammars.pushdown.transitions import REACH, ROOM
 
 from .text_lexemes import BACKSLASH, QUOTE, Closing, TextLexeme, is_endless
 from .tree_overlay import lay_over
 
 _Installed = tuple[NDArray[np.int32], int, NDArray[np.int32]]
-"""The tree of the texts, its first state in a lexicon, and each state's state of the base."""
+"""The tree of the texts, its first state in a state table, and each state's state of the base."""
 
 EXCLUDED = -1
 """In place of a label: this string is not allowed."""
@@ -43,13 +43,13 @@ class LiteralText(TextLexeme):
         closing: Closing,
         texts: Mapping[str, int],
         base: TextLexeme | None,
-        lexicon: Lexicon | None = None,
+        state_table: StateTable | None = None,
     ) -> None:
-        """``lexicon``, if given, is the only one this will be for; the key then stays small."""
+        """``state_table``, if given, is the only one this will be for; the key then stays small."""
         self.closing = closing
         self.texts = texts
         self.base = base
-        base_key = None if base is None else lexicon.install(base) if lexicon else base.key
+        base_key = None if base is None else state_table.install(base) if state_table else base.key
         self.key = ("literals", closing.key, frozenset(texts.items()), base_key)
         if base is None and EXCLUDED in texts.values():
             self.texts = {t: label for t, label in texts.items() if label != EXCLUDED}
@@ -57,72 +57,77 @@ class LiteralText(TextLexeme):
         self._labels = np.array([self.texts[t] for _, t in encoded], np.int32)
         self._has_empty = bool(encoded) and not encoded[0][0]
         self._encoded = [e for e, _ in encoded]
-        self._installed: WeakKeyDictionary[Lexicon, _Installed] = WeakKeyDictionary()
+        self._installed: WeakKeyDictionary[StateTable, _Installed] = WeakKeyDictionary()
 
-    def install(self, lexicon: Lexicon) -> int:
+    def install(self, state_table: StateTable) -> int:
         ids = np.arange(len(self._encoded), dtype=np.int32)
         skip = int(self._has_empty)
         data, starts = pack(self._encoded[skip:])
         trie = build_trie(data, starts[:-1], starts[1:], ids[skip:])
         num_states = len(trie) + 1
-        base = -1 if self.base is None else lexicon.install(self.base)
+        base = -1 if self.base is None else state_table.install(self.base)
         num_labels = int(self._labels.max(initial=0)) + 1
-        closers = self.closing.targets(lexicon, num_labels)
-        base_bits = self._base_bits(lexicon, base)
+        closers = self.closing.targets(state_table, num_labels)
+        base_bits = self._base_bits(state_table, base)
         num_words = max(1, (max(num_labels, base_bits.bit_length()) + 63) // 64)
         reach = np.zeros((num_states, num_words), np.uint64)
         bases = np.empty(num_states, np.int32)
-        first = lexicon.new_states(num_states)
-        is_exact = self.closing.filtered and base >= 0 and not is_endless(lexicon, base)
+        first = state_table.new_states(num_states)
+        is_exact = self.closing.filtered and base >= 0 and not is_endless(state_table, base)
         if self.base is None or self.base.is_written:
-            has_room = base >= 0 and bool(lexicon.states[base, ROOM] == UNBOUNDED_ROOM)
+            has_room = base >= 0 and bool(state_table.states[base, ROOM] == UNBOUNDED_ROOM)
             num_escapes = lay_over(
-                trie, skip - 1, self._labels, lexicon.rows, lexicon.states, lexicon.words, first,
+                trie, skip - 1, self._labels, state_table.rows, state_table.states,
+                state_table.words, first,
                 base, closers, reach, bases, _escapes(), is_exact, has_room,
             )  # fmt: skip
         else:
-            self._lay_over_any(lexicon, trie, first, base, closers, reach, bases, is_exact)
+            self._lay_over_any(state_table, trie, first, base, closers, reach, bases, is_exact)
             num_escapes = num_states
         if self.closing.filtered:
-            lexicon.states[first : first + num_states, REACH] = lexicon.new_bit_sets(reach)
-        self._installed[lexicon] = trie, first, bases
+            state_table.states[first : first + num_states, REACH] = state_table.new_bit_sets(reach)
+        self._installed[state_table] = trie, first, bases
         if num_escapes:
             parents = _parents(trie) if is_exact else []
-            lazy = lexicon.rows[first : first + num_states, BACKSLASH] == LAZY
+            lazy = state_table.rows[first : first + num_states, BACKSLASH] == LAZY
             for i in reversed(np.flatnonzero(lazy).tolist()):
-                lexicon.has_edges(first + i, self, i)
+                state_table.has_edges(first + i, self, i)
                 if is_exact:
-                    self._spell_out(lexicon, first + i, first, parents)
+                    self._spell_out(state_table, first + i, first, parents)
         if self.closing.filtered:
-            self._drop_dead_ends(lexicon, first, reach)
+            self._drop_dead_ends(state_table, first, reach)
         return first
 
-    def _drop_dead_ends(self, lexicon: Lexicon, first: int, reach: NDArray[np.uint64]) -> None:
+    def _drop_dead_ends(
+        self, state_table: StateTable, first: int, reach: NDArray[np.uint64]
+    ) -> None:
         """Let nothing lead to where only strings that are left out would have ended."""
-        rows = lexicon.rows[first : first + len(reach)]
+        rows = state_table.rows[first : first + len(reach)]
         for i in np.flatnonzero(~reach.any(axis=1)).tolist():
-            if not self._base_bits(lexicon, first + i):  # Escapes may have added something.
+            if not self._base_bits(state_table, first + i):  # Escapes may have added something.
                 rows[rows == first + i] = DEAD
 
-    def _spell_out(self, lexicon: Lexicon, state: int, first: int, parents: list[int]) -> None:
+    def _spell_out(
+        self, state_table: StateTable, state: int, first: int, parents: list[int]
+    ) -> None:
         """Spell a state's escapes at once, and note what is reachable by them, here and above."""
-        bits = self._base_bits(lexicon, lexicon.target(state, BACKSLASH))
+        bits = self._base_bits(state_table, state_table.target(state, BACKSLASH))
         while True:
-            known = self._base_bits(lexicon, state)
-            lexicon.states[state, REACH] = lexicon.bit_set(known | bits)
+            known = self._base_bits(state_table, state)
+            state_table.states[state, REACH] = state_table.bit_set(known | bits)
             if state == first:
                 return
             state = first + parents[state - first]
 
-    def _base_bits(self, lexicon: Lexicon, base: int) -> int:
+    def _base_bits(self, state_table: StateTable, base: int) -> int:
         if base < 0:
             return 0
-        offset = int(lexicon.states[base, REACH])
-        return lexicon.bits_at(offset) if offset >= 0 else 0
+        offset = int(state_table.states[base, REACH])
+        return state_table.bits_at(offset) if offset >= 0 else 0
 
     def _lay_over_any(
         self,
-        lexicon: Lexicon,
+        state_table: StateTable,
         trie: NDArray[np.int32],
         first: int,
         base: int,
@@ -141,89 +146,89 @@ class LiteralText(TextLexeme):
                 below = int(bases[parents[state]])
                 spelled = bytes((byte,)) if byte > 0x7F else spellings(chr(byte))[0]
                 for b in spelled:
-                    below = lexicon.target(below, b) if below >= 0 else DEAD
+                    below = state_table.target(below, b) if below >= 0 else DEAD
                 bases[state] = max(below, -1)
             own = int(bases[state])
             row = np.full(256, DEAD, np.int32)
             if own >= 0:
-                for b in np.flatnonzero(lexicon.rows[own] == LAZY).tolist():
-                    lexicon.target(own, b)
-                lexicon.target(own, 0)
-                for b in np.flatnonzero(lexicon.rows[own] == LAZY).tolist():
-                    lexicon.target(own, b)
-                row[:] = lexicon.rows[own]
-                reach[state] = _words(self._base_bits(lexicon, own), reach.shape[1])
-            lexicon.rows[first + state] = row
+                for b in np.flatnonzero(state_table.rows[own] == LAZY).tolist():
+                    state_table.target(own, b)
+                state_table.target(own, 0)
+                for b in np.flatnonzero(state_table.rows[own] == LAZY).tolist():
+                    state_table.target(own, b)
+                row[:] = state_table.rows[own]
+                reach[state] = _words(self._base_bits(state_table, own), reach.shape[1])
+            state_table.rows[first + state] = row
             token = int(trie[state - 1, 2]) if state > 0 else int(self._has_empty) - 1
             if token >= 0:
                 label = int(self._labels[token])
-                lexicon.rows[first + state, QUOTE] = DEAD if label < 0 else closers[label]
+                state_table.rows[first + state, QUOTE] = DEAD if label < 0 else closers[label]
                 if label >= 0:
                     reach[state] |= _words(1 << label, reach.shape[1])
             if state > 0:
                 above = first + parents[state]
                 raw = byte >= 0x20 and byte not in (QUOTE, BACKSLASH)
                 if raw:
-                    lexicon.rows[above, byte] = first + state
+                    state_table.rows[above, byte] = first + state
                 if not raw or byte >= 0xC0 or byte == 0x2F:
-                    lexicon.rows[above, BACKSLASH] = LAZY
+                    state_table.rows[above, BACKSLASH] = LAZY
         if not self.closing.filtered:
             return
         spelled_bits = [0] * (len(trie) + 1)
         for state in range(len(trie), -1, -1):
-            row = lexicon.rows[first + state]
+            row = state_table.rows[first + state]
             bits = spelled_bits[state]
             for target in np.unique(row[row >= 0]).tolist():
                 below = target - first
                 if 0 <= below < len(reach):
                     bits |= int.from_bytes(reach[below].tobytes(), "little")
                 else:
-                    bits |= self._base_bits(lexicon, target)
+                    bits |= self._base_bits(state_table, target)
             if row[BACKSLASH] == LAZY and bases[state] >= 0 and not is_exact:
-                bits |= self._base_bits(lexicon, int(bases[state]))
+                bits |= self._base_bits(state_table, int(bases[state]))
             reach[state] = _words(bits, reach.shape[1])
             spelled_bits[parents[state]] |= bits
 
     # -- escapes ----------------------------------------------------------------------------
 
-    def edge(self, lexicon: Lexicon, local: int, byte: int, row: Row) -> None:
+    def edge(self, state_table: StateTable, local: int, byte: int, row: Row) -> None:
         """The backslash's entry: escapes that spell the node's next characters, over the base's."""
-        trie, first, bases = self._installed[lexicon]
+        trie, first, bases = self._installed[state_table]
         base = int(bases[local])
-        below = DEAD if base < 0 else lexicon.target(base, byte)
+        below = DEAD if base < 0 else state_table.target(base, byte)
         tree: dict[int, object] = {}
         for character, node in _next_characters(trie, local):
             for spelling in spellings(character):
                 if spelling[0] == BACKSLASH:
                     _spell(tree, spelling[1:], first + node)
-        lexicon.rows[first + local, byte] = self._escape_state(lexicon, tree, below)
+        state_table.rows[first + local, byte] = self._escape_state(state_table, tree, below)
 
-    def _escape_state(self, lexicon: Lexicon, tree: dict[int, object], base: int) -> int:
+    def _escape_state(self, state_table: StateTable, tree: dict[int, object], base: int) -> int:
         """The state for an escape's rest over a base state."""
         if not tree:
             return base
         filtered = self.closing.filtered
         row = np.full(256, DEAD, np.int32)
         if base >= 0:
-            lexicon.target(base, 0)
-            row[:] = lexicon.rows[base]
+            state_table.target(base, 0)
+            row[:] = state_table.rows[base]
         for byte, rest in tree.items():
             if isinstance(rest, dict):
-                below = DEAD if base < 0 else lexicon.target(base, byte)
-                row[byte] = self._escape_state(lexicon, rest, below)
+                below = DEAD if base < 0 else state_table.target(base, byte)
+                row[byte] = self._escape_state(state_table, rest, below)
             else:
                 assert isinstance(rest, int)
-                row[byte] = rest if not filtered or self._base_bits(lexicon, rest) else DEAD
+                row[byte] = rest if not filtered or self._base_bits(state_table, rest) else DEAD
         bits = 0
         if filtered:
             for target in {t for t in row.tolist() if t >= 0}:
-                bits |= self._base_bits(lexicon, target)
+                bits |= self._base_bits(state_table, target)
             if not bits:
                 return DEAD
-        state = lexicon.new_states(1)
-        lexicon.rows[state] = row
+        state = state_table.new_states(1)
+        state_table.rows[state] = row
         if filtered:
-            lexicon.states[state, REACH] = lexicon.bit_set(bits)
+            state_table.states[state, REACH] = state_table.bit_set(bits)
         return state
 
 

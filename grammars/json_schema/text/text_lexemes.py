@@ -18,7 +18,7 @@ from ramet.grammars.pushdown.json_text import KEY_SLICE, slice_tables
 from ramet.grammars.pushdown.labelled_dfa import LabelledDfa
 from ramet.grammars.pushdown.lexemes import Branch, install_head
 from ramet.grammars.pushdown.rows import DEAD, LAZY, Row, ended
-from ramet.grammars.pushdown.state_table import UNBOUNDED_ROOM, Lexeme, Lexicon
+from ramet.grammars.pushdown.state_table import UNBOUNDED_ROOM, Lexeme, StateTable
 from ramet.grammars.pushdown.transitions import NAME_LABEL, REACH, ROOM, ROOM_LABEL, SLICE
 
 from .open_states import open_states
@@ -32,11 +32,11 @@ class Closing:
     key: Hashable = "value"
     filtered = False
 
-    def targets(self, lexicon: Lexicon, num_labels: int) -> NDArray[np.int32]:
+    def targets(self, state_table: StateTable, num_labels: int) -> NDArray[np.int32]:
         """int32[num_labels or more]: by label, the row's entry for a string's closing quote."""
         return ended(0) - np.arange(num_labels, dtype=np.int32)
 
-    def target(self, lexicon: Lexicon, label: int) -> int:
+    def target(self, state_table: StateTable, label: int) -> int:
         """The row's entry for the closing quote of a string with this label."""
         return ended(label)
 
@@ -57,27 +57,27 @@ class KeyClosing(Closing):
         self.key = ("key", layout.kind)
         self._may_have_space = len(layout.before_colon()) > 1
 
-    def targets(self, lexicon: Lexicon, num_labels: int) -> NDArray[np.int32]:
-        known = lexicon.tables.get(self.key)
+    def targets(self, state_table: StateTable, num_labels: int) -> NDArray[np.int32]:
+        known = state_table.tables.get(self.key)
         if known is None or len(known) < num_labels:
             start = 0 if known is None else len(known)
-            more = self._install(lexicon, range(start, max(num_labels, 2 * start, 32)))
+            more = self._install(state_table, range(start, max(num_labels, 2 * start, 32)))
             known = more if known is None else np.concatenate([known, more])
-            lexicon.tables[self.key] = known
+            state_table.tables[self.key] = known
         return known
 
-    def target(self, lexicon: Lexicon, label: int) -> int:
-        return int(self.targets(lexicon, label + 1)[label])
+    def target(self, state_table: StateTable, label: int) -> int:
+        return int(self.targets(state_table, label + 1)[label])
 
-    def _install(self, lexicon: Lexicon, labels: range) -> NDArray[np.int32]:
+    def _install(self, state_table: StateTable, labels: range) -> NDArray[np.int32]:
         """Two states for each label: before a space and the colon, and before the colon alone."""
-        first = lexicon.new_states(2 * len(labels))
-        sets = np.array([lexicon.bit_set(1 << label) for label in labels], np.int32)
-        rows = lexicon.rows[first : lexicon.num_states]
-        states = lexicon.states[first : lexicon.num_states]
+        first = state_table.new_states(2 * len(labels))
+        sets = np.array([state_table.bit_set(1 << label) for label in labels], np.int32)
+        rows = state_table.rows[first : state_table.num_states]
+        states = state_table.states[first : state_table.num_states]
         rows[:] = DEAD
         rows[:, COLON] = np.repeat(ended(0) - np.array(labels, np.int32), 2)
-        after_quote = np.arange(first, lexicon.num_states, 2, dtype=np.int32)
+        after_quote = np.arange(first, state_table.num_states, 2, dtype=np.int32)
         if self._may_have_space:
             rows[::2, 0x20] = after_quote + 1
         states[:, REACH] = np.repeat(sets, 2)
@@ -123,14 +123,14 @@ class KeyLexeme(Lexeme):
         self.close_prefixes = close_prefixes
         self.key = ("key", text.key, prefixes, close_prefixes)
 
-    def install(self, lexicon: Lexicon) -> int:
-        start = lexicon.install(self.text)
-        lexicon.fresh.append(start)
-        bits = lexicon.bits_at(int(lexicon.states[start, REACH]))
+    def install(self, state_table: StateTable) -> int:
+        start = state_table.install(self.text)
+        state_table.fresh.append(start)
+        bits = state_table.bits_at(int(state_table.states[start, REACH]))
         branches: list[Branch] = [(self.prefixes, {QUOTE: start}, bits)]
         if self.close_prefixes is not None:
             branches.append((self.close_prefixes, {0x7D: ended(0)}, 1))
-        return install_head(lexicon, branches)
+        return install_head(state_table, branches)
 
 
 class AnyText(TextLexeme):
@@ -144,21 +144,21 @@ class AnyText(TextLexeme):
         self.slice = slice_
         self.key = ("any text", closing.key, label, slice_)
 
-    def install(self, lexicon: Lexicon) -> int:
+    def install(self, state_table: StateTable) -> int:
         body = slice_tables()[self.slice]
-        first = lexicon.new_states(len(body))
-        rows = lexicon.rows[first : lexicon.num_states]
+        first = state_table.new_states(len(body))
+        rows = state_table.rows[first : state_table.num_states]
         np.add(body, first, out=rows)
         rows[body < 0] = DEAD
-        states = lexicon.states[first : lexicon.num_states]
+        states = state_table.states[first : state_table.num_states]
         states[0, ROOM] = UNBOUNDED_ROOM
         states[0, SLICE] = self.slice
         if self.closing.filtered:
             states[0, ROOM_LABEL] = self.label
-            states[:, REACH] = lexicon.bit_set(1 << self.label)
+            states[:, REACH] = state_table.bit_set(1 << self.label)
         # The target may itself need new states, and so move the arrays.
-        target = self.closing.target(lexicon, self.label)
-        lexicon.rows[first, QUOTE] = target
+        target = self.closing.target(state_table, self.label)
+        state_table.rows[first, QUOTE] = target
         return first
 
 
@@ -194,29 +194,32 @@ class BoundedText(TextLexeme):
         self.body = slice_tables()[slice_]
         self.key = ("bounded text", closing.key, label, low, high, slice_)
 
-    def install(self, lexicon: Lexicon) -> int:
-        return self._border(lexicon, 0)
+    def install(self, state_table: StateTable) -> int:
+        return self._border(state_table, 0)
 
-    def _border(self, lexicon: Lexicon, count: int) -> int:
+    def _border(self, state_table: StateTable, count: int) -> int:
         """The state after ``count`` whole characters."""
         if self.high is None and count >= self.low:
-            return lexicon.install(self._unbounded())
+            return state_table.install(self._unbounded())
         run, at = divmod(count, _RUN)
-        known = lexicon.tables.get((self.key, run))
+        known = state_table.tables.get((self.key, run))
         if known is None:
-            known = lexicon.tables[self.key, run] = self._new_run(lexicon, run * _RUN)
+            known = state_table.tables[self.key, run] = self._new_run(state_table, run * _RUN)
         return int(known[at])
 
-    def _new_run(self, lexicon: Lexicon, start: int) -> NDArray[np.int32]:
+    def _new_run(self, state_table: StateTable, start: int) -> NDArray[np.int32]:
         """The states after ``start`` characters and more, as many as there are up to a run."""
         num_modes = len(self.body)
         num_borders = self.low if self.high is None else self.high + 1
         size = min(_RUN, num_borders - start)
-        target = self.closing.target(lexicon, self.label)
-        unbounded = lexicon.install(self._unbounded())
-        first = lexicon.new_states(size)
+        target = self.closing.target(state_table, self.label)
+        unbounded = state_table.install(self._unbounded())
+        first = state_table.new_states(size)
         ends, otherwise = _templates(self.slice)
-        rows, states = lexicon.rows[first : first + size], lexicon.states[first : first + size]
+        rows, states = (
+            state_table.rows[first : first + size],
+            state_table.states[first : first + size],
+        )
         rows[:] = otherwise[0]
         after = np.arange(first + 1, first + size + 1, dtype=np.int32)
         after[-1] = LAZY if start + size < num_borders else unbounded
@@ -231,51 +234,51 @@ class BoundedText(TextLexeme):
         states[:, SLICE] = self.slice
         if self.closing.filtered:
             states[:, ROOM_LABEL] = self.label
-            states[:, REACH] = lexicon.bit_set(1 << self.label)
-        self._write_inner(lexicon, first, after[:num_inner])
+            states[:, REACH] = state_table.bit_set(1 << self.label)
+        self._write_inner(state_table, first, after[:num_inner])
         for state, count in enumerate(range(start, start + size), first):
-            lexicon.has_edges(state, self, count * num_modes)
+            state_table.has_edges(state, self, count * num_modes)
             if count >= self.low:
-                lexicon.closes_as[state] = unbounded
+                state_table.closes_as[state] = unbounded
         return np.arange(first, first + size, dtype=np.int32)
 
-    def _write_inner(self, lexicon: Lexicon, borders: int, after: NDArray[np.int32]) -> None:
+    def _write_inner(self, state_table: StateTable, borders: int, after: NDArray[np.int32]) -> None:
         """The states inside the characters that begin at some borders, and the ways there.
 
         ``after`` are the borders after those characters.
         """
         body = self.body
         size = len(body) - 1
-        block = lexicon.new_states(len(after) * size)
-        reach = lexicon.states[borders, REACH]
-        lexicon.states[block : block + len(after) * size, REACH] = reach
+        block = state_table.new_states(len(after) * size)
+        reach = state_table.states[borders, REACH]
+        state_table.states[block : block + len(after) * size, REACH] = reach
         inner = body[0] > 0
         for border, next_border in enumerate(after.tolist(), borders):
             targets = np.where(body > 0, body + (block - 1), np.where(body < 0, DEAD, next_border))
-            lexicon.rows[block : block + size] = targets[1:]
-            lexicon.rows[border, inner] = targets[0, inner]
+            state_table.rows[block : block + size] = targets[1:]
+            state_table.rows[border, inner] = targets[0, inner]
             block += size
 
     def _unbounded(self) -> AnyText:
         return AnyText(self.closing, self.label, self.slice)
 
-    def fill(self, lexicon: Lexicon, local: int, row: Row) -> int:
+    def fill(self, state_table: StateTable, local: int, row: Row) -> int:
         count, mode = divmod(local, len(self.body))
         ends, otherwise = _templates(self.slice)
         np.copyto(row, otherwise[mode])
         if ends[mode].any():
-            np.copyto(row, self._border(lexicon, count + 1), where=ends[mode])
+            np.copyto(row, self._border(state_table, count + 1), where=ends[mode])
         return -1
 
-    def edge(self, lexicon: Lexicon, local: int, byte: int, row: Row) -> None:
+    def edge(self, state_table: StateTable, local: int, byte: int, row: Row) -> None:
         count, mode = divmod(local, len(self.body))
         target = int(self.body[mode, byte])
         if target == 0:
-            state = self._border(lexicon, count + 1)
+            state = self._border(state_table, count + 1)
         else:
-            state = lexicon.reserve(self, count * len(self.body) + target)
+            state = state_table.reserve(self, count * len(self.body) + target)
             if self.closing.filtered:
-                lexicon.states[state, REACH] = lexicon.bit_set(1 << self.label)
+                state_table.states[state, REACH] = state_table.bit_set(1 << self.label)
         row[(self.body[mode] == target) & (row == LAZY)] = state
 
 
@@ -283,20 +286,22 @@ MOST_PREPARED = 32
 """Of so many states of an automaton, the nearest to the start, the masks are prepared."""
 
 
-def mark_open(lexicon: Lexicon, first: int, is_open: NDArray[np.bool_]) -> None:
+def mark_open(state_table: StateTable, first: int, is_open: NDArray[np.bool_]) -> None:
     """Note in which states from ``first`` on no text stops inside the string."""
-    states = lexicon.states[first : first + len(is_open)]
+    states = state_table.states[first : first + len(is_open)]
     states[is_open, ROOM] = UNBOUNDED_ROOM
     states[is_open, SLICE] = KEY_SLICE
     reach = states[is_open, REACH]
     states[is_open, ROOM_LABEL] = np.where(reach < 0, -1, -2 - reach)
 
 
-def is_endless(lexicon: Lexicon, state: int) -> bool:
+def is_endless(state_table: StateTable, state: int) -> bool:
     """Whether all texts from a state go on for ever, to strings with one label: whichever few are
     left out, that label can still be reached."""
-    room, labels = lexicon.states[state, [ROOM, ROOM_LABEL]].tolist()
-    return room == UNBOUNDED_ROOM and (labels >= -1 or lexicon.bits_at(-2 - labels).bit_count() < 2)
+    room, labels = state_table.states[state, [ROOM, ROOM_LABEL]].tolist()
+    return room == UNBOUNDED_ROOM and (
+        labels >= -1 or state_table.bits_at(-2 - labels).bit_count() < 2
+    )
 
 
 class DfaText(TextLexeme):
@@ -310,18 +315,18 @@ class DfaText(TextLexeme):
         self.bodies = bodies
         self.key = ("dfa text", closing.key, key)
 
-    def install(self, lexicon: Lexicon) -> int:
+    def install(self, state_table: StateTable) -> int:
         moves, labels = self.bodies.transitions, self.bodies.labels
-        first = lexicon.new_states(len(moves))
-        rows = lexicon.rows[first : lexicon.num_states]
+        first = state_table.new_states(len(moves))
+        rows = state_table.rows[first : state_table.num_states]
         np.add(moves, first, out=rows)
         rows[moves < 0] = DEAD
         if self.closing.filtered:
-            reach = lexicon.new_bit_sets(self.bodies.reachable())
-            lexicon.states[first : first + len(moves), REACH] = reach
+            reach = state_table.new_bit_sets(self.bodies.reachable())
+            state_table.states[first : first + len(moves), REACH] = reach
         for label in sorted({label for label in labels.tolist() if label >= 0}):
-            target = self.closing.target(lexicon, label)
-            lexicon.rows[first : first + len(moves)][labels == label, QUOTE] = target
-        mark_open(lexicon, first, open_states(self.bodies.table, self.bodies.class_of))
-        lexicon.fresh.extend(range(first, first + min(len(moves), MOST_PREPARED)))
+            target = self.closing.target(state_table, label)
+            state_table.rows[first : first + len(moves)][labels == label, QUOTE] = target
+        mark_open(state_table, first, open_states(self.bodies.table, self.bodies.class_of))
+        state_table.fresh.extend(range(first, first + min(len(moves), MOST_PREPARED)))
         return first

@@ -44,7 +44,8 @@ def lay_over(  # type: ignore[no-untyped-def]
     Args:
         trie: of the decoded texts; its tokens index ``labels``.
         root: the token of the empty text, or -1.
-        rows, states, words: the lexicon's; node i has row ``first + 1 + i``, the root ``first``.
+        rows, states, words: the state table's; node i has row ``first + 1 + i``, the root
+        ``first``.
         base: the base's start state; -1 if there is no base.
         closers: by label, the entry for the closing quote.
         reach: uint64[num_nodes + 1, num_words], zeros; written: the labels reachable from each

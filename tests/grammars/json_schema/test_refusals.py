@@ -205,7 +205,7 @@ def test_a_forgotten_grammar_leaves_nothing_behind(vocab: Vocabulary) -> None:
     compiler = GrammarCompiler(vocab, capacity=1)
     grammar = compiler.compile(JsonSchema({"type": "object", "properties": {"a": {}}}))
     assert grammar.match('{"a": [1], "b": 2}')
-    machine = weakref.ref(grammar._machine)
+    machine = weakref.ref(grammar._pushdown)
     gc.disable()
     try:
         del grammar

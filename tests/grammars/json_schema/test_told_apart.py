@@ -11,7 +11,7 @@ from ramet.grammars.json_schema.text.literal_text import EXCLUDED, LiteralText
 from ramet.grammars.json_schema.text.text_lexemes import DfaText, KeyClosing
 from ramet.grammars.pushdown.json_text import key_body, spellings
 from ramet.grammars.pushdown.labelled_dfa import LabelledDfa
-from ramet.grammars.pushdown.state_table import Lexicon
+from ramet.grammars.pushdown.state_table import StateTable
 from ramet.grammars.pushdown.transitions import NAME_LABEL, REACH
 from ramet.grammars.regular import RegularLimits, literals, regex_dfa
 
@@ -27,14 +27,14 @@ def base_of(pattern: str) -> DfaText:
     return DfaText(CLOSING, LabelledDfa.of([(BASE, body)]), ("of", pattern))
 
 
-def label_of(lexicon: Lexicon, start: int, spelled: bytes) -> int:
+def label_of(state_table: StateTable, start: int, spelled: bytes) -> int:
     """The label of a name by its spelling; -1 if it isn't one."""
     state = start
     for byte in b'%s"' % spelled:
-        state = lexicon.target(state, byte)
+        state = state_table.target(state, byte)
         if state < 0:
             return -1
-    return int(lexicon.states[state, NAME_LABEL])
+    return int(state_table.states[state, NAME_LABEL])
 
 
 @settings(max_examples=150, deadline=None)
@@ -46,28 +46,28 @@ def test_given_names_over_a_language(
     pattern: str, given_names: dict[str, bool], others: list[str]
 ) -> None:
     texts = {n: EXCLUDED if out else 2 + i for i, (n, out) in enumerate(given_names.items())}
-    lexicon = Lexicon(100_000)
-    start = lexicon.install(LiteralText(CLOSING, texts, base_of(pattern)))
+    state_table = StateTable(100_000)
+    start = state_table.install(LiteralText(CLOSING, texts, base_of(pattern)))
     language = regex_dfa(pattern)
     for name in [*texts, *others]:
         expected = texts.get(name, BASE if language.accepts(name.encode()) else -1)
         for choice in (0, -1):
             spelled = b"".join(spellings(c)[choice] for c in name)
-            assert label_of(lexicon, start, spelled) == expected, (name, spelled)
-    assert_reach_is_exact(lexicon, start)
+            assert label_of(state_table, start, spelled) == expected, (name, spelled)
+    assert_reach_is_exact(state_table, start)
 
 
-def assert_reach_is_exact(lexicon: Lexicon, start: int) -> None:
+def assert_reach_is_exact(state_table: StateTable, start: int) -> None:
     targets: dict[int, set[int]] = {}
     queue = [start]
     while queue:
         state = queue.pop()
         if state in targets:
             continue
-        row = {lexicon.target(state, byte) for byte in range(256)}
+        row = {state_table.target(state, byte) for byte in range(256)}
         targets[state] = {target for target in row if target >= 0}
         queue += targets[state]
-    labels = {s: 1 << label if (label := int(lexicon.states[s, NAME_LABEL])) >= 0 else 0
+    labels = {s: 1 << label if (label := int(state_table.states[s, NAME_LABEL])) >= 0 else 0
               for s in targets}  # fmt: skip
     found = dict(labels)
     changed = True
@@ -81,7 +81,7 @@ def assert_reach_is_exact(lexicon: Lexicon, start: int) -> None:
             found[state] = bits
     for state, bits in found.items():
         if bits and not labels[state]:
-            assert lexicon.bits_at(int(lexicon.states[state, REACH])) == bits
+            assert state_table.bits_at(int(state_table.states[state, REACH])) == bits
 
 
 @settings(max_examples=60, deadline=None)

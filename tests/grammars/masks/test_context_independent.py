@@ -19,7 +19,7 @@ from ramet.grammars import (
 )
 from ramet.grammars.json_schema.text.open_states import open_states
 from ramet.grammars.pushdown.json_text import KEY_SLICE, key_body, slice_tables
-from ramet.grammars.pushdown.pushdown_table import Machine
+from ramet.grammars.pushdown.pushdown_table import PushdownTable
 from ramet.grammars.regular import regex_dfa
 from ramet.grammars.regular_limits import RegularLimits
 
@@ -126,9 +126,9 @@ def test_open_states_are_those_in_which_no_text_stops(pattern: str, goes_on: boo
 @pytest.mark.parametrize("num_made", [3, 20])
 def test_only_a_schemas_nearest_steps_can_refuse_it(num_made, vocab, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     made = itertools.count()
-    transition = Machine.transition
+    transition = PushdownTable.transition
 
-    def fail_late(machine: Machine, context: int, label: int) -> int:
+    def fail_late(machine: PushdownTable, context: int, label: int) -> int:
         if next(made) >= num_made:
             raise GrammarTooComplexError("", "states", "too many")
         return transition(machine, context, label)
@@ -137,7 +137,7 @@ def test_only_a_schemas_nearest_steps_can_refuse_it(num_made, vocab, monkeypatch
     compiler.warm()
     names = {f"p{i}": {"type": "array", "items": {"type": "integer"}} for i in range(20)}
     constraint = JsonSchema({"type": "object", "properties": names})
-    monkeypatch.setattr(Machine, "transition", fail_late)
+    monkeypatch.setattr(PushdownTable, "transition", fail_late)
     monkeypatch.setattr(grammar_module, "_PREPARE_S", 60.0)
     if num_made < grammar_module._NUM_CHECKED:
         with pytest.raises(GrammarTooComplexError):

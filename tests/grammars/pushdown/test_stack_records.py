@@ -23,7 +23,7 @@ from ramet.grammars import (
 from ramet.grammars.pushdown.json_text import spellings
 from ramet.grammars.pushdown.seen_keys import is_taken, read_name
 from ramet.grammars.pushdown.stack_records import COUNT, OBJECT, SEEN, WHAT, find_live
-from ramet.grammars.pushdown.state_table import Lexicon
+from ramet.grammars.pushdown.state_table import StateTable
 
 MANY = {
     "type": "object",
@@ -73,18 +73,18 @@ def objects(draw: st.DrawFn):  # type: ignore[no-untyped-def]
 @given(objects())
 def test_live_labels(case) -> None:  # type: ignore[no-untyped-def]
     num_labels, first_name, required, possible, low, high, seen, count = case
-    lexicon = Lexicon(100)
+    state_table = StateTable(100)
     bits = [sum(1 << label for label in labels) for labels in (required, possible, seen)]
     num_words = (num_labels + 63) // 64
     plan = [
-        OBJECT, num_words, first_name, low, high, lexicon.bit_set(bits[0]),
-        lexicon.bit_set(bits[1]), 0, 0,
+        OBJECT, num_words, first_name, low, high, state_table.bit_set(bits[0]),
+        state_table.bit_set(bits[1]), 0, 0,
     ]  # fmt: skip
     frames = np.full(10 + 2 * num_words, -1, np.int64)
     frames[1 + WHAT], frames[1 + COUNT] = 0, count
     words = np.frombuffer(bits[2].to_bytes(8 * num_words, "little"), np.int64)
     frames[1 + SEEN : 1 + SEEN + num_words] = words
-    find_live(frames, np.array(plan, np.int32), lexicon.words, 1)
+    find_live(frames, np.array(plan, np.int32), state_table.words, 1)
     at = 1 + SEEN + num_words
     assert frames[at] == num_words
     found = int.from_bytes(frames[at + 1 : at + 1 + num_words].tobytes(), "little")
