@@ -38,8 +38,3 @@ def decode_alphabet(texts: Sequence[str]) -> list[bytes]:
     data = values.astype(np.uint8).tobytes()
     ends = list(accumulate(map(len, texts)))
     return list(map(data.__getitem__, map(slice, [0, *ends], ends)))
-
-
-def encode_alphabet(data: bytes) -> str:
-    """How ``data`` is written down."""
-    return "".join(_CHARACTER_OF_BYTE[byte] for byte in data)
