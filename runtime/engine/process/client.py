@@ -1,22 +1,20 @@
 """The callers' side: an engine that looks like ``Engine`` and runs in another process.
 
-If that process dies, every request it had ends in ``EngineDeadError``, ``error`` says so, and a
-new process is started; when it is ready, ``error`` is None again. A process that makes no progress
-is reported by ``error`` and killed after ``timeout_s``. Commands are sent by a
-thread, so no caller waits for it, and its requests' deadlines and aborts are kept on this side.
+If that process dies, its requests end in ``EngineDeadError``, ``error`` says so, and a new process
+is started. One without progress is reported by ``error`` and killed after ``timeout_s``. A thread
+sends the commands, so no caller waits for it; deadlines and aborts are kept on this side.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
-import itertools
 import logging
 import multiprocessing
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import Future
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,6 +48,7 @@ from ramet.runtime.engine.process.messages import (
     Submit,
     UpdateHint,
 )
+from ramet.runtime.engine.process.pending_answers import PendingAnswers
 from ramet.runtime.engine.process.pending_requests import PendingRequests
 from ramet.runtime.engine.process.sender import CommandSender
 from ramet.runtime.engine.process.worker import load_engine, run_engine
@@ -130,16 +129,14 @@ class EngineProcess:
         self._fork_guard = ForkGuard()
         self._lock = threading.RLock()
         self._pending = PendingRequests(self._lock)
-        self._answers: dict[int, Future[Any]] = {}
-        self._numbers = itertools.count()
+        self._answers = PendingAnswers()
         self._closing = False
         self._sender: CommandSender | None = None
         self._process: Any = None
         self._started: Future[Ready] = Future()
         self._error: RametError | None = EngineDeadError("the engine is starting")
         self._timeout_s = timeout_s
-        self._hung = False
-        self._liveness = Liveness(timeout_s, self._end_late, self._kill_hung)
+        self._liveness = Liveness(timeout_s, self._end_late, self._kill)
         self._supervisor = threading.Thread(
             target=self._supervise, name="ramet-engine-client", daemon=True
         )
@@ -182,11 +179,7 @@ class EngineProcess:
     @property
     def error(self) -> RametError | None:
         """Why the engine can't serve now; None while it makes progress."""
-        if self._error is None and self._liveness.is_unresponsive:
-            return EngineUnresponsiveError(
-                f"the engine has made no progress for {self._liveness.stalled_s:.0f} s"
-            )
-        return self._error
+        return self._error or self._liveness.error
 
     @property
     def process_id(self) -> int | None:
@@ -226,14 +219,14 @@ class EngineProcess:
         try:
             self._send(Compile(number, constraint))
         except EngineUnresponsiveError:
-            self._answers.pop(number, None)
+            self._answers.remove(number)
             raise
         answer.add_done_callback(lambda done: self._forget(number, done))
         return answer
 
     def _forget(self, number: int, done: Future[None]) -> None:
         """What is not awaited any more need not be compiled."""
-        if done.cancelled() and self._answers.pop(number, None) is not None:
+        if done.cancelled() and self._answers.remove(number):
             self._send(Forget(number), bounded=False)
 
     def update_hint(self, update: HintUpdate) -> None:
@@ -301,24 +294,20 @@ class EngineProcess:
         except TimeoutError:
             raise EngineUnresponsiveError("the engine does not answer") from None
         finally:
-            self._answers.pop(number, None)
+            self._answers.remove(number)
 
     def _await_answer(self) -> tuple[int, Future[Any]]:
         """A number for a question, and where its answer will be."""
         self._fork_guard.require("the engine")
-        number, answer = next(self._numbers), Future[Any]()
         with self._lock:
             if self._error is not None:
                 raise self._error
-            self._answers[number] = answer
-        return number, answer
+            return self._answers.add()
 
     def _send(self, command: Command, *, bounded: bool = True) -> None:
         sender = self._sender
         if sender is not None and not sender.send(command, bounded=bounded):
-            raise EngineUnresponsiveError(
-                "the engine has not taken in the requests before this one"
-            )
+            raise EngineUnresponsiveError("earlier requests still wait for the engine")
 
     # -- the liveness thread ---------------------------------------------------------------------
 
@@ -326,14 +315,6 @@ class EngineProcess:
         """Ends requests whose deadlines have passed without the engine ending them."""
         for request_id in self._pending.fail_late():
             self._send(Abort(request_id), bounded=False)
-
-    def _kill_hung(self) -> None:
-        if not self._hung:
-            logger.critical(
-                "the engine has made no progress for %.0f s: killed", self._liveness.stalled_s
-            )
-        self._hung = True
-        self._kill()
 
     # -- the supervisor's thread -----------------------------------------------------------------
 
@@ -360,7 +341,6 @@ class EngineProcess:
             target=run_engine, args=(theirs, self._factory), name="ramet-engine", daemon=True
         )
         self._liveness.start()
-        self._hung = False
         process.start()
         theirs.close()
         sender = CommandSender(ours)
@@ -389,9 +369,7 @@ class EngineProcess:
             case Heartbeat(step_s, preparing):
                 self._liveness.beat(step_s, preparing=preparing)
             case Answer(number, value, error):
-                answer = self._answers.pop(number, None)
-                if answer is not None:
-                    _settle(answer, value, error)
+                self._answers.settle(number, value, error)
             case Ready():
                 self._liveness.beat(0.0, preparing=False)
                 with self._lock:
@@ -408,7 +386,7 @@ class EngineProcess:
         closing = self._closing
         reason = "has been closed" if closing else f"has died (its exit code is {exit_code})"
         dead = EngineDeadError(f"the engine {reason}")
-        if self._hung and not closing:
+        if self._liveness.has_timed_out and not closing:
             dead = EngineUnresponsiveError(
                 f"the engine made no progress for {self._timeout_s:g} s and is started again"
             )
@@ -418,15 +396,4 @@ class EngineProcess:
             self._error = dead
             self._sender = None
             self._pending.fail_all(dead)
-            answers, self._answers = self._answers, {}
-        for answer in answers.values():
-            _settle(answer, None, dead)
-
-
-def _settle(answer: Future[Any], value: Any, error: Exception | None) -> None:
-    """Sets an answer, unless who asked has given up."""
-    with contextlib.suppress(InvalidStateError):
-        if error is None:
-            answer.set_result(value)
-        else:
-            answer.set_exception(error)
+        self._answers.fail_all(dead)

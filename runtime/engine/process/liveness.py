@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
+
+from ramet.runtime.api.errors import EngineUnresponsiveError
+
+logger = logging.getLogger("ramet.engine")
 
 UNRESPONSIVE_S = 2.0
 """After this time without progress, health checks fail."""
@@ -24,6 +29,9 @@ class Liveness:
         timeout_s: time without progress after which ``on_timeout`` is called.
         on_tick: called several times a second.
         on_timeout: must end the process; called again until ``start`` is.
+
+    Attributes:
+        has_timed_out: the process was to be ended for making no progress.
     """
 
     def __init__(
@@ -35,6 +43,7 @@ class Liveness:
         self._silent_s = 0.0
         self._step_s = 0.0
         self._preparing = True
+        self.has_timed_out = False
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ramet-engine-liveness", daemon=True)
         self._thread.start()
@@ -42,6 +51,7 @@ class Liveness:
     def start(self) -> None:
         """Notes that a process is started: it loads the model first."""
         self._silent_s, self._step_s, self._preparing = 0.0, 0.0, True
+        self.has_timed_out = False
 
     def beat(self, step_s: float, *, preparing: bool) -> None:
         """Notes a heartbeat.
@@ -62,6 +72,15 @@ class Liveness:
         """Whether a started engine has made no progress for a while."""
         return self.stalled_s > UNRESPONSIVE_S
 
+    @property
+    def error(self) -> EngineUnresponsiveError | None:
+        """What to answer while the engine is unresponsive."""
+        if not self.is_unresponsive:
+            return None
+        return EngineUnresponsiveError(
+            f"the engine has made no progress for {self.stalled_s:.0f} s"
+        )
+
     def stop(self) -> None:
         self._stopped.set()
         if self._thread is not threading.current_thread():
@@ -76,4 +95,9 @@ class Liveness:
             self._on_tick()
             limit_s = self._timeout_s * (_PREPARING_FACTOR if self._preparing else 1)
             if self.stalled_s > limit_s:
+                if not self.has_timed_out:
+                    logger.critical(
+                        "the engine has made no progress for %.0f s: killed", self.stalled_s
+                    )
+                self.has_timed_out = True
                 self._on_timeout()
