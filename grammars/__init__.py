@@ -32,6 +32,7 @@ from .stats import GrammarStats
 from .writing import for_writing
 
 if TYPE_CHECKING:
+    from .comparison import LanguageDifference, OverlapReport, compare_languages, find_overlaps
     from .compile import GrammarCompiler, RegularBackend, compile_constraint
     from .from_types import json_schema_of
     from .grammar import Grammar, MatchResult
@@ -56,8 +57,10 @@ __all__ = [
     "GrammarTooComplexError",
     "JsonObject",
     "JsonSchema",
+    "LanguageDifference",
     "MatchResult",
     "Matcher",
+    "OverlapReport",
     "Part",
     "Regex",
     "RegularBackend",
@@ -67,9 +70,11 @@ __all__ = [
     "Tag",
     "TriggeredTags",
     "Vocabulary",
+    "compare_languages",
     "compile_constraint",
     "constraint_from_json",
     "constraint_to_json",
+    "find_overlaps",
     "for_writing",
     "json_schema_of",
 ]
@@ -78,11 +83,15 @@ _HOMES = {
     "AutomatonStore": ".regular.store",
     "Grammar": ".grammar",
     "GrammarCompiler": ".compile",
+    "LanguageDifference": ".comparison",
     "MatchResult": ".grammar",
     "Matcher": ".matcher",
+    "OverlapReport": ".comparison",
     "RegularBackend": ".compile",
     "Vocabulary": ".masks.vocabulary",
+    "compare_languages": ".comparison",
     "compile_constraint": ".compile",
+    "find_overlaps": ".comparison",
     "json_schema_of": ".from_types",
 }
 

@@ -37,7 +37,7 @@ def program_file(tmp_path: Path) -> Path:
 
 
 def test_every_command_has_help() -> None:
-    for command in ("demo", "run", "graph", "serve", "bench", "info"):
+    for command in ("demo", "run", "graph", "serve", "check", "bench", "info"):
         result = CliRunner().invoke(app, [command, "--help"])
         assert result.exit_code == 0, result.output
 

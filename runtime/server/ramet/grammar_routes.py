@@ -26,12 +26,17 @@ from ramet.runtime.server.ramet.grammar_sample import shortest_looking_match
 _LIMITS = CompileLimits(max_seconds=5.0)
 _MAX_MATCH_S = 5.0
 _MAX_TEXT_LEN = 100_000
+_MAX_COMPARISON_S = 2.0
 
 
 class GrammarCheckRequest(ConstraintFields):
-    """A constraint in any form that chat accepts, and optionally a text to match."""
+    """A constraint in any form that chat accepts, and optionally a text to match.
+
+    With ``overlaps`` the answer lists the alternatives that have texts in common.
+    """
 
     text: str | None = Field(default=None, max_length=_MAX_TEXT_LEN)
+    overlaps: bool = False
 
 
 def grammar_router(context: ServerContext) -> APIRouter:
@@ -46,9 +51,15 @@ def grammar_router(context: ServerContext) -> APIRouter:
 
         load_constraints(lambda: not context.lifecycle.draining)
 
-    def load_and_check(constraint: Constraint, text: str | None) -> dict[str, Any]:
+    def load_and_check(constraint: Constraint, body: GrammarCheckRequest) -> dict[str, Any]:
         load()
-        return _check(constraint, context.engine, text)
+        answer = _check(constraint, context.engine, body.text)
+        if body.overlaps and "sample" in answer:
+            from ramet.grammars import find_overlaps  # loaded when first needed
+
+            report = find_overlaps(constraint, max_seconds=_MAX_COMPARISON_S, limits=_LIMITS)
+            answer |= report.to_json()
+        return answer
 
     @router.post("/v1/grammar/check", openapi_extra=json_body(GrammarCheckRequest))
     async def check(http_request: HttpRequest) -> Response:
@@ -62,7 +73,7 @@ def grammar_router(context: ServerContext) -> APIRouter:
             )
         constraint = requested.constraint
         async with one_at_a_time:
-            answer = await asyncio.to_thread(load_and_check, constraint, body.text)
+            answer = await asyncio.to_thread(load_and_check, constraint, body)
         return JsonResponse(answer)
 
     return router

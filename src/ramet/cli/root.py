@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from ramet.cli import bench, model, programs, serve
+from ramet.cli import bench, check, model, programs, serve
 from ramet.runtime.api.errors import RametError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich")
@@ -17,7 +17,7 @@ def root() -> None:
     """Ramet: structured generation and agent serving."""
 
 
-for group in (programs, serve, bench, model):
+for group in (programs, serve, check, bench, model):
     group.register(app)
 
 

@@ -125,3 +125,17 @@ def test_the_first_check_waits_for_compiled_code_and_no_other(serve, monkeypatch
     statuses = [server.http.post("/v1/grammar/check", json=body).status_code for _ in range(4)]
     assert statuses == [503, 200, 200, 200]
     assert asked == [True, True]
+
+
+def test_overlapping_alternatives_are_named_on_request(ok_server):
+    fields = {"structured_outputs": {"regex": "aa|a+|b"}}
+    answer = check(ok_server, **fields, overlaps=True)
+    assert answer["overlaps"] == [{"first": "aa", "second": "a+", "what": "text", "example": "aa"}]
+    assert answer["not_compared"] == []
+    assert "overlaps" not in check(ok_server, **fields)
+
+
+def test_what_is_not_compared_for_overlaps_is_named(ok_server):
+    answer = check(ok_server, response_format={"type": "json_object"}, overlaps=True)
+    assert answer["overlaps"] == []
+    assert "json_object" in answer["not_compared"][0]["reason"]
