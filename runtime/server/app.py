@@ -72,8 +72,8 @@ def create_app(
     context = ServerContext(
         engine=engine,
         config=config,
-        prompts=PromptEncoder(engine.tokenizer),
-        planner=ChatPlanner(engine.tokenizer, engine.chat_template, config),
+        prompts=PromptEncoder(engine.tokenizer, engine.max_context_len),
+        planner=ChatPlanner(engine.tokenizer, engine.chat_template, config, engine.max_context_len),
         metrics=metrics,
         lifecycle=lifecycle or Lifecycle(),
         tenants=Tenants(read_keys_file(config.api_keys_file)),

@@ -96,6 +96,11 @@ class Tokenizer:
         """The number of ids."""
         return len(self._tokens)
 
+    @cached_property
+    def longest_token_len(self) -> int:
+        """The most bytes that one token stands for."""
+        return max(map(len, self._tokens))
+
     def encode(self, text: str, *, allow_special: bool = False, add_bos: bool = False) -> list[int]:
         """The ids of ``text``.
 

@@ -7,13 +7,15 @@ from collections.abc import Callable, Sequence
 from ramet.runtime.api.errors import EmptyPromptError, InvalidParameterError
 from ramet.runtime.api.off_loop import INLINE_LEN, run_off_loop
 from ramet.runtime.tokenizer import Tokenizer
+from ramet.runtime.tokenizer.prompt_limit import PromptLimit
 
 
 class PromptEncoder:
     """Converts plain prompts, text or token ids, to valid token ids."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer, max_context_len: int) -> None:
         self.tokenizer = tokenizer
+        self._limit = PromptLimit(tokenizer, max_context_len)
 
     async def encode(
         self,
@@ -25,6 +27,9 @@ class PromptEncoder:
         """Encodes the prompts; control tokens in their text are honoured.
 
         ``param`` names the field of the prompt at an index, for errors.
+
+        Raises:
+            ContextLengthError: a text has more bytes than the context can hold.
         """
 
         def encode() -> list[tuple[int, ...]]:
@@ -40,6 +45,7 @@ class PromptEncoder:
     ) -> tuple[int, ...]:
         if isinstance(prompt, list):
             return self.token_ids(prompt, param=param)
+        self._limit.check([prompt], param=param)
         add_bos = add_special_tokens and self.tokenizer.adds_bos
         ids = self.tokenizer.encode(prompt, allow_special=True, add_bos=add_bos)
         if not ids:

@@ -30,6 +30,7 @@ from ramet.runtime.server.chat.tool_schemas import ToolSchema, tool_schemas
 from ramet.runtime.server.config import ServerConfig
 from ramet.runtime.server.protocol.param_paths import Origins
 from ramet.runtime.tokenizer import ChatTemplate, Tokenizer, fold_tools
+from ramet.runtime.tokenizer.prompt_limit import PromptLimit
 
 Format = TypeVar("Format")
 
@@ -100,11 +101,16 @@ class ChatPlanner:
     """
 
     def __init__(
-        self, tokenizer: Tokenizer, template: ChatTemplate | None, config: ServerConfig
+        self,
+        tokenizer: Tokenizer,
+        template: ChatTemplate | None,
+        config: ServerConfig,
+        max_context_len: int,
     ) -> None:
         source = template.source if template else None
         self._max_tools = config.max_tools
         self._tokenizer = tokenizer
+        self._limit = PromptLimit(tokenizer, max_context_len)
         self._template = template
         self._tool_format, self._reasoning = _formats(source, config)
         self._in_channels = self._tool_format.style == "channels"
@@ -126,15 +132,15 @@ class ChatPlanner:
                 printed, shown = channel_messages(printed), described_tools(shown)
             if not template.prints_tools:
                 shown, printed = (), fold_tools(printed, shown, self._tool_format)
-            return tuple(
-                template.encode(
-                    printed,
-                    tools=shown or None,
-                    add_generation_prompt=conversation.add_generation_prompt,
-                    continue_final_message=conversation.continue_final_message,
-                    variables=variables,
-                )
+            pieces = template.render(
+                printed,
+                tools=shown or None,
+                add_generation_prompt=conversation.add_generation_prompt,
+                continue_final_message=conversation.continue_final_message,
+                variables=variables,
             )
+            self._limit.check((text for text, _ in pieces), param="messages")
+            return tuple(self._tokenizer.encode_pieces(pieces))
 
         ids = await run_off_loop(encode, is_long=_is_long(conversation))
         if not ids:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import weakref
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from httptools import HttpParserInvalidMethodError, HttpParserUpgrade, HttpRequestParser
@@ -13,6 +15,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from ramet.runtime.api.errors import RequestTimeoutError
 from ramet.runtime.server.http.error_response import error_body
 from ramet.runtime.server.http.json_response import json_bytes
+
+HAS_GONE = "ramet.has_gone"
+"""A request's scope has a function here that says whether its client has disconnected."""
 
 _MAX_HEAD_BYTES = 64 * 1024
 """Most consecutive bytes outside a body: a head, chunk extensions, trailers."""
@@ -25,6 +30,16 @@ class _Awaited(enum.Enum):
     REQUEST = enum.auto()
     HEAD = enum.auto()
     BODY = enum.auto()
+
+
+def _has_gone(request: weakref.ref[RequestResponseCycle]) -> Callable[[], bool]:
+    """Makes a function for the request's own scope, without a cycle of references."""
+
+    def has_gone() -> bool:
+        cycle = request()
+        return cycle is None or cycle.disconnected
+
+    return has_gone
 
 
 class _Parser(HttpRequestParser):
@@ -107,6 +122,8 @@ class HttpProtocol(HttpToolsProtocol):
         while unanswered and unanswered[0].response_complete:
             unanswered.popleft()
         unanswered.append(self.cycle)
+        scope: dict[str, Any] = self.cycle.scope  # type: ignore[assignment]  # may be extended
+        scope[HAS_GONE] = _has_gone(weakref.ref(self.cycle))
 
     def on_body(self, body: bytes) -> None:
         self._head_bytes = 0

@@ -9,6 +9,8 @@ import time
 import orjson
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ramet.runtime.api.off_loop import client_has_gone
+from ramet.runtime.server.http.connection import HAS_GONE
 from ramet.runtime.server.http.json_response import new_id
 from ramet.runtime.server.observability.metrics import ServerMetrics
 from ramet.runtime.server.observability.trace import Tracing
@@ -37,6 +39,8 @@ class RequestLog:
             await self._app(scope, receive, send)
             return
         request_id = _request_id(scope)
+        if HAS_GONE in scope:
+            client_has_gone.set(scope[HAS_GONE])
         method, is_head = scope["method"], scope["method"] == "HEAD"
         if is_head:
             scope = {**scope, "method": "GET"}

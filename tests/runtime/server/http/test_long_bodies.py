@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import socket
 import threading
 from collections.abc import Callable
 
 import pytest
+from fastapi import Request
 
-from ramet.runtime.api.off_loop import run_off_loop
+from ramet.runtime.api.errors import RequestAbortedError
+from ramet.runtime.api.off_loop import client_has_gone, run_off_loop
 from ramet.runtime.server.anthropic import conversation as anthropic_conversation
 from ramet.runtime.server.http import body as http
 from ramet.runtime.server.openai.chat.bodies import Message
@@ -51,8 +55,9 @@ def workers(monkeypatch: pytest.MonkeyPatch) -> dict[str, set[str]]:
     note(Message, "for_template")
     note(anthropic_conversation, "_Turns")
     note(responses_conversation, "plain_text")
-    note(ChatTemplate, "encode")
+    note(ChatTemplate, "render")
     note(Tokenizer, "encode")
+    note(Tokenizer, "encode_pieces")
     note(Tokenizer, "decode")
     return seen
 
@@ -90,6 +95,63 @@ def test_a_fault_of_a_long_body_is_told_as_of_a_short_one(ok_server: RunningServ
     assert answer.json()["error"]["param"] == f"messages[{len(TURNS)}].role"
     answer = ok_server.http.post("/v1/chat/completions", json={"messages": TURNS * 60})
     assert answer.json()["error"]["code"] == "context_length_exceeded"
+
+
+def test_a_text_that_no_context_holds_is_not_tokenised(
+    ok_server: RunningServer, workers: dict[str, set[str]]
+) -> None:
+    workers.clear()
+    text = "a" * 3_000_000
+    for path, body in {
+        "/v1/chat/completions": {"messages": [{"role": "user", "content": text}]},
+        "/v1/messages": {"messages": [{"role": "user", "content": text}], "max_tokens": 1},
+        "/v1/responses": {"input": text},
+        "/v1/completions": {"prompt": text},
+        "/v1/embeddings": {"input": text},
+        "/tokenize": {"prompt": text},
+    }.items():
+        answer = ok_server.http.post(path, json={"model": "m", **body})
+        assert answer.status_code == 400, answer.text
+        assert re.search(r"\d+ tokens of at most \d+ bytes; the prompt has", answer.text)
+    assert "encode" not in workers
+    assert "encode_pieces" not in workers
+
+
+def test_work_for_a_client_that_has_gone_is_not_started() -> None:
+    async def check() -> None:
+        client_has_gone.set(lambda: True)
+        with pytest.raises(RequestAbortedError):
+            await run_off_loop(lambda: pytest.fail("started"), is_long=True)
+
+    asyncio.run(check())
+
+
+def test_the_server_knows_which_clients_have_gone(
+    serve: Callable[..., RunningServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, checked = threading.Event(), threading.Event()
+    gone: list[bool] = []
+
+    async def first(request: Request, work: Callable[[], object]) -> object:
+        has_gone = client_has_gone.get()
+        gone.append(has_gone())
+        began.set()
+        while not has_gone():
+            await asyncio.sleep(0.01)
+        gone.append(True)
+        checked.set()
+        return work()
+
+    server = serve(["ok"])
+    monkeypatch.setattr(http, "run_for_body", first)
+    body = b"{}"
+    head = b"POST /tokenize HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    url = server.http.base_url
+    with socket.create_connection((url.host, url.port)) as client:
+        client.sendall(head + b"content-length: %d\r\n\r\n" % len(body) + body)
+        assert began.wait(30)
+    assert checked.wait(30)
+    assert gone == [False, True]
 
 
 def test_what_long_work_raises_is_raised_here() -> None:
