@@ -54,7 +54,7 @@ class ChatTemplate:
     Attributes:
         prints_tools: whether the template looks at ``tools``; ``fold_tools`` serves the others.
 
-    Raises ``ModelLoadError`` for a template that isn't valid Jinja.
+    Raises ``ModelLoadError`` for a template that isn't valid Jinja, or can't be compiled.
     """
 
     def __init__(
@@ -71,6 +71,10 @@ class ChatTemplate:
         except jinja2.TemplateSyntaxError as error:
             raise ModelLoadError(
                 f"the chat template is no valid Jinja: {error.message} (line {error.lineno})"
+            ) from None
+        except Exception as error:  # Jinja recurses, and its output is compiled as Python.
+            raise ModelLoadError(
+                f"the chat template can't be compiled: {type(error).__name__}: {error}"
             ) from None
         environment = _environment()
         environment.globals["strftime_now"] = lambda form: now().strftime(form)

@@ -168,6 +168,25 @@ def test_a_template_that_is_no_jinja_is_a_load_error(tokenizer: Tokenizer) -> No
         ChatTemplate("a\n{% if %}", tokenizer)
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}",
+        "{% if a %}" * 300 + "{% endif %}" * 300,
+        "{% for a in b %}" * 30 + "{% endfor %}" * 30,
+        "{{ " + "9" * 5000 + " }}",
+        "{% break %}",
+        "{{ f(a=1, a=2) }}",
+    ],
+    ids=["parentheses", "conditions", "loops", "digits", "break", "arguments"],
+)
+def test_a_template_that_cannot_be_compiled_is_a_load_error(
+    source: str, tokenizer: Tokenizer
+) -> None:
+    with pytest.raises(ModelLoadError, match="can't be compiled"):
+        ChatTemplate(source, tokenizer)
+
+
 def test_a_model_without_template_says_so(tokenizer: Tokenizer) -> None:
     bare = scripted_tokenizer()
     bare.chat_template = None
