@@ -44,7 +44,7 @@ _SWITCH_S = 0.0005  # how long a thread that compiles a grammar may keep a step 
 
 
 class Outbox:
-    """Sends reports; a step's events go as one."""
+    """Sends reports; a step's events go as one. Without a parent nobody needs them."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -60,7 +60,7 @@ class Outbox:
             self.send(Events(events))
 
     def send(self, report: Report) -> None:
-        with self._lock:
+        with self._lock, contextlib.suppress(ConnectionError):  # the main loop ends with it
             self._connection.send(report)
 
 
@@ -85,8 +85,7 @@ def run_engine(connection: Connection, factory: Callable[[], Engine]) -> None:
     try:
         engine = factory()
     except Exception as error:
-        with contextlib.suppress(ConnectionError):  # the parent is gone
-            outbox.send(StartFailed(error))
+        outbox.send(StartFailed(error))
         return
     heartbeat.watch(engine.step_s)
     starting.clear()
@@ -107,10 +106,7 @@ def run_engine(connection: Connection, factory: Callable[[], Engine]) -> None:
         pass
     finally:
         died = engine.error is not None
-        try:
-            engine.close()
-        except ConnectionError:
-            died = True
+        engine.close()
     if died:
         sys.exit(1)
 

@@ -72,6 +72,41 @@ def test_a_program_that_forgets_to_close_it_ends_all_the_same() -> None:
     assert int(ended.stdout) > 0
 
 
+BUSY = """
+from functools import partial
+
+from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.api.request import Request
+from ramet.runtime.engine.process import EngineProcess
+from ramet.runtime.testing.scripted_engine import scripted_engine
+from ramet.runtime.testing.scripted_model import Script
+from ramet.runtime.testing.scripted_tokenizer import scripted_tokenizer
+
+if __name__ == "__main__":
+    factory = partial(scripted_engine, [Script(["word "], repeat=True)])
+    engine = EngineProcess(factory, scripted_tokenizer())
+    prompt = tuple(scripted_tokenizer().encode("x"))
+    params = SamplingParams(max_tokens=3000, ignore_eos=True)
+    streams = [
+        engine.submit(Request(prompt_token_ids=prompt, params=params)) for _ in range(8)
+    ]
+    next(streams[0])
+    print("busy", flush=True)
+    for stream in streams:
+        stream.result()
+"""
+
+
+def test_one_that_is_busy_ends_without_a_word_when_its_parent_is_killed() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", BUSY], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == "busy\n"
+        parent.kill()
+        assert parent.communicate(timeout=60) == ("", "")
+
+
 STARTING = """
 import multiprocessing
 import threading
