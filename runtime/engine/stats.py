@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ramet.grammars import GrammarStats
 from ramet.runtime.cache import RadixCache
+from ramet.runtime.engine.gc_pauses import GC_PAUSES
 from ramet.runtime.scheduler import Scheduler
 
 
@@ -35,6 +36,7 @@ class EngineStats:
     ends: dict[str, int]
     num_grammars: int = 0
     num_grammar_bytes: int = 0
+    longest_gc_pause_s: float = 0.0
 
     @classmethod
     def collect(
@@ -69,4 +71,5 @@ class EngineStats:
             ends=dict(stats.ends),
             num_grammars=grammars.num_grammars,
             num_grammar_bytes=grammars.num_bytes,
+            longest_gc_pause_s=GC_PAUSES.longest_s,
         )

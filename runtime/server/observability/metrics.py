@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from ramet.runtime.api.events import Failed, Finished, Timings, Usage
+from ramet.runtime.engine.gc_pauses import GC_PAUSES
 from ramet.runtime.engine.stats import EngineStats
 from ramet.runtime.server.observability.exposition import reading, render_metrics
 
@@ -59,6 +60,18 @@ _ENGINE_SERIES: tuple[tuple[str, str, str, Reading], ...] = (
         "gauge",
         "Approximate memory of compiled grammars.",
         lambda stats: stats.num_grammar_bytes,
+    ),
+    (
+        "ramet:longest_gc_pause_seconds",
+        "gauge",
+        "Longest garbage collection of the engine's process.",
+        lambda stats: stats.longest_gc_pause_s,
+    ),
+    (
+        "ramet:server_longest_gc_pause_seconds",
+        "gauge",
+        "Longest garbage collection of the server's process.",
+        lambda _: GC_PAUSES.longest_s,
     ),
     (
         "ramet:cached_pages",
