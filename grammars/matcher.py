@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .completion import CompletionSearch
+from .completion import FULL_WORK, CompletionSearch
 from .errors import GrammarTooComplexError
 from .masks.masks import Masks, bit
 from .masks.vocabulary import Mask, Vocabulary
@@ -211,12 +211,13 @@ class Matcher:
             raise GrammarTooComplexError("", "complete", "the completion needs special tokens")
         return b"".join(piece for piece in pieces if isinstance(piece, bytes))
 
-    def completion(self) -> list[bytes | int]:
-        """``shortest_completion`` as texts and the ids of special tokens between them."""
+    def completion(self, *, max_work: int = FULL_WORK) -> list[bytes | int]:
+        """``shortest_completion`` as texts and the ids of special tokens between them, found
+        with at most ``max_work`` lexeme states looked at."""
         if self.is_finished:
             return []
         with self._pushdown.lock:
-            return self._grammar.completions.shortest(self._trail)
+            return self._grammar.completions.shortest(self._trail, max_work=max_work)
 
     @property
     def text(self) -> bytes:

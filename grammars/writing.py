@@ -2,7 +2,8 @@
 
 Validation (``Grammar.match``) keeps each dialect's meaning. Text that is written is narrower where
 readers seldom expect more: ``\\d``, ``\\w`` and ``\\s`` of a Python regular expression write ASCII.
-A leading ``(?u)`` opens them again.
+A leading ``(?u)`` opens them again. A pattern in which a class stands where less of it means more
+text (in a negated set or assertion, or as ``\\D``, ``\\W``, ``\\S``, ``\\b``) is left as it is.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from .constraints import (
 
 T = TypeVar("T")
 
-_CLASSES = re.compile(r"\\[dwsbDWSB]")
+_CLASSES = re.compile(r"\\[dws]")
+_NEGATED = re.compile(r"\\[DWSbB]|\[\^|\(\?<?!")
 _NESTING = (AnyOf, Repeated, Series, StructuralTag, Tag, TriggeredTags)
 
 
@@ -35,7 +37,9 @@ def for_writing(constraint: Constraint) -> Constraint:
 
 def _narrowed(value: T) -> T:
     if isinstance(value, Regex):
-        if value.dialect == "python" and _CLASSES.search(value.pattern):
+        pattern = value.pattern
+        narrows = _CLASSES.search(pattern) and not _NEGATED.search(pattern)
+        if value.dialect == "python" and narrows:
             return dataclasses.replace(value, pattern="(?a)" + value.pattern)
         return value
     if isinstance(value, tuple):

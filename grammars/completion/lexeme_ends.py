@@ -6,12 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ramet.grammars.errors import GrammarTooComplexError
 from ramet.grammars.pushdown.rows import DEAD, LAZY
 from ramet.grammars.pushdown.state_table import LexemeEnd, StateTable
 from ramet.grammars.pushdown.transitions import END_LABEL
 
-_MAX_STATES = 200_000
 _MAX_TEXTS = 100_000
 _MAX_ALIKE = 16
 """Of the bytes that lead from one state to another, only the first are tried in different texts."""
@@ -22,6 +20,29 @@ _ORDER = np.array(
 """Digits and letters first: of texts of one length, a readable one is preferred."""
 
 
+_USUAL = np.frombuffer(b'"\\/,:;{}[]()<>-+._ 0123456789aeinrst', np.uint8)
+"""What is tried where each byte's target has to be worked out; few texts need others."""
+
+_MAX_LAZY = 64
+
+
+class SearchTooLongError(Exception):
+    """A search for a completion has come to its limit of work."""
+
+
+class Budget:
+    """How much work a search may still do, in states and positions looked at."""
+
+    def __init__(self) -> None:
+        self.left = 0
+
+    def spend(self, work: int) -> None:
+        """Raises ``SearchTooLongError`` once nothing is left."""
+        self.left -= work
+        if self.left < 0:
+            raise SearchTooLongError
+
+
 class LexemeEnds:
     """The ends that can be reached from one lexeme state, in order of length.
 
@@ -29,9 +50,10 @@ class LexemeEnds:
     ``all_texts`` visits each text.
     """
 
-    def __init__(self, state_table: StateTable, state: int) -> None:
-        self._lexicon = state_table
+    def __init__(self, state_table: StateTable, state: int, budget: Budget) -> None:
+        self._state_table = state_table
         self._state = state
+        self._budget = budget
         self._found: list[LexemeEnd] = []
         self._search = self._shortest()
 
@@ -49,6 +71,8 @@ class LexemeEnds:
         level: list[tuple[int, bytes]] = [(self._state, b"")]
         while level:
             following: list[tuple[int, bytes]] = []
+            for state, _ in level:
+                self._resolve(state)
             for state, text in level:
                 label = self._end_label(state)
                 if label >= 0:
@@ -60,8 +84,6 @@ class LexemeEnds:
                     if target not in seen:
                         seen.add(target)
                         following.append((target, text + bytes((byte,))))
-            if len(seen) > _MAX_STATES:
-                raise _too_long()
             level = following
 
     def all_texts(self, label: int) -> Iterator[LexemeEnd]:
@@ -71,6 +93,7 @@ class LexemeEnds:
         while level:
             following: list[tuple[int, bytes]] = []
             for state, text in level:
+                self._resolve(state)
                 if self._end_label(state) == label:
                     yield LexemeEnd(text, label, True)
                 for end in self._last_bytes(state, text):
@@ -80,7 +103,7 @@ class LexemeEnds:
                 for byte in _ORDER.tolist():
                     if byte > 127 and num_alike:
                         break
-                    target = self._lexicon.target(state, byte)
+                    target = int(self._state_table.rows[state, byte])
                     if target >= 0 and num_alike.setdefault(target, 0) < _MAX_ALIKE:
                         num_alike[target] += 1
                         following.append((target, text + bytes((byte,))))
@@ -90,12 +113,12 @@ class LexemeEnds:
             level = following
 
     def _end_label(self, state: int) -> int:
-        self._lexicon.make_ready(state)
-        return int(self._lexicon.states[state, END_LABEL])
+        self._state_table.make_ready(state)
+        return int(self._state_table.states[state, END_LABEL])
 
     def _last_bytes(self, state: int, text: bytes) -> Iterator[LexemeEnd]:
         """The ends with a last byte of their own, one a label."""
-        row = self._lexicon.rows[state]
+        row = self._state_table.rows[state]
         labels: set[int] = set()
         for byte in _ORDER[(row[_ORDER] < DEAD) & (row[_ORDER] != LAZY)].tolist():
             label = -2 - int(row[byte])
@@ -103,19 +126,21 @@ class LexemeEnds:
                 labels.add(label)
                 yield LexemeEnd(text + bytes((byte,)), label, False)
 
+    def _resolve(self, state: int) -> None:
+        """Work out the lazy entries of a state's row, or of its usual bytes if there are many."""
+        table = self._state_table
+        table.make_ready(state)
+        lazy = np.flatnonzero(table.rows[state] == LAZY)
+        if len(lazy) > _MAX_LAZY:
+            lazy = np.intersect1d(lazy, _USUAL)
+        self._budget.spend(1 + len(lazy))
+        for byte in lazy.tolist():
+            table.target(state, byte)
+
     def _targets(self, state: int) -> Iterator[tuple[int, int]]:
         """The states that follow a state, each with one byte that leads there."""
-        state_table = self._lexicon
-        for byte in np.flatnonzero(state_table.rows[state] == LAZY).tolist():
-            state_table.target(state, byte)
-        row = state_table.rows[state][_ORDER]
+        row = self._state_table.rows[state][_ORDER]
         targets, firsts = np.unique(row, return_index=True)
         for target, first in zip(targets.tolist(), firsts.tolist(), strict=True):
             if target >= 0:
                 yield target, int(_ORDER[first])
-
-
-def _too_long() -> GrammarTooComplexError:
-    return GrammarTooComplexError(
-        "", "complete", f"no completion was found within {_MAX_STATES} automaton states"
-    )

@@ -50,9 +50,13 @@ from ramet.grammars.pushdown.transitions import (
     STATE,
 )
 
-from .lexeme_ends import LexemeEnds
+from .lexeme_ends import Budget, LexemeEnds, SearchTooLongError
 
-_MAX_NODES = 3_000
+_NODE_WORK = 4
+"""A position costs about as much as this many lexeme states."""
+
+FULL_WORK = 20_000
+"""Work that finds a completion of almost any schema: about a second, at worst."""
 _MAX_REFUSED = 2_000
 _MAX_KNOWN = 4_000
 _CLOSE = 0
@@ -62,10 +66,6 @@ _COMMA, _CLOSED = 0, 1
 
 Piece = bytes | int
 """Text, or a special token's id."""
-
-
-class _SearchTooLongError(Exception):
-    """A search for a shortest completion has come to its limit."""
 
 
 class _Node:
@@ -99,10 +99,12 @@ class CompletionSearch:
         self._known: OrderedDict[Frozen, tuple[Piece, ...]] = OrderedDict()
         self._open_values: set[int] = set()
         self._is_cut_off = False
-        self._num_nodes = 0
+        self._budget = Budget()
 
-    def shortest(self, parser_stack: ParserStack) -> list[Piece]:
+    def shortest(self, parser_stack: ParserStack, *, max_work: int = FULL_WORK) -> list[Piece]:
         """A shortest completion of the parser stack's current position.
+
+        Work is counted, so the answer is the same on every machine.
 
         Raises:
             GrammarTooComplexError: none is found within the search's limits.
@@ -111,17 +113,22 @@ class CompletionSearch:
             raise GrammarTooComplexError(
                 "", "complete", "completions of texts with bounds on their tokens are not supported"
             )
+        start = parser_stack.snapshot()
+        if len(self._ends) > _MAX_KNOWN:
+            self._ends.clear()
         self._open_values.clear()
-        self._num_nodes = 0
+        self._budget.left = max_work
         try:
-            goal = self._search(parser_stack.snapshot(), self._known)
-        except _SearchTooLongError:
-            self._open_values.clear()
-            goal = self._descend(parser_stack.snapshot())
+            try:
+                goal = self._search(start, self._known)
+            except SearchTooLongError:
+                self._open_values.clear()
+                self._budget.left = max_work
+                goal = self._descend(start)
+        except SearchTooLongError:
+            goal = None
         if goal is None:
-            raise GrammarTooComplexError(
-                "", "complete", f"no completion was found within {_MAX_NODES} steps"
-            )
+            raise GrammarTooComplexError("", "complete", "no completion was found in good time")
         self._remember(goal)
         return _pieces(goal)
 
@@ -164,9 +171,7 @@ class CompletionSearch:
                 goal = _Node(node.parser_stack, cost, node, *pieces, is_goal=True)
                 heapq.heappush(queue, (cost, next(order), goal, iter(())))
                 continue
-            self._num_nodes += 1
-            if self._num_nodes > _MAX_NODES:
-                raise _SearchTooLongError
+            self._budget.spend(_NODE_WORK)
             self._push_next(queue, self._following(node), order)
         return None
 
@@ -175,9 +180,8 @@ class CompletionSearch:
         pushdown = self._pushdown
         seen: set[Frozen] = set()
         path = [iter((_Node(start, 0, None),))]
-        for _ in range(_MAX_NODES):
-            if not path:
-                return None
+        while path:
+            self._budget.spend(_NODE_WORK)
             node = next(path[-1], None)
             if node is None:
                 path.pop()
@@ -187,7 +191,6 @@ class CompletionSearch:
             frozen = pushdown.frozen(node.parser_stack)
             if frozen not in seen:
                 seen.add(frozen)
-                self._num_nodes = 0  # a value's own search is bounded by itself
                 path.append(self._following(node))
         return None
 
@@ -259,11 +262,15 @@ class CompletionSearch:
         state = int(row[STATE])
         ends = self._ends.get(state)
         if ends is None:
-            ends = self._ends[state] = LexemeEnds(pushdown.state_table, state)
+            ends = self._ends[state] = LexemeEnds(pushdown.state_table, state, self._budget)
         live = int(row[LIVE_AT])
         wanted = None if labels is None else set(labels)
         for index in count():
-            end = ends.get(index)
+            try:
+                end = ends.get(index)
+            except SearchTooLongError:
+                del self._ends[state]  # its search can't go on from here
+                raise
             if end is None or wanted == set():
                 return
             if wanted is not None and end.label not in wanted:

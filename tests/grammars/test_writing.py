@@ -59,7 +59,16 @@ def test_regular_parts_of_a_tag_are_narrowed_and_nothing_else() -> None:
 
 @pytest.mark.parametrize(
     "constraint",
-    [Regex("[0-9]+"), Regex(r"\d", "ecma"), Choice(("a",)), JsonSchema({"pattern": r"^\d$"})],
+    [
+        Regex("[0-9]+"),
+        Regex(r"\W"),
+        Regex(r"[^\d]"),
+        Regex(r"(?!\w)."),
+        Regex(r".\b\w"),
+        Regex(r"\d", "ecma"),
+        Choice(("a",)),
+        JsonSchema({"pattern": r"^\d$"}),
+    ],
 )
 def test_what_is_narrow_enough_stays_the_same_object(constraint) -> None:  # type: ignore[no-untyped-def]
     assert for_writing(constraint) is constraint

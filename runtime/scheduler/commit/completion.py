@@ -19,6 +19,13 @@ from ramet.runtime.tokenizer.tokenizer import Tokenizer
 
 _CACHE_LEN = 4096
 
+_FIRST_WORK, _STEP_WORK = 1_500, 600
+"""Lexeme states that the search before the first token may look at, and each search after a token:
+about 50 and 20 ms of work, once for each position."""
+
+_PROMISED_WORK = 6_000
+"""The same for both where the request was promised a complete output."""
+
 Pieces = tuple[bytes | int, ...]
 """Texts, and ids of special tokens."""
 
@@ -43,7 +50,8 @@ class Completions:
         if any(getattr(request.params, name) for name in PARAMS_AGAINST_COMPLETION):
             return None  # admission has refused that together with complete=True
         try:
-            pieces = tuple(matcher.completion())
+            work = _FIRST_WORK if request.complete is None else _PROMISED_WORK
+            pieces = tuple(matcher.completion(max_work=work))
             num_needed = len(self.encode(pieces))
         except (GrammarTooComplexError, InvalidConstraintError) as error:
             if request.complete is None:
@@ -60,14 +68,19 @@ class Completions:
             )
         return pieces
 
-    def fitting(self, matcher: Matcher, num_left: int) -> Pieces | None:
-        """The completion of the matcher's position, if it takes at most ``num_left`` tokens."""
+    def fitting(self, matcher: Matcher, num_left: int, *, promised: bool) -> Pieces | None:
+        """The completion of the matcher's position, if it takes at most ``num_left`` tokens.
+
+        Raises:
+            GrammarTooComplexError: none is found in good time.
+        """
+        work = _PROMISED_WORK if promised else _STEP_WORK
+        pieces = tuple(matcher.completion(max_work=work))
         try:
-            pieces = tuple(matcher.completion())
             if sum(len(p) if isinstance(p, bytes) else 1 for p in pieces) <= num_left:
                 return pieces  # A token has at least one byte.
             return pieces if len(self.encode(pieces)) <= num_left else None
-        except (GrammarTooComplexError, InvalidConstraintError):
+        except InvalidConstraintError:
             return None
 
     def encode(self, pieces: Pieces) -> list[int]:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ramet.grammars.constraints import StructuralTag
+from ramet.grammars.errors import GrammarTooComplexError
 from ramet.runtime.api.errors import InvariantError, NoTokenAllowedError
 from ramet.runtime.api.events import (
     FinishReason,
@@ -249,7 +250,15 @@ class OutputWriter:
         that the matcher has accepted; keeps the completion."""
         if sequence.completion is None:
             return True
-        completion = self._completions.fitting(matcher, sequence.num_left - num_new)
+        num_left = sequence.num_left - num_new
+        promised = sequence.request.complete is True
+        try:
+            completion = self._completions.fitting(matcher, num_left, promised=promised)
+        except GrammarTooComplexError:
+            if promised:
+                return False
+            sequence.completion = None  # not promised: the output may be cut
+            return True
         if completion is None:
             return False
         sequence.completion = completion

@@ -71,6 +71,7 @@ class ChatChoice:
         self.message = CollectedMessage()
         self.finished: Finished | None = None
         self.prompt_logprobs: PromptLogprobs | None = None
+        self._last_delta: ChatDelta | None = None
         self.num_tokens = 0
         self.num_reasoning_tokens = 0
 
@@ -93,6 +94,7 @@ class ChatChoice:
             deltas = join_deltas(deltas)
         for delta in deltas:
             self._collect(delta)
+            self._last_delta = delta
         return deltas, self._shown.select(tokens, self.finished)
 
     def _count(self, num_tokens: int, deltas: list[ChatDelta]) -> None:
@@ -134,7 +136,8 @@ class ChatChoice:
         """``tool_calls`` if every call is complete, otherwise the engine's reason."""
         assert self.finished is not None
         calls = self.message.calls
-        if self.finished.reason == "stop" and calls and all(call.complete for call in calls):
+        is_whole = self.finished.reason == "stop" or isinstance(self._last_delta, ToolCallEnd)
+        if is_whole and calls and all(call.complete for call in calls):
             return "tool_calls"
         return self.finished.reason
 

@@ -15,6 +15,7 @@ from ramet.grammars import (
     EmptyConstraintError,
     FixedText,
     Grammar,
+    GrammarTooComplexError,
     JsonObject,
     JsonSchema,
     Regex,
@@ -159,3 +160,18 @@ def test_no_shorter_text_completes(schema: dict[str, Any]) -> None:
     assert grammar.match(completion)
     shorter = min(len(completion) - 1, 7)
     assert not is_accepted_within(grammar, b"", shorter), (schema, completion)
+
+
+@pytest.mark.parametrize("work", [300, 20_000])
+def test_searches_are_bounded_by_counted_work(work: int) -> None:
+    schema = {"type": "array", "items": {"type": "integer"}, "minItems": 20, "uniqueItems": True}
+    grammar = compile_constraint(JsonSchema(schema), BYTES)
+    matcher = grammar.matcher()
+    num_states = grammar.num_states
+    try:
+        pieces = matcher.completion(max_work=work)
+    except GrammarTooComplexError:
+        assert work == 300
+    else:
+        assert grammar.match(b"".join(piece for piece in pieces if isinstance(piece, bytes)))
+    assert grammar.num_states - num_states <= 4 * work

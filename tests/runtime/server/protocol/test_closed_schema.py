@@ -1,4 +1,4 @@
-"""Objects that list their properties are written without others, and stay satisfiable."""
+"""Objects that list their properties are written without others; no meaning changes."""
 
 from __future__ import annotations
 
@@ -8,26 +8,45 @@ import pytest
 
 from ramet.runtime.server.protocol.closed_schema import closed_schema
 
-POINT = {"type": "object", "properties": {"x": {"type": "integer"}}}
+POINT = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
+NAMED = {"$ref": "#/$defs/p"}
+DEFS = {"$defs": {"p": POINT}}
 
 
 def test_plain_objects_are_closed_wherever_they_stand() -> None:
-    schema = {**POINT, "$defs": {"p": POINT}, "items": POINT, "properties": {"p": POINT}}
-    closed = closed_schema(schema)
-    for part in (closed, closed["$defs"]["p"], closed["items"], closed["properties"]["p"]):
+    nested = {
+        "properties": {"p": POINT, "q": {"anyOf": [POINT, {"type": "null"}]}},
+        "items": POINT,
+        "prefixItems": [POINT],
+        **DEFS,
+    }
+    closed = closed_schema(nested)
+    parts = (
+        closed,
+        closed["properties"]["p"],
+        closed["properties"]["q"]["anyOf"][0],
+        closed["items"],
+        closed["prefixItems"][0],
+        closed["$defs"]["p"],
+    )
+    for part in parts:
         assert part["additionalProperties"] is False
     assert "additionalProperties" not in POINT
+
+
+def test_a_recursive_type_is_closed() -> None:
+    node = {"properties": {"kids": {"type": "array", "items": {"$ref": "#/$defs/n"}}}}
+    closed = closed_schema({"$defs": {"n": node}, "$ref": "#/$defs/n"})
+    assert closed["$defs"]["n"]["additionalProperties"] is False
 
 
 @pytest.mark.parametrize(
     "more",
     [
         {"additionalProperties": True},
-        {"patternProperties": {"^y": {}}},
-        {"allOf": [{"required": ["y"]}]},
+        {"dependentRequired": {"x": ["y"]}},
         {"required": ["y"]},
         {"minProperties": 2},
-        {"enum": [{"y": 1}]},
     ],
 )
 def test_objects_that_may_need_other_properties_stay_open(more: dict[str, Any]) -> None:
@@ -35,22 +54,29 @@ def test_objects_that_may_need_other_properties_stay_open(more: dict[str, Any]) 
     assert closed_schema(schema) == schema
 
 
-def test_what_schemas_inherit_from_stays_open() -> None:
-    base, child = {"$ref": "#/$defs/base"}, {"type": "object", "properties": {"y": {}}}
-    for schema in (
-        {"allOf": [base, child], "$defs": {"base": POINT}},
-        {**base, **child, "$defs": {"base": POINT}},
-    ):
-        assert closed_schema(schema)["$defs"]["base"] == POINT
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"allOf": [NAMED, {"properties": {"y": {}}}]},
+        {"oneOf": [NAMED, {"$ref": "#/$defs/q"}]},
+        {"not": {"$ref": "#/$defs/alias"}},
+        {"if": NAMED, "then": {}},
+        {"contains": NAMED, "maxContains": 1},
+        {**NAMED, "properties": {"y": {}}},
+        {"properties": {"y": {}}, "anyOf": [NAMED, {"type": "null"}]},
+        {"patternProperties": {"^p": NAMED}},
+        {"enum": [{"p": {"x": 1, "y": 2}}], "properties": {"p": NAMED}},
+        {"items": [{"properties": {"deep": {"oneOf": [NAMED]}}}]},
+    ],
+)
+def test_a_document_that_combines_schemas_stays_as_it_is(schema: dict[str, Any]) -> None:
+    whole = {**schema, **DEFS}
+    assert closed_schema(whole) is whole
 
 
-def test_a_definition_that_is_only_named_is_closed() -> None:
-    schema = {
-        "type": "object",
-        "properties": {"p": {"$ref": "#/$defs/p", "description": "a point"}},
-        "$defs": {"p": POINT},
-    }
-    assert closed_schema(schema)["$defs"]["p"]["additionalProperties"] is False
+def test_data_is_not_read_as_a_schema() -> None:
+    schema = {**POINT, "default": {"oneOf": []}, "properties": {"x": {"enum": [{"not": 1}]}}}
+    assert closed_schema(schema)["additionalProperties"] is False
 
 
 @pytest.mark.parametrize("schema", [True, False, {}, {"type": "string"}, {"properties": 3}])
