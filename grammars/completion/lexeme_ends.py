@@ -24,6 +24,7 @@ _USUAL = np.frombuffer(b'"\\/,:;{}[]()<>-+._ 0123456789aeinrst', np.uint8)
 """What is tried where each byte's target has to be worked out; few texts need others."""
 
 _MAX_LAZY = 64
+_LAZY_PER_WORK = 4
 
 
 class SearchTooLongError(Exception):
@@ -133,7 +134,7 @@ class LexemeEnds:
         lazy = np.flatnonzero(table.rows[state] == LAZY)
         if len(lazy) > _MAX_LAZY:
             lazy = np.intersect1d(lazy, _USUAL)
-        self._budget.spend(1 + len(lazy))
+        self._budget.spend(1 + len(lazy) // _LAZY_PER_WORK)
         for byte in lazy.tolist():
             table.target(state, byte)
 
