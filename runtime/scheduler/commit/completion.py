@@ -19,9 +19,9 @@ from ramet.runtime.tokenizer.tokenizer import Tokenizer
 
 _CACHE_LEN = 4096
 
-_FIRST_WORK, _STEP_WORK = 3_000, 300
+_FIRST_WORK, _STEP_WORK = 6_000, 300
 """Lexeme states that the search before the first token may look at, and each search after a token:
-mostly below a millisecond of work, at worst some 200 and 20 ms, once for each position."""
+mostly below a millisecond of work, at worst some 500 and 20 ms, once for each position."""
 
 _PROMISED_WORK = 6_000
 """The same for both where the request was promised a complete output."""
