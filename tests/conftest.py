@@ -7,9 +7,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from ramet.lang import ScriptedBackend
 from ramet.runtime.testing import server as testing
+
+settings.register_profile("ramet", deadline=None)  # machines are shared: no test asserts a time
+settings.load_profile("ramet")
 
 
 @pytest.fixture
