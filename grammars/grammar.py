@@ -57,7 +57,8 @@ class Grammar:
         vocab: the vocabulary that its masks are for.
         masks: what writes them.
         context_independent: the parts of masks and the lexemes that it may share with other
-        grammars.
+            grammars.
+        completions: finds what completes an output.
     """
 
     def __init__(
@@ -112,7 +113,7 @@ class Grammar:
     @property
     def num_bytes(self) -> int:
         """About the memory that it takes beside what it shares with others."""
-        return self._pushdown.num_bytes
+        return self._pushdown.num_bytes + self.completions.num_bytes
 
     @property
     def is_crowded(self) -> bool:

@@ -40,7 +40,7 @@ class MatchedGrammar(Protocol):
 class Matcher:
     """Follows one sequence's tokens. Not to be used from two threads at once."""
 
-    __slots__ = ("_accepted", "_counts", "_grammar", "_pushdown", "_trail", "is_finished")
+    __slots__ = ("_accepted", "_counts", "_grammar", "_parser_stack", "_pushdown", "is_finished")
 
     is_finished: bool
     """Whether an end token was accepted; nothing may follow."""
@@ -56,7 +56,7 @@ class Matcher:
         new."""
         self._grammar = grammar
         self._pushdown = pushdown
-        self._trail = parser_stack
+        self._parser_stack = parser_stack
         self.is_finished = False
         # What was accepted, by position: tokens' ids, or bytes.
         self._accepted: list[int | bytes] = []
@@ -78,7 +78,7 @@ class Matcher:
             return
         if self._grammar.is_crowded:
             self._leave_tables()
-        self._grammar.masks.write(self._trail, row)
+        self._grammar.masks.write(self._parser_stack, row)
         self._add_special(row)
 
     def _add_special(self, row: Mask) -> None:
@@ -93,7 +93,7 @@ class Matcher:
             row[:] = 0
             return True
         if self._grammar.is_crowded or not self._grammar.masks.write(
-            self._trail, row, seconds=seconds
+            self._parser_stack, row, seconds=seconds
         ):
             return False
         self._add_special(row)
@@ -106,7 +106,7 @@ class Matcher:
         if self.is_finished:
             row[:] = 0
             return
-        self._grammar.masks.write_in_background(self._trail, row)
+        self._grammar.masks.write_in_background(self._parser_stack, row)
         self._add_special(row)
 
     def accept(self, token_id: int) -> bool:
@@ -117,7 +117,7 @@ class Matcher:
         with self._pushdown.lock:
             if vocab.tokens[token_id] is None:
                 return self._accept_special(token_id)
-            if not self._pushdown.advance(self._trail, vocab.data, vocab.spans, token_id):
+            if not self._pushdown.advance(self._parser_stack, vocab.data, vocab.spans, token_id):
                 return False
             self._step(token_id)
         return True
@@ -126,7 +126,7 @@ class Matcher:
         """Go on with tables that hold no more than this text needs."""
         grammar = self._grammar.renewed()
         other = grammar.matcher()
-        for accepted in self._accepted[: self._trail.at]:
+        for accepted in self._accepted[: self._parser_stack.at]:
             if isinstance(accepted, bytes):
                 taken = other.accept_bytes(accepted)
             else:
@@ -134,17 +134,17 @@ class Matcher:
             assert taken, "what was accepted once is accepted again"
         grammar.settle()
         self._grammar, self._pushdown = grammar, other._pushdown
-        self._trail, self._counts = other._trail, other._counts
+        self._parser_stack, self._counts = other._parser_stack, other._counts
 
     def _step(self, accepted: int | bytes) -> None:
-        del self._accepted[self._trail.at :]
+        del self._accepted[self._parser_stack.at :]
         self._accepted.append(accepted)
-        self._trail.step()
+        self._parser_stack.step()
         if self._pushdown.token_bounds is not None:
             self._count(by_bytes=isinstance(accepted, bytes))
 
     def _count(self, *, by_bytes: bool) -> None:
-        bounds, parser_stack = self._pushdown.token_bounds, self._trail
+        bounds, parser_stack = self._pushdown.token_bounds, self._parser_stack
         assert bounds is not None
         del self._counts[parser_stack.at :]
         before = self._counts[-1] if self._counts else ()
@@ -156,22 +156,22 @@ class Matcher:
         """Go on by some text, as if it were a token. False, and unchanged, if it doesn't match."""
         if self.is_finished:
             return False
-        self._trail.reserve(len(data))
+        self._parser_stack.reserve(len(data))
         with self._pushdown.lock:
             text = np.frombuffer(bytearray(data), np.uint8)
             span = np.array([[0, len(data)]], np.int64)
-            if not self._pushdown.advance(self._trail, text, span, 0):
+            if not self._pushdown.advance(self._parser_stack, text, span, 0):
                 return False
             self._step(data)
         return True
 
     def rollback(self, num_tokens: int) -> None:
         """Take back the last ``num_tokens`` accepted tokens, an end token included."""
-        num_accepted = self._trail.at + self.is_finished
+        num_accepted = self._parser_stack.at + self.is_finished
         if not 0 <= num_tokens <= num_accepted:
             raise ValueError(f"can't take back {num_tokens} of {num_accepted} accepted tokens")
         if num_tokens:
-            self._trail.at -= num_tokens - self.is_finished
+            self._parser_stack.at -= num_tokens - self.is_finished
             self.is_finished = False
 
     def forced_bytes(self) -> bytes:
@@ -180,7 +180,7 @@ class Matcher:
             return b""
         found = bytearray()
         with self._pushdown.lock:
-            parser_stack = self._trail.copy()
+            parser_stack = self._parser_stack.copy()
             while len(found) < _MAX_FORCED:
                 if self._pushdown.is_accepting(parser_stack):
                     break
@@ -217,12 +217,12 @@ class Matcher:
         if self.is_finished:
             return []
         with self._pushdown.lock:
-            return self._grammar.completions.shortest(self._trail, max_work=max_work)
+            return self._grammar.completions.shortest(self._parser_stack, max_work=max_work)
 
     @property
     def text(self) -> bytes:
         """All that was accepted, special tokens left out."""
-        return self._trail.text[: int(self._trail.position[LENGTH])].tobytes()
+        return self._parser_stack.text[: int(self._parser_stack.position[LENGTH])].tobytes()
 
     @property
     def is_accepting(self) -> bool:
@@ -230,12 +230,12 @@ class Matcher:
         if self.is_finished:
             return True
         with self._pushdown.lock:
-            return self._pushdown.is_accepting(self._trail)
+            return self._pushdown.is_accepting(self._parser_stack)
 
     def fork(self) -> Matcher:
         """An independent matcher at the same position."""
         counts = self._counts.copy()
-        other = Matcher(self._grammar, self._pushdown, self._trail.copy(), counts)
+        other = Matcher(self._grammar, self._pushdown, self._parser_stack.copy(), counts)
         other._accepted = self._accepted.copy()
         other.is_finished = self.is_finished
         return other
@@ -243,7 +243,7 @@ class Matcher:
     def expected(self) -> str:
         """What may come next, in words."""
         with self._pushdown.lock:
-            following = self._next_bytes(self._trail, 256)
+            following = self._next_bytes(self._parser_stack, 256)
         words = _describe(following)
         if self.is_accepting:
             words.append("the end")
@@ -270,7 +270,7 @@ class Matcher:
     def _special(self) -> dict[int, tuple[Context, NDArray[np.int64]]]:
         """The special tokens that may come next: what follows each, and the border it is at."""
         with self._pushdown.lock:
-            return self._special_at(self._trail)
+            return self._special_at(self._parser_stack)
 
     def _special_at(
         self, parser_stack: ParserStack
@@ -288,7 +288,7 @@ class Matcher:
         offer = self._special().get(token_id) if self._pushdown.has_special else None
         if offer is not None:
             after, border = offer
-            parser_stack = self._trail
+            parser_stack = self._parser_stack
             parser_stack.positions[parser_stack.at + 1] = border
             self._pushdown.place(
                 parser_stack.positions[parser_stack.at + 1], self._pushdown.intern(after)

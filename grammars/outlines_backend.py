@@ -94,7 +94,7 @@ class OutlinesMatcher(Matcher):
         del self._states[len(self._states) - num_tokens :]
 
     def fork(self) -> Matcher:
-        other = OutlinesMatcher(self._indexed, self._pushdown, self._trail.copy())
+        other = OutlinesMatcher(self._indexed, self._pushdown, self._parser_stack.copy())
         other._states = self._states.copy()
         other.is_finished = self.is_finished
         return other

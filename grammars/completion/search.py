@@ -16,7 +16,7 @@ from __future__ import annotations
 import heapq
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import count
+from itertools import count, islice
 
 import numpy as np
 
@@ -58,7 +58,8 @@ _NODE_WORK = 4
 FULL_WORK = 20_000
 """Work that finds a completion of almost any schema: about a second, at worst."""
 _MAX_REFUSED = 2_000
-_MAX_KNOWN = 4_000
+_MAX_KNOWN = 1_000
+_POSITION_BYTES, _ENDS_BYTES = 1_500, 2_000
 _CLOSE = 0
 """The label of a closing brace in place of an object's key."""
 _COMMA, _CLOSED = 0, 1
@@ -97,9 +98,16 @@ class CompletionSearch:
         self._ends: dict[int, LexemeEnds] = {}
         self._values: dict[int, bytes] = {}
         self._known: OrderedDict[Frozen, tuple[Piece, ...]] = OrderedDict()
+        self._failed_work: OrderedDict[Frozen, int] = OrderedDict()
         self._open_values: set[int] = set()
         self._is_cut_off = False
         self._budget = Budget()
+
+    @property
+    def num_bytes(self) -> int:
+        """About the memory that it takes."""
+        num_positions = len(self._known) + len(self._failed_work)
+        return _POSITION_BYTES * num_positions + _ENDS_BYTES * (len(self._ends) + len(self._values))
 
     def shortest(self, parser_stack: ParserStack, *, max_work: int = FULL_WORK) -> list[Piece]:
         """A shortest completion of the parser stack's current position.
@@ -116,7 +124,11 @@ class CompletionSearch:
         start = parser_stack.snapshot()
         if len(self._ends) > _MAX_KNOWN:
             self._ends.clear()
+        frozen = self._pushdown.frozen(start)
+        if max_work <= self._failed_work.get(frozen, 0):
+            raise _not_found()
         self._open_values.clear()
+        self._is_cut_off = False
         self._budget.left = max_work
         try:
             try:
@@ -128,7 +140,10 @@ class CompletionSearch:
         except SearchTooLongError:
             goal = None
         if goal is None:
-            raise GrammarTooComplexError("", "complete", "no completion was found in good time")
+            self._failed_work[frozen] = max_work
+            if len(self._failed_work) > _MAX_KNOWN:
+                self._failed_work.popitem(last=False)
+            raise _not_found()
         self._remember(goal)
         return _pieces(goal)
 
@@ -299,7 +314,7 @@ class CompletionSearch:
     def _after_texts(
         self, node: _Node, ends: Iterator[LexemeEnd], limit: int = 1
     ) -> Iterator[_Node]:
-        for _, end in zip(range(limit), ends):  # noqa: B905
+        for end in islice(ends, limit):
             following = self._moved(node, end)
             if following is not None:
                 yield following
@@ -377,6 +392,10 @@ class _Alone(Context):
 
     def after(self, pushdown: ContextTable, label: int, text: bytes | None) -> After:
         return pushdown.intern(End()) if label == 0 else None
+
+
+def _not_found() -> GrammarTooComplexError:
+    return GrammarTooComplexError("", "complete", "no completion was found in good time")
 
 
 def _cost(piece: Piece) -> int:

@@ -46,7 +46,7 @@ class Context(ABC):
     kind: ClassVar[int] = 0
     """One of ``moves.PLAIN`` and the kinds after it."""
 
-    may_close: ClassVar[bool] = False
+    may_close: bool = False
     """Whether a closing bracket may come in place of an object's key or of a value."""
 
     captures: ClassVar[bool] = False

@@ -20,6 +20,10 @@ PARAMS_AGAINST_COMPLETION = (
 )  # fmt: skip
 """Sampling parameters that could end an output early, or forbid what completes it."""
 
+FIRST_COMPLETION_WORK = 6_000
+"""Lexeme states that the search for an output's completion may look at before its first token, and
+after each token where a complete output was promised: at worst half a second of work."""
+
 AHEAD = " ahead"
 """Ends the ``node_id`` of a request that computes the beginning of a call's prompt ahead of it."""
 

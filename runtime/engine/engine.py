@@ -38,7 +38,7 @@ from ramet.runtime.engine.config import EngineConfig
 from ramet.runtime.engine.constraint_compiler import ConstraintCompiler
 from ramet.runtime.engine.core import EngineCore
 from ramet.runtime.engine.daemon_threads import DaemonThreads
-from ramet.runtime.engine.grammar_manager import GrammarManager
+from ramet.runtime.engine.grammar_manager import GrammarManager, find_first_completion
 from ramet.runtime.engine.grammar_vocabulary import grammar_vocabulary
 from ramet.runtime.engine.input_processor import InputProcessor
 from ramet.runtime.engine.prefix_persistence import PrefixPersistence
@@ -220,6 +220,8 @@ class Engine:
             sequence.state = SequenceState.FINISHED  # its grammar need not be compiled
             raise
         self._thread.post(lambda: self._scheduler.hold(sequence))
+        if request.complete is not False:
+            grammar.add_done_callback(find_first_completion)
         grammar.add_done_callback(
             lambda done: self._thread.post(lambda: self._core.add_compiled(sequence, done))
         )

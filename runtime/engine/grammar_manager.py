@@ -20,6 +20,7 @@ from ramet.runtime.api.errors import (
     RametError,
     RequestAbortedError,
 )
+from ramet.runtime.api.request import FIRST_COMPLETION_WORK
 from ramet.runtime.engine.daemon_threads import DaemonThreads
 from ramet.runtime.scheduler.sequence.sequence import Matcher
 
@@ -151,6 +152,18 @@ class GrammarManager:
             raise RametError(
                 f"the constraint could not be compiled: {type(error).__name__}: {error}"
             ) from error
+
+
+def find_first_completion(compiled: Future[CompiledGrammar]) -> None:
+    """Searches for the completion of an empty output; the grammar remembers what it finds.
+
+    As a callback of the compilation it runs in the compiling thread, and spares the step thread a
+    search that may take long.
+    """
+    if compiled.cancelled() or compiled.exception() is not None:
+        return
+    with contextlib.suppress(Exception):  # what is wrong fails the request when it is scheduled
+        compiled.result().matcher().completion(max_work=FIRST_COMPLETION_WORK)
 
 
 def _refusal(error: ConstraintError) -> InvalidConstraintError:

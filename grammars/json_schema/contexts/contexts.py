@@ -33,8 +33,6 @@ class ValueContext(Context):
 
     __slots__ = ("_is_known", "frame", "may_close", "plan", "prefixes")
 
-    may_close: bool  # type: ignore[misc]
-
     def __init__(
         self,
         plan: ValuePlan,

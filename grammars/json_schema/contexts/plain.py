@@ -91,7 +91,6 @@ class NameContext(Context):
 
     __slots__ = ("layout", "may_close", "plan", "values")
     kind = KEY
-    may_close: bool  # type: ignore[misc]
 
     def __init__(self, values: Values, plan: ObjectPlan, layout: Layout, *, first: bool) -> None:
         self.values = values

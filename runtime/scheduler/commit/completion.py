@@ -13,18 +13,15 @@ from collections.abc import Iterable
 
 from ramet.grammars.errors import GrammarTooComplexError
 from ramet.runtime.api.errors import InvalidConstraintError, InvalidParameterError
-from ramet.runtime.api.request import PARAMS_AGAINST_COMPLETION
+from ramet.runtime.api.request import FIRST_COMPLETION_WORK, PARAMS_AGAINST_COMPLETION
 from ramet.runtime.scheduler.sequence.sequence import Matcher, Sequence
 from ramet.runtime.tokenizer.tokenizer import Tokenizer
 
 _CACHE_LEN = 4096
 
-_FIRST_WORK, _STEP_WORK = 6_000, 300
-"""Lexeme states that the search before the first token may look at, and each search after a token:
-mostly below a millisecond of work, at worst some 500 and 20 ms, once for each position."""
-
-_PROMISED_WORK = 6_000
-"""The same for both where the request was promised a complete output."""
+_STEP_WORK = 300
+"""Lexeme states that the search after a token may look at: mostly below a millisecond of work, at
+worst some 20 ms, once for each position."""
 
 Pieces = tuple[bytes | int, ...]
 """Texts, and ids of special tokens."""
@@ -50,8 +47,7 @@ class Completions:
         if any(getattr(request.params, name) for name in PARAMS_AGAINST_COMPLETION):
             return None  # admission has refused that together with complete=True
         try:
-            work = _FIRST_WORK if request.complete is None else _PROMISED_WORK
-            pieces = tuple(matcher.completion(max_work=work))
+            pieces = tuple(matcher.completion(max_work=FIRST_COMPLETION_WORK))
             num_needed = len(self.encode(pieces))
         except (GrammarTooComplexError, InvalidConstraintError) as error:
             if request.complete is None:
@@ -74,7 +70,7 @@ class Completions:
         Raises:
             GrammarTooComplexError: none is found in good time.
         """
-        work = _PROMISED_WORK if promised else _STEP_WORK
+        work = FIRST_COMPLETION_WORK if promised else _STEP_WORK
         pieces = tuple(matcher.completion(max_work=work))
         try:
             if sum(len(p) if isinstance(p, bytes) else 1 for p in pieces) <= num_left:

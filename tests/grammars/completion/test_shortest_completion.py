@@ -175,3 +175,14 @@ def test_searches_are_bounded_by_counted_work(work: int) -> None:
     else:
         assert grammar.match(b"".join(piece for piece in pieces if isinstance(piece, bytes)))
     assert grammar.num_states - num_states <= 4 * work
+
+
+def test_a_search_that_failed_is_not_made_again() -> None:
+    schema = {"type": "array", "items": {"type": "integer"}, "minItems": 20, "uniqueItems": True}
+    grammar = compile_constraint(JsonSchema(schema), BYTES)
+    for _ in range(2):
+        with pytest.raises(GrammarTooComplexError, match="no completion was found"):
+            grammar.matcher().completion(max_work=20)
+        num_states = grammar.num_states
+    assert grammar.num_states == num_states
+    assert grammar.matcher().completion(max_work=20_000)

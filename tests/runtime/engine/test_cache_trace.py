@@ -122,4 +122,4 @@ def test_a_model_whose_engine_cannot_start_is_closed(tmp_path):
     config = EngineConfig(num_pages=16, record_trace=str(tmp_path / "no" / "trace.gz"))
     with pytest.raises(InvalidParameterError, match="trace"):
         Engine.from_model("smollm2", config)
-    assert set(threading.enumerate()) == before
+    assert set(threading.enumerate()) <= before  # those of tests before this one may end

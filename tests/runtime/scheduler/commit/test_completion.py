@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from ramet.grammars import Choice, Ebnf, JsonObject, JsonSchema, Regex
+from ramet.grammars.completion import CompletionSearch
 from ramet.runtime.api.errors import InvalidParameterError
 from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.api.request import Request
@@ -99,6 +101,20 @@ def test_what_could_break_the_promise_is_refused(engine: Engine, name: str, valu
 def test_without_a_constraint_there_is_nothing_to_complete(engine: Engine) -> None:
     with pytest.raises(InvalidParameterError, match="complete needs a constraint"):
         run(engine, None, 30)
+
+
+def test_the_first_search_is_not_the_step_threads(engine: Engine, monkeypatch) -> None:
+    threads: list[str] = []
+    shortest = CompletionSearch.shortest
+
+    def noting(self: CompletionSearch, *args: Any, **options: Any) -> Any:
+        threads.append(threading.current_thread().name)
+        return shortest(self, *args, **options)
+
+    monkeypatch.setattr(CompletionSearch, "shortest", noting)
+    run(engine, JsonSchema({**PERSON, "title": str(engine.config.forced_tokens)}), 40)
+    assert threads[0] != "ramet-engine"
+    assert "ramet-engine" in threads
 
 
 names = st.sampled_from(["a", "b", "name", "é"])
