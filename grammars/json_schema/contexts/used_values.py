@@ -16,7 +16,8 @@ from ramet.grammars.pushdown.state_table import Lexeme, StateTable
 from ramet.grammars.regular import regex_dfa
 from ramet.grammars.regular.numbers import any_number, plain_integers, spellings
 
-from .values_plan import ValuePlan, Values, text_lexeme
+from .value_parts import text_lexeme
+from .values_plan import ValuePlan, Values
 
 _FRACTION = r"-?(0|[1-9][0-9]{0,3})\.[0-9]{2}[1-9]"
 """Number texts of which no two are equal."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from ramet.grammars.constraints import Integers
-from ramet.grammars.errors import GrammarTooComplexError
 from ramet.grammars.json_schema.schema.atoms import Integer
 from ramet.grammars.json_schema.schema.documents import Documents, Leaf
 from ramet.grammars.json_schema.schema.formula import TRUE, Formula, atom
@@ -15,40 +14,25 @@ from ramet.grammars.json_schema.schema.layout import Layout
 from ramet.grammars.json_schema.solver.children import Child
 from ramet.grammars.json_schema.solver.frames import Frame
 from ramet.grammars.json_schema.solver.keyword_formulas import Typer
-from ramet.grammars.json_schema.solver.languages import Languages
 from ramet.grammars.json_schema.solver.objects import ObjectPlan
 from ramet.grammars.json_schema.solver.plans import PlanSolver
 from ramet.grammars.json_schema.solver.text_sets import TextSet
-from ramet.grammars.json_schema.text.counted_text import CountedText
 from ramet.grammars.json_schema.text.lexemes import (
     ARRAY,
-    CLOSE_ARRAY,
     FIRST_SCALAR,
     OBJECT,
-    ValueLexeme,
 )
-from ramet.grammars.json_schema.text.literal_text import EXCLUDED, LiteralText
+from ramet.grammars.json_schema.text.literal_text import LiteralText
 from ramet.grammars.json_schema.text.text_lexemes import (
-    AnyText,
-    BoundedText,
-    Closing,
-    DfaText,
-    FilteredClosing,
     KeyClosing,
     TextLexeme,
 )
-from ramet.grammars.limits import CompileLimits
 from ramet.grammars.pushdown.context_table import After, Context, ContextTable
-from ramet.grammars.pushdown.json_text import KEY_SLICE, VALUE_SLICE
-from ramet.grammars.pushdown.labelled_dfa import LabelledDfa
-from ramet.grammars.pushdown.lexemes import DfaLexeme, LabelledDfaLexeme
-from ramet.grammars.pushdown.state_table import Lexeme
 from ramet.grammars.regular import Dfa
-from ramet.grammars.regular.numbers import any_number, short_number
+
+from .value_parts import ValueParts, check_size, number_lexeme, text_lexeme
 
 Verdict = tuple[bool, ...]
-_VALUE_CLOSING = Closing()
-_MAX_TREE_BYTES = 20_000
 
 
 class OpenObject(Protocol):
@@ -172,7 +156,7 @@ class Values:
             classes = [(n, texts) for n, texts in enumerate(plan.classes, 1) if possible >> n & 1]
             base = text_lexeme(classes, languages, closing)
             if plan.names or base is None:
-                _check_size(plan.label_of, languages.limits)
+                check_size(plan.label_of, languages.limits)
                 base = LiteralText(closing, plan.label_of, base)
             known = self._names[key] = base
         return known
@@ -222,58 +206,6 @@ class Values:
             residual, seen, frame.count + 1, spent, frame.goals,
             ordered_from=0 if self.any_order else plan.floor_after(label, frame.floor),
         )  # fmt: skip
-
-
-class ValueParts:
-    """What a value may be.
-
-    Attributes:
-        brackets: which of ``OBJECT`` and ``ARRAY`` may be opened.
-        text, number, literals: strings and numbers, if any; the labels of null, true and false.
-    """
-
-    def __init__(
-        self,
-        text: TextLexeme | None,
-        number: Lexeme | None,
-        literals: Mapping[str, int],
-        brackets: frozenset[int],
-    ) -> None:
-        """Strings and numbers, if any; the labels of null, true and false."""
-        self.brackets = brackets
-        self.text = text
-        self.number = number
-        self.literals = literals
-        self._lexemes: dict[object, Lexeme] = {}
-
-    @property
-    def has_scalars(self) -> bool:
-        """Whether it may be neither object nor array."""
-        return bool(self.text or self.number or self.literals)
-
-    def lexeme(
-        self,
-        prefixes: tuple[bytes, ...],
-        close_prefixes: tuple[bytes, ...] | None,
-        *,
-        is_recorded: bool = False,
-    ) -> Lexeme:
-        """The lexeme, with white space before it, and before the array's closing bracket if any.
-
-        A number that is to be recorded has an exponent of at most three digits, so that the
-        language of all others has an automaton.
-        """
-        key = (prefixes, close_prefixes, is_recorded)
-        known = self._lexemes.get(key)
-        if known is None:
-            number = self.number
-            if is_recorded and isinstance(number, DfaLexeme) and number.dfa is any_number():
-                number = DfaLexeme(short_number(), number.label)
-            brackets = self.brackets if close_prefixes is None else self.brackets | {CLOSE_ARRAY}
-            known = self._lexemes[key] = ValueLexeme(
-                self.text, number, self.literals, brackets, prefixes, close_prefixes or ()
-            )
-        return known
 
 
 class ValuePlan:
@@ -366,86 +298,10 @@ class ValuePlan:
                 elif solver.has_kind(node, kind):
                     literals[kind] = label
         return ValueParts(
-            text_lexeme(texts, languages), _number_lexeme(numbers), literals, frozenset(brackets)
+            text_lexeme(texts, languages), number_lexeme(numbers), literals, frozenset(brackets)
         )
 
     def formulas(self, kind: str) -> tuple[Formula, ...]:
         """What is followed in an object or array."""
         typer = self.values.solver.typer
         return tuple(typer.typed(n, kind) for n in self.nodes)
-
-
-def text_lexeme(
-    parts: Sequence[tuple[int, TextSet]],
-    languages: Languages,
-    closing: Closing | None = None,
-    *,
-    has_one_spelling: bool = False,
-) -> TextLexeme | None:
-    """The lexeme of disjoint sets of strings with their labels.
-
-    Those that are to be told apart have few spellings (``KEY_SLICE``); with ``has_one_spelling``
-    all have.
-    """
-    if not parts:
-        return None
-    is_key = closing is not None
-    labels = {label for label, _ in parts}
-    if closing is None:
-        closing = _VALUE_CLOSING if len(labels) == 1 else FilteredClosing()
-    infinite = [(label, t) for label, t in parts if t.others]
-    listed = {text: label for label, t in parts if not t.others for text in t.texts}
-    if all(_is_light(t, alone=not listed and not is_key) for _, t in infinite[:2]) and (
-        len(infinite) <= 1
-    ):
-        base: TextLexeme | None = None
-        if infinite:
-            label, texts = infinite[0]
-            listed.update({t: EXCLUDED for t in texts.texts if t not in listed})
-            slice_ = KEY_SLICE if listed or is_key or has_one_spelling else VALUE_SLICE
-            if texts.low == 0 and texts.high is None:
-                base = AnyText(closing, label, slice_)
-            else:
-                base = BoundedText(closing, label, texts.low, texts.high, slice_)
-        if not listed:
-            return base
-        _check_size(listed, languages.limits)
-        if base is not None or sum(map(len, listed)) <= _MAX_TREE_BYTES:
-            return LiteralText(closing, listed, base)
-    if len(parts) == 1 and infinite and infinite[0][1].is_counted:
-        label, texts = infinite[0]
-        body = languages.body(texts, counted=False)
-        automaton = languages.characters(body)
-        return CountedText(closing, label, automaton, body.digest, texts.low, texts.high)
-    bodies = [(label, languages.body(texts)) for label, texts in parts]
-    key = tuple((label, body.digest) for label, body in bodies)
-    labelled = languages.remember(
-        ("labelled", key), lambda: LabelledDfa.of(bodies, languages.limits.regular)
-    )
-    return DfaText(closing, labelled, key)
-
-
-def _is_light(texts: TextSet, *, alone: bool) -> bool:
-    """Whether an infinite set needs no automaton of its own.
-
-    With an upper bound on the length, leaving out a string can leave a state without a way on.
-    """
-    if texts.base is not None:
-        return False
-    return texts.high is None or (alone and not texts.texts)
-
-
-def _check_size(listed: Mapping[str, int], limits: CompileLimits) -> None:
-    if sum(map(len, listed)) > limits.max_literal_bytes:
-        raise GrammarTooComplexError(
-            "", "enum", f"its strings have more than {limits.max_literal_bytes} characters"
-        )
-
-
-def _number_lexeme(parts: Sequence[tuple[int, Dfa]]) -> Lexeme | None:
-    if not parts:
-        return None
-    if len(parts) == 1:
-        return DfaLexeme(parts[0][1], parts[0][0])
-    key = tuple((label, dfa.digest) for label, dfa in parts)
-    return LabelledDfaLexeme(LabelledDfa.of(parts), key)

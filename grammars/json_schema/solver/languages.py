@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any, TypeVar
 
 from ramet.grammars.constraints import Integers
 from ramet.grammars.errors import GrammarTooComplexError
 from ramet.grammars.json_schema.schema.atoms import (
     Format,
-    Integer,
-    MultipleOf,
-    NumberIs,
     Pattern,
     TextIs,
     TextLength,
@@ -23,7 +19,6 @@ from ramet.grammars.json_schema.schema.documents import Leaf
 from ramet.grammars.json_schema.schema.formula import (
     Formula,
     all_of,
-    any_of,
     atom,
     conjuncts,
     truth_of,
@@ -51,17 +46,16 @@ from ramet.grammars.regular import (
 )  # fmt: skip
 from ramet.grammars.regular import numbers as number_languages
 from ramet.grammars.regular.formats import string_format
-from ramet.grammars.regular.number_intervals import intervals_dfa
 from ramet.grammars.regular.store import AutomatonStore
 
 from .character_dfa import CharacterDfa
+from .number_dfa import exactly_one, number_dfa
 from .text_sets import TextSet, members
 
 _T = TypeVar("_T")
 _MAX_COUNTED = 4096
 _MAX_PRODUCT = 4000
 _MAX_LISTED = 64
-_FEW_POINTS = 1
 _ENTRY_BYTES = 1500
 """About what an entry takes beside its tables."""
 
@@ -292,7 +286,7 @@ class Languages:
             if parts[-1].op == "not":
                 return result.difference(self.text_dfa(parts[-1].operands[0]), limits)
             return result.intersect(self.text_dfa(parts[-1]), limits)
-        return _exactly_one([self.text_dfa(p) for p in parts], any_text(), limits)
+        return exactly_one([self.text_dfa(p) for p in parts], any_text(), limits)
 
     def _text_atom_dfa(self, value: Hashable) -> Dfa:
         limits = self.limits.regular
@@ -370,9 +364,9 @@ class Languages:
         if values is not None:
             return number_languages.equal_to_any(values)
         try:
-            return self._number_dfa(formula, exponents=True)
+            return number_dfa(formula, self.limits.regular, exponents=True)
         except GrammarTooComplexError:
-            return self._number_dfa(formula, exponents=False)
+            return number_dfa(formula, self.limits.regular, exponents=False)
 
     def has_numbers(self, formula: Formula) -> bool:
         """Whether there is any number that a typed formula allows; cheaper than the automaton."""
@@ -390,44 +384,6 @@ class Languages:
             return bool(intervals)
         return any(map(has_integer, intervals))
 
-    def _number_dfa(self, formula: Formula, *, exponents: bool) -> Dfa:
-        if is_order(formula):
-            return intervals_dfa(intervals_of(formula), exponents=exponents)
-        universe = number_languages.spellings(exponents=exponents)
-        limits = self.limits.regular
-        if formula.op == "atom":
-            value = formula.parts[0]
-            if isinstance(value, MultipleOf):
-                return number_languages.multiples(value.divisor, exponents=exponents)
-            if isinstance(value, NumberIs):
-                return number_languages.equal_to_any(value.values, exponents=exponents)
-            assert isinstance(value, Integer)
-            return number_languages.integers(exponents=exponents)
-        parts = list(formula.operands)
-        if formula.op == "all":
-            # Values that are left out, in one step.
-            points = [v for p in parts for v in _excluded_numbers(p)]
-            rest = all_of(p for p in parts if not _excluded_numbers(p))
-            if len(points) > _FEW_POINTS and rest.op != "false":
-                left = (
-                    self._number_dfa(rest, exponents=exponents) if rest.op != "true" else universe
-                )
-                excluded = number_languages.equal_to_any(points, exponents=exponents)
-                return left.difference(excluded, limits)
-        if formula.op in ("all", "any"):
-            # All bounds at once.
-            bounds = [p for p in parts if is_order(p)]
-            joined = all_of(bounds) if formula.op == "all" else any_of(bounds)
-            parts = [*([joined] if bounds else []), *(p for p in parts if not is_order(p))]
-        dfas = [self._number_dfa(p, exponents=exponents) for p in parts]
-        if formula.op == "not":
-            return universe.difference(dfas[0], limits)
-        if formula.op == "all":
-            return intersect_all(dfas, limits)
-        if formula.op == "any":
-            return union_all(dfas, limits)
-        return _exactly_one(dfas, universe, limits)
-
 
 def _num_bytes(made: object) -> int:
     """About the memory of something remembered: mostly that of its tables."""
@@ -437,20 +393,3 @@ def _num_bytes(made: object) -> int:
         return _ENTRY_BYTES + 100 * len(made)
     tables = [getattr(made, name, None) for name in ("table", "labels", "accepting", "at_border")]
     return _ENTRY_BYTES + sum(getattr(table, "nbytes", 0) for table in tables)
-
-
-def _excluded_numbers(formula: Formula) -> frozenset[Decimal]:
-    """The values that a formula says a number is none of, if that is all it says."""
-    if formula.op == "not" and formula.operands[0].op == "atom":
-        value = formula.operands[0].parts[0]
-        if isinstance(value, NumberIs):
-            return value.values
-    return frozenset()
-
-
-def _exactly_one(parts: list[Dfa], universe: Dfa, limits: Any) -> Dfa:
-    once, more = EMPTY, EMPTY
-    for part in parts:
-        more = more.union(once.intersect(part, limits), limits)
-        once = once.union(part, limits)
-    return once.difference(more, limits).intersect(universe, limits)

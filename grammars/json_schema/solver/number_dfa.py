@@ -1,0 +1,86 @@
+"""The automaton of the numbers that a formula allows."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from ramet.grammars.json_schema.schema.atoms import (
+    Integer,
+    MultipleOf,
+    NumberIs,
+)
+from ramet.grammars.json_schema.schema.formula import (
+    Formula,
+    all_of,
+    any_of,
+)
+from ramet.grammars.json_schema.schema.number_sets import (
+    intervals_of,
+    is_order,
+)
+from ramet.grammars.regular import (
+    EMPTY,
+    Dfa,
+    intersect_all,
+    union_all,
+)  # fmt: skip
+from ramet.grammars.regular import numbers as number_languages
+from ramet.grammars.regular.number_intervals import intervals_dfa
+from ramet.grammars.regular_limits import RegularLimits
+
+_FEW_POINTS = 1
+
+
+def number_dfa(formula: Formula, limits: RegularLimits, *, exponents: bool) -> Dfa:
+    """The texts of the numbers that a typed formula allows, with or without exponents."""
+    if is_order(formula):
+        return intervals_dfa(intervals_of(formula), exponents=exponents)
+    universe = number_languages.spellings(exponents=exponents)
+    if formula.op == "atom":
+        value = formula.parts[0]
+        if isinstance(value, MultipleOf):
+            return number_languages.multiples(value.divisor, exponents=exponents)
+        if isinstance(value, NumberIs):
+            return number_languages.equal_to_any(value.values, exponents=exponents)
+        assert isinstance(value, Integer)
+        return number_languages.integers(exponents=exponents)
+    parts = list(formula.operands)
+    if formula.op == "all":
+        # Values that are left out, in one step.
+        points = [v for p in parts for v in _excluded_numbers(p)]
+        rest = all_of(p for p in parts if not _excluded_numbers(p))
+        if len(points) > _FEW_POINTS and rest.op != "false":
+            left = number_dfa(rest, limits, exponents=exponents) if rest.op != "true" else universe
+            excluded = number_languages.equal_to_any(points, exponents=exponents)
+            return left.difference(excluded, limits)
+    if formula.op in ("all", "any"):
+        # All bounds at once.
+        bounds = [p for p in parts if is_order(p)]
+        joined = all_of(bounds) if formula.op == "all" else any_of(bounds)
+        parts = [*([joined] if bounds else []), *(p for p in parts if not is_order(p))]
+    dfas = [number_dfa(p, limits, exponents=exponents) for p in parts]
+    if formula.op == "not":
+        return universe.difference(dfas[0], limits)
+    if formula.op == "all":
+        return intersect_all(dfas, limits)
+    if formula.op == "any":
+        return union_all(dfas, limits)
+    return exactly_one(dfas, universe, limits)
+
+
+def _excluded_numbers(formula: Formula) -> frozenset[Decimal]:
+    """The values that a formula says a number is none of, if that is all it says."""
+    if formula.op == "not" and formula.operands[0].op == "atom":
+        value = formula.operands[0].parts[0]
+        if isinstance(value, NumberIs):
+            return value.values
+    return frozenset()
+
+
+def exactly_one(parts: list[Dfa], universe: Dfa, limits: RegularLimits) -> Dfa:
+    """What is in one of some languages, and in no second one."""
+    once, more = EMPTY, EMPTY
+    for part in parts:
+        more = more.union(once.intersect(part, limits), limits)
+        once = once.union(part, limits)
+    return once.difference(more, limits).intersect(universe, limits)
