@@ -9,12 +9,13 @@ text (in a negated set or assertion, or as ``\\D``, ``\\W``, ``\\S``, ``\\b``) i
 from __future__ import annotations
 
 import dataclasses
+import operator
 import re
-from typing import TypeVar
+from dataclasses import fields
+from typing import Any, TypeVar
 
 from .constraints import (
     AnyOf,
-    Constraint,
     Regex,
     Repeated,
     Series,
@@ -30,24 +31,25 @@ _NEGATED = re.compile(r"\\[DWSbB]|\[\^|\(\?<?!")
 _NESTING = (AnyOf, Repeated, Series, StructuralTag, Tag, TriggeredTags)
 
 
-def for_writing(constraint: Constraint) -> Constraint:
-    """The constraint that a model is held to; the same object where nothing is narrower."""
-    return _narrowed(constraint)
+def for_writing(constraint: T) -> T:
+    """The constraint, or part of one, that a model is held to; the same object if it is narrow."""
+    if isinstance(constraint, Regex):
+        pattern = constraint.pattern
+        is_narrow = _NEGATED.search(pattern) or not _CLASSES.search(pattern)
+        if constraint.dialect != "python" or is_narrow:
+            return constraint
+        return dataclasses.replace(constraint, pattern="(?a)" + pattern)
+    if isinstance(constraint, _NESTING):
+        parts = {field.name: getattr(constraint, field.name) for field in fields(constraint)}
+        narrowed = {name: _narrowed(part) for name, part in parts.items()}
+        if any(narrowed[name] is not parts[name] for name in parts):
+            return dataclasses.replace(constraint, **narrowed)
+    return constraint
 
 
-def _narrowed(value: T) -> T:
-    if isinstance(value, Regex):
-        pattern = value.pattern
-        narrows = _CLASSES.search(pattern) and not _NEGATED.search(pattern)
-        if value.dialect == "python" and narrows:
-            return dataclasses.replace(value, pattern="(?a)" + value.pattern)
-        return value
-    if isinstance(value, tuple):
-        items = tuple(map(_narrowed, value))
-        return items if any(a is not b for a, b in zip(items, value, strict=True)) else value  # type: ignore[return-value]
-    if isinstance(value, _NESTING):
-        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        narrowed = {name: _narrowed(item) for name, item in fields.items()}
-        if any(narrowed[name] is not fields[name] for name in fields):
-            return dataclasses.replace(value, **narrowed)
-    return value
+def _narrowed(value: Any) -> Any:
+    """A field of a part: a part, several of them, or something else."""
+    if not isinstance(value, tuple):
+        return for_writing(value)
+    items = tuple(map(for_writing, value))
+    return value if all(map(operator.is_, items, value)) else items
