@@ -229,7 +229,7 @@ class GrammarCompiler:
 def compile_constraint(
     constraint: Constraint, vocab: Vocabulary, *, limits: CompileLimits | None = None
 ) -> Grammar:
-    """The grammar of a constraint, compiled anew. See ``GrammarCompiler.compile``."""
+    """The grammar of a constraint, with no cache. See ``GrammarCompiler.compile``."""
     limits = limits or CompileLimits()
     start = start_of(constraint, Languages(limits), limits, vocab.special_ids)
     return _own_grammar(start, vocab, limits)

@@ -1,4 +1,4 @@
-"""Constraints as JSON and back: objects told apart by their ``kind``, fields by their names."""
+"""Constraints as JSON and back: objects distinguished by their ``kind``, fields by their names."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def check_fields(constraint: object, path: str = "") -> None:
 
     Raises:
         ConstraintError: with ``path`` a JSON pointer to the field. What is no constraint at all
-            is left to whoever tells constraints apart.
+            is left to the caller.
     """
     if dataclasses.is_dataclass(constraint) and not isinstance(constraint, type):
         for name, hint, plainly in _checks(type(constraint)):

@@ -36,7 +36,7 @@ _MAX_DEPTH = 60
 
 @dataclass(frozen=True)
 class Overlap:
-    """Two alternatives that aren't told apart.
+    """Two alternatives that aren't distinguished.
 
     Attributes:
         first: the earlier alternative: a JSON pointer into the constraint, and for an option of a

@@ -25,7 +25,7 @@ _HEX_LENGTHS = {"x": 2, "u": 4, "U": 8}
 
 
 def parse_gbnf(text: str, start: str | None = None) -> Rules:
-    """The grammar that a GBNF text describes; it starts with ``root`` unless told otherwise.
+    """The grammar that a GBNF text describes; it starts with ``root`` by default.
 
     Raises:
         ConstraintError: at ``offset n`` of the text.

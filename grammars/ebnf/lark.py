@@ -33,7 +33,7 @@ _IGNORED = "%ignore"
 
 
 def parse_lark(text: str, start: str | None = None) -> Rules:
-    """The grammar that a Lark text describes; it starts with ``start`` unless told otherwise.
+    """The grammar that a Lark text describes; it starts with ``start`` by default.
 
     Raises:
         ConstraintError: at ``offset n`` of the text.

@@ -1,4 +1,4 @@
-"""The terminals that ``%import common.NAME`` brings, written anew in Lark's notation."""
+"""The terminals that ``%import common.NAME`` brings, rewritten in Lark's notation."""
 
 COMMON = r"""
 DIGIT: "0".."9"

@@ -40,8 +40,8 @@ _MAX_KEPT = 1 << 24
 class Readings:
     """Sets of the configurations of one network, numbered as they are met.
 
-    Foreign nodes are told by ``foreign``: whether something may end in each. Their moves are given
-    when they are asked for.
+    Foreign nodes are described by ``foreign``: whether something may end in each. Their moves are
+    given when they are asked for.
     """
 
     def __init__(self, network: Network, loops: frozenset[int], num_foreign: int) -> None:

@@ -1,8 +1,8 @@
 """The bodies of JSON strings (RFC 8259, section 7): the bytes between the quotes.
 
 ``VALUE_TEXT`` has every spelling of every text. ``KEY_TEXT``, for names of properties, spells a
-printable ASCII character only as itself or by its short escape, so that a name that is told from
-others has few spellings. In both, state 0 is the border between two characters.
+printable ASCII character only as itself or by its short escape, so that a name that is
+distinguished from others has few spellings. In both, state 0 is the border between two characters.
 """
 
 from __future__ import annotations

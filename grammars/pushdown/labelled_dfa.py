@@ -56,7 +56,7 @@ class LabelledDfa:
             limits.states_for(len(of_self)),
         )  # fmt: skip
         if status:
-            raise too_complex("a union of languages that are told apart", limits)
+            raise too_complex("a union of languages that are distinguished", limits)
         mine, theirs = pairs[:, 0], pairs[:, 1]
         labels = np.where(mine >= 0, self.labels[mine], -1)
         labels[(theirs >= 0) & dfa.accepting[theirs]] = label

@@ -6,7 +6,7 @@ the one below it, then says what it is:
 
 - ``[below, -1 - context]``: something was pushed upon this outer context.
 - ``[below, plan, label, count, names, seen..., n, live...]``: an open object whose properties only
-  have to be counted and told apart. ``label`` is the property that is being read; ``count`` how
+  have to be counted and distinguished. ``label`` is the property that is being read; ``count`` how
   many are complete; ``seen`` the labels of those with a label of their own, n words of bits;
   ``live`` the labels that may come next (bit 0: the object may close); ``names`` leads to the
   names that have none, as records ``[names, length, bytes...]`` in UTF-8.

@@ -7,7 +7,7 @@ are kept, and not compiled grammars, whose objects no file could hold safely. An
 
 with little-endian integers. Its name is a hash of the description, of this package's code that
 makes automata, and of the version of Unicode, so that another version's entries are never read.
-What is damaged or foreign is made anew; a disk that is full or read-only stops nothing.
+What is damaged or foreign is made again; a disk that is full or read-only stops nothing.
 """
 
 from __future__ import annotations

@@ -106,7 +106,8 @@ class TagAutomaton(GrammarAutomaton):
         return -1
 
     def value_at(self, state: int) -> ValueExit | None:
-        """The JSON value that may begin in a state and is told from all else by its first byte.
+        """The JSON value that may begin in a state and is distinguished from all else by its first
+        byte.
 
         None where the text may also end: a context can't both be an end and go on.
         """

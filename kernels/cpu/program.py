@@ -239,12 +239,12 @@ class Team:
             self._workers.append(worker)
 
     def run(
-        self, program: Program, step: Int64Array, meanwhile: Callable[[], None] | None = None
+        self, program: Program, step: Int64Array, overlap: Callable[[], None] | None = None
     ) -> None:
         """Runs a program for a step's records [NUM_RECORDS, SIZE] (see ``step``); fills in the
         thread count.
 
-        ``meanwhile`` is done by the caller while the workers are at it, before it joins them.
+        ``overlap`` is done by the caller while the workers are at it, before it joins them.
         """
         if self._closed:
             raise RuntimeError("the team is closed")
@@ -258,8 +258,8 @@ class Team:
         control[_STEP] = step.ctypes.data
         _open(control.ctypes.data, self.num_threads)
         try:
-            if meanwhile is not None:
-                meanwhile()
+            if overlap is not None:
+                overlap()
         finally:
             _work(control.ctypes.data, 0)
 

@@ -70,7 +70,7 @@ def load_runner(
 
 
 def describe_default() -> str:
-    """What a model runs on unless told otherwise, and by which kernels."""
+    """What a model runs on by default, and by which kernels."""
     if not _has_gpu():
         return "the CPU, by compiled kernels"
     import torch

@@ -57,7 +57,7 @@ class _State(enum.Enum):
 class ChannelParser:
     """Splits an output's channels into reasoning, calls and content.
 
-    What has no head is content. Messages of one kind are told apart by a line break.
+    What has no head is content. Messages of one kind are distinguished by a line break.
 
     Args:
         has_tools: calls may be made; otherwise what is written to a function is content.

@@ -89,7 +89,7 @@ class StopStringMatcher:
         return self.stops.depth[self._state]
 
     def find(self, piece: str) -> StopMatch | None:
-        """Reads up to the first match in ``piece``, which begins the matcher anew behind it."""
+        """Reads up to the first match in ``piece``, which restarts the matcher behind it."""
         advance, match, state = self.stops.advance, self.stops.match, self._state
         for index, char in enumerate(piece):
             state = advance(state, char)

@@ -1,4 +1,4 @@
-"""Tools for models whose chat template knows none: told in the text of the messages."""
+"""Tools for models whose chat template knows none: described in the text of the messages."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def text_lexeme(
 ) -> TextLexeme | None:
     """The lexeme of disjoint sets of strings with their labels.
 
-    Those that are to be told apart have few spellings (``KEY_SLICE``); with ``has_one_spelling``
+    Those that must be distinguished have few spellings (``KEY_SLICE``); with ``has_one_spelling``
     all have.
     """
     if not parts:

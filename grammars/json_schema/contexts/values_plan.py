@@ -151,7 +151,7 @@ class Values:
         if known is None:
             closing = KeyClosing(layout)
             languages = self.solver.languages
-            # Names that can't come needn't be told from each other.
+            # Names that can't come needn't be distinguished.
             possible = plan.possible if plan.is_simple else -1
             classes = [(n, texts) for n, texts in enumerate(plan.classes, 1) if possible >> n & 1]
             base = text_lexeme(classes, languages, closing)

@@ -43,7 +43,7 @@ class ObjectPlan:
     Attributes:
         number: tells plans of one solver apart.
         formulas: see the module's head.
-        names: the names that are told apart; the i-th has label ``first_name + i``.
+        names: the names that are distinguished; the i-th has label ``first_name + i``.
         classes: the sets of all other names, with labels 1, 2, and so on.
         never_runs_out: whatever a name begins with, it can go on in no end of ways.
         is_simple: there is one formula, a conjunction of atoms.
@@ -101,7 +101,7 @@ class ObjectPlan:
     def _split(
         self, patterns: list[Formula], names: frozenset[str]
     ) -> list[tuple[tuple[bool, ...], TextSet]]:
-        """The names that aren't told apart one by one, by which patterns they are in."""
+        """The names that aren't distinguished one by one, by which patterns they are in."""
         languages = self.solver.languages
         found: list[tuple[tuple[bool, ...], Formula]] = [((), TRUE)]
         for pattern in patterns:
@@ -196,7 +196,7 @@ class ObjectPlan:
     def floor_after(self, label: int, floor: int) -> int:
         """In a fixed order, the least label of a name that can come after ``label``.
 
-        Names that aren't told apart come last.
+        Names that aren't distinguished come last.
         """
         return max(floor, label + 1) if label >= self.first_name else self.num_labels
 

@@ -56,7 +56,7 @@ class _ExcludedText(TextLexeme):
         return first
 
     def _narrow(self, state_table: StateTable, first: int) -> None:
-        """Work out anew what can be reached, where strings end or are told apart."""
+        """Work out again what can be reached, where strings end or are distinguished."""
         for i in reversed(range(len(self._bases))):
             if state_table.rows[first + i, BACKSLASH] == LAZY:
                 # By escapes alone there may be no way on.

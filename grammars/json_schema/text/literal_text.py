@@ -1,4 +1,5 @@
-"""Strings some of which are told apart: the names of an object, an enum, or what was seen before.
+"""Strings some of which are distinguished: the names of an object, an enum, or what was seen
+before.
 
 The tree of the given texts is laid over a *base*, the lexeme of all other strings. A state is a
 node of the tree with the base's state after the same text: its row is the base's, but for the

@@ -42,7 +42,7 @@ class Closing:
 
 
 class FilteredClosing(Closing):
-    """A value's closing quote where several labels are told apart, and some may be dead."""
+    """A value's closing quote where several labels are distinguished, and some may be dead."""
 
     key: Hashable = "filtered value"
     filtered = True

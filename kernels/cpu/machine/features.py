@@ -32,7 +32,7 @@ _NEEDED: dict[DotPath, frozenset[str]] = {
 @cache
 def host_features() -> frozenset[str]:
     """LLVM's names of the features that the CPU and the operating system offer, or of those that
-    numba is told to compile for (``NUMBA_CPU_FEATURES``)."""
+    numba compiles for (``NUMBA_CPU_FEATURES``)."""
     if config.CPU_FEATURES is not None:
         chosen = str(config.CPU_FEATURES).split(",")
         return frozenset(name[1:] for name in chosen if name.startswith("+"))

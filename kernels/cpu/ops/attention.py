@@ -9,7 +9,7 @@ shares its step, or on what was cached.
 Work is a tile of neighbouring tokens by one key/value head. In each chunk the tile's tokens fall
 into runs that name the same pages; a run's queries (times the query heads that share the key/value
 head) meet the run's keys as a matrix product. Decode rows below one radix node, rows of one prompt
-and verification rows are all runs, at every level of the tree, since each chunk groups anew.
+and verification rows are all runs, at every level of the tree, since each chunk groups again.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ def run_arithmetic(path: AttentionPath) -> tuple[Any, Any, Any]:
 
     - ``run_scores(keys, queries, scores, num_rows, num_vectors, pair_stride, head_dim)``; behind
       the ``CHUNK // 16`` addresses in ``keys`` and ``values`` stand those of the chunk that is
-      needed next, which is fetched meanwhile: keys with scores and values with sums, evenly, since
+      needed next, which is prefetched: keys with scores and values with sums, evenly, since
       a core keeps only so many reads in flight
     - ``run_weights(scores, maxima, decays, sums, num_rows, num_vectors)``: masked scores, of whole
       pairs of vectors, to weights

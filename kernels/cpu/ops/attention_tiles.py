@@ -92,7 +92,7 @@ def scores(path: AttentionPath, num_rows: int) -> Any:
 
         ``keys``: address of four addresses; components 2i and 2i + 1 of a vector's keys are 16
         words, ``pair_stride * i`` bytes on. ``next_keys``: address of four addresses of the keys
-        that are needed a chunk later, which are fetched meanwhile.
+        that are needed a chunk later, which are prefetched.
         """
 
         def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
@@ -130,7 +130,7 @@ def weighted(path: AttentionPath, num_rows: int, width: int) -> Any:
         to what is at ``out`` times each row's decay.
 
         ``values``: address of ``num_vectors`` addresses, each of 8 pairs of values [head_dim, 2];
-        ``next_values``: of as many of what is needed a chunk later, which is fetched meanwhile.
+        ``next_values``: of as many of what is needed a chunk later, which is prefetched.
         """
 
         def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]

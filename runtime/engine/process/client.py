@@ -107,12 +107,12 @@ class EngineProcess:
         model: str | Path = "smollm2",
         config: EngineConfig | None = None,
         *,
-        meanwhile: Callable[[], object] = lambda: None,
+        overlap: Callable[[], object] = lambda: None,
     ) -> EngineProcess:
         """``Engine.from_model`` in a process of its own.
 
         Args:
-            meanwhile: what this process does while the other one loads the model.
+            overlap: what this process does while the other one loads the model.
         """
         path = locate_model(model)
         process = cls.__new__(cls)
@@ -120,7 +120,7 @@ class EngineProcess:
         process._begin(partial(load_engine, path, config), timeout_s)
         with process._closed_on_failure():
             tokenizer = read_tokenizer(open_model(path))
-            meanwhile()
+            overlap()
             process._attach(tokenizer, path.stem, None)
         return process
 

@@ -72,7 +72,7 @@ def load_engine(path: Path, config: EngineConfig | None) -> Engine:
 
 
 def run_engine(connection: Connection, factory: Callable[[], Engine]) -> None:
-    """The process's main function; it ends when told to, with its parent, or with the engine."""
+    """The process's main function; it ends when asked to, with its parent, or with the engine."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt means
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -246,7 +246,7 @@ class CpuRunner:
         return tables
 
     def _prepare(self, num_tokens: int, num_logits: int) -> tuple[Buffers, Program]:
-        """Scratch and program for a step, made anew when a step outgrows them."""
+        """Scratch and program for a step, made again when a step outgrows them."""
         buffers, program = self._buffers, self._program
         if buffers is None or program is None:
             max_tokens, max_logits = 16, 1

@@ -89,7 +89,7 @@ class Capacity:
 
 
 class FixedInputs:
-    """Buffers of a step of any rows, filled anew for every replay; all tokens' logits are wanted.
+    """Buffers of a step of any rows, refilled for every replay; all tokens' logits are wanted.
 
     What a step leaves empty does nothing: tokens without a slot write no key, items without tokens
     and merge tokens of -1 are skipped.

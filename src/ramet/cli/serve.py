@@ -56,9 +56,7 @@ def run(settings: ServeSettings) -> None:
 
     # Bind first: a port in use should fail before the model is loaded.
     sockets = bind(host, server_config.port)
-    with EngineProcess.from_model(
-        settings.model, engine_config, meanwhile=_import_server
-    ) as engine:
+    with EngineProcess.from_model(settings.model, engine_config, overlap=_import_server) as engine:
         from ramet.lang.serving import PROGRAMS
         from ramet.runtime.server.main import serve as serve_engine
 
