@@ -70,7 +70,7 @@ class TextLength:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """The string has a match of an ECMA-262 regular expression. ``path`` is for errors."""
+    """The string has a match of an ECMA-262 regular expression."""
 
     pattern: str
 

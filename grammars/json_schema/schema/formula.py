@@ -79,48 +79,45 @@ def negate(formula: Formula) -> Formula:
     return Formula("not", (formula,))
 
 
+def all_of(parts: Iterable[Formula]) -> Formula:
+    """The conjunction; true if there are no parts."""
+    return _join("all", parts, identity=TRUE, absorbing=FALSE)
+
+
+def any_of(parts: Iterable[Formula]) -> Formula:
+    """The disjunction; false if there are no parts."""
+    return _join("any", parts, identity=FALSE, absorbing=TRUE)
+
+
+def _join(op: str, parts: Iterable[Formula], *, identity: Formula, absorbing: Formula) -> Formula:
+    """Conjunction or disjunction, flattened, without repeated parts.
+
+    Args:
+        identity: the formula that changes nothing as a part.
+        absorbing: the formula that decides the result as a part.
+    """
+    if isinstance(parts, _SEQUENCE) and len(parts) < _FEW:
+        return parts[0] if parts else identity
+    seen: dict[Formula, None] = {}
+    for part in _flat(op, parts):
+        if part.op == absorbing.op:
+            return absorbing
+        if part.op != identity.op:
+            seen[part] = None
+    for part in seen:
+        if part.op == "not" and part.operands[0] in seen:
+            return absorbing
+    if len(seen) == 1:
+        return next(iter(seen))
+    return Formula(op, tuple(seen)) if seen else identity
+
+
 def _flat(op: str, parts: Iterable[Formula]) -> Iterator[Formula]:
     for part in parts:
         if part.op == op:
             yield from part.operands
         else:
             yield part
-
-
-def all_of(parts: Iterable[Formula]) -> Formula:
-    """The conjunction; true if there are no parts."""
-    if isinstance(parts, _SEQUENCE) and len(parts) < _FEW:
-        return parts[0] if parts else TRUE
-    seen: dict[Formula, None] = {}
-    for part in _flat("all", parts):
-        if part.op == "false":
-            return FALSE
-        if part.op != "true":
-            seen[part] = None
-    for part in seen:
-        if part.op == "not" and part.operands[0] in seen:
-            return FALSE
-    if len(seen) == 1:
-        return next(iter(seen))
-    return Formula("all", tuple(seen)) if seen else TRUE
-
-
-def any_of(parts: Iterable[Formula]) -> Formula:
-    """The disjunction; false if there are no parts."""
-    if isinstance(parts, _SEQUENCE) and len(parts) < _FEW:
-        return parts[0] if parts else FALSE
-    seen: dict[Formula, None] = {}
-    for part in _flat("any", parts):
-        if part.op == "true":
-            return TRUE
-        if part.op != "false":
-            seen[part] = None
-    for part in seen:
-        if part.op == "not" and part.operands[0] in seen:
-            return TRUE
-    if len(seen) == 1:
-        return next(iter(seen))
-    return Formula("any", tuple(seen)) if seen else FALSE
 
 
 def one_of(parts: Iterable[Formula]) -> Formula:

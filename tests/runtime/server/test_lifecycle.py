@@ -21,13 +21,20 @@ from ramet.runtime.engine.config import EngineConfig
 from ramet.runtime.testing.scripted_model import Script
 
 ENDLESS = Script(["word "], repeat=True)
+HI = [{"role": "user", "content": "hi"}]
+
+CALLS = [
+    ("/v1/completions", {"prompt": "x", "max_tokens": 5000}),
+    ("/v1/chat/completions", {"messages": HI, "max_tokens": 5000}),
+    ("/v1/messages", {"model": "m", "messages": HI, "max_tokens": 5000}),
+    ("/v1/responses", {"model": "m", "input": "x", "max_output_tokens": 5000}),
+]
 
 
-def test_a_stream_whose_reader_leaves_is_aborted(serve, wait_until):
+@pytest.mark.parametrize(("path", "body"), CALLS)
+def test_a_stream_whose_reader_leaves_is_aborted(serve, wait_until, path, body):
     server = serve(ENDLESS, model_options={"step_delay_s": 0.002})
-    with server.http.stream(
-        "POST", "/v1/completions", json={"prompt": "x", "stream": True, "max_tokens": 5000}
-    ) as answer:
+    with server.http.stream("POST", path, json={**body, "stream": True}) as answer:
         chunks = answer.iter_bytes()  # it closes the connection when it is collected
         next(chunks)
         assert server.num_live() == 1
@@ -36,14 +43,21 @@ def test_a_stream_whose_reader_leaves_is_aborted(serve, wait_until):
     assert server.chat(max_tokens=2).status_code == 200
 
 
-@pytest.mark.parametrize("fields", [{}, {"n": 3}, {"stream": True, "n": 2}])
-def test_a_call_whose_client_leaves_before_the_answer_is_aborted(serve, wait_until, fields):
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        *CALLS,
+        ("/v1/completions", {"prompt": "x", "max_tokens": 5000, "n": 3}),
+        ("/v1/completions", {"prompt": "x", "max_tokens": 5000, "n": 2, "stream": True}),
+    ],
+)
+def test_a_call_whose_client_leaves_before_the_answer_is_aborted(serve, wait_until, path, body):
     server = serve(ENDLESS, model_options={"step_delay_s": 0.002})
-    body = json.dumps({"prompt": "x", "max_tokens": 7000, **fields}).encode()
-    head = f"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n"
+    data = json.dumps(body).encode()
+    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(data)}\r\n"
     with socket.create_connection(("127.0.0.1", server.http_server.port)) as connection:
-        connection.sendall(head.encode() + b"content-type: application/json\r\n\r\n" + body)
-        wait_until(lambda: server.num_live() == fields.get("n", 1))
+        connection.sendall(head.encode() + b"content-type: application/json\r\n\r\n" + data)
+        wait_until(lambda: server.num_live() == body.get("n", 1))
     wait_until(lambda: server.num_live() == 0)
     pages = server.engine.stats()
     assert pages.num_held_pages == 0

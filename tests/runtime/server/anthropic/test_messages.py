@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 
-import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -471,19 +470,6 @@ def test_a_failure_behind_the_first_event_is_an_error_event(serve):
     assert events[-1]["type"] == "error"
     assert events[-1]["error"]["type"] in ("api_error", "overloaded_error")
     assert "message_stop" not in [event["type"] for event in events]
-
-
-@pytest.mark.parametrize("streamed", [False, True])
-def test_a_client_that_leaves_takes_its_request_with_it(serve, wait_until, streamed):
-    server = serve(Script(["x"], repeat=True), model_options={"step_delay_s": 0.01})
-    body = _body({"stream": streamed, "max_tokens": 5000})
-    if streamed:
-        with server.http.stream("POST", "/v1/messages", json=body) as answer:
-            next(answer.iter_bytes())
-    else:
-        with pytest.raises(httpx.TimeoutException):
-            server.http.post("/v1/messages", json=body, timeout=0.3)
-    wait_until(lambda: server.num_live() == 0, 5.0)
 
 
 TEXT = f"<think>First,\n look ☃.</think>\n\nLet me look.\n{CALL}\n{CALL}"

@@ -456,19 +456,6 @@ def test_a_failure_behind_the_first_event_ends_the_stream_as_failed(serve):
     assert events[-1]["response"]["error"]["message"]
 
 
-@pytest.mark.parametrize("streamed", [False, True])
-def test_a_client_that_leaves_takes_its_request_with_it(serve, wait_until, streamed):
-    server = serve(Script(["x"], repeat=True), model_options={"step_delay_s": 0.01})
-    body = {"model": "m", "input": "hi", "stream": streamed}
-    if streamed:
-        with server.http.stream("POST", "/v1/responses", json=body) as answer:
-            next(answer.iter_bytes())
-    else:
-        with pytest.raises(httpx.TimeoutException):
-            server.http.post("/v1/responses", json=body, timeout=0.3)
-    wait_until(lambda: server.num_live() == 0, 5.0)
-
-
 TEXT = f"<think>First,\n look ☃.</think>\n\nLet me look.\n{CALL}\n{CALL}"
 
 
