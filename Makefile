@@ -86,17 +86,17 @@ grammars: $(VENV)/.installed-test
 # An hour of malformed schemas, regexes and grammars; 200,000 simulated events of the scheduler;
 # 2,000 requests with aborts and deadlines on the real model; 200 connections for a minute.
 fuzz: $(VENV)/.installed-test
-	$(BIN)/python benchmarks/fuzz_grammars.py --seconds 3600
+	$(BIN)/python benchmarks/grammars/fuzz.py --seconds 3600
 
 simulate: $(VENV)/.installed-test
 	RAMET_SIMULATION_EXAMPLES=500 RAMET_SIMULATION_STEPS=400 \
 		$(BIN)/python -m pytest tests/runtime/testing/test_simulation.py --timeout 0
 
 soak: $(VENV)/.installed
-	$(BIN)/python benchmarks/soak.py --requests 2000
+	$(BIN)/python benchmarks/serving/soak.py --requests 2000
 
 load: $(VENV)/.installed
-	$(BIN)/python benchmarks/server_load.py
+	$(BIN)/python benchmarks/serving/server_load.py
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info

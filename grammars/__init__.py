@@ -8,7 +8,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .constraint_json import constraint_from_json, constraint_to_json
 from .constraints import (
     AnyOf,
     Choice,
@@ -26,19 +25,20 @@ from .constraints import (
     Tag,
     TriggeredTags,
 )
+from .constraints.serialize import constraint_from_json, constraint_to_json
+from .constraints.writing import for_writing
 from .errors import ConstraintError, EmptyConstraintError, GrammarTooComplexError
 from .limits import CompileLimits
 from .stats import GrammarStats
-from .writing import for_writing
 
 if TYPE_CHECKING:
     from .comparison import LanguageDifference, OverlapReport, compare_languages, find_overlaps
     from .compile import GrammarCompiler, RegularBackend, compile_constraint
-    from .from_types import json_schema_of
+    from .constraints.from_types import json_schema_of
     from .grammar import Grammar, MatchResult
     from .masks.vocabulary import Vocabulary
     from .matcher import Matcher
-    from .regular.store import AutomatonStore
+    from .regular.automata.store import AutomatonStore
 
 __all__ = [
     "AnyOf",
@@ -80,7 +80,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AutomatonStore": ".regular.store",
+    "AutomatonStore": ".regular.automata.store",
     "Grammar": ".grammar",
     "GrammarCompiler": ".compile",
     "LanguageDifference": ".comparison",
@@ -92,7 +92,7 @@ _HOMES = {
     "compare_languages": ".comparison",
     "compile_constraint": ".compile",
     "find_overlaps": ".comparison",
-    "json_schema_of": ".from_types",
+    "json_schema_of": ".constraints.from_types",
 }
 
 

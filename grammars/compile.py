@@ -8,7 +8,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Literal, get_args
 
-from .constraint_json import check_fields, content_key
 from .constraints import (
     Choice,
     Constraint,
@@ -19,6 +18,7 @@ from .constraints import (
     Regex,
     StructuralTag,
 )  # fmt: skip
+from .constraints.serialize import check_fields, content_key
 from .ebnf import ebnf_automaton
 from .errors import ConstraintError, EmptyConstraintError, GrammarTooComplexError
 from .grammar import Grammar
@@ -33,7 +33,7 @@ from .pushdown.context_table import Context
 from .pushdown.lexemes import DfaLexeme
 from .pushdown.pushdown_table import PushdownTable
 from .regular import Dfa, literals, regex_dfa
-from .regular.store import AutomatonStore
+from .regular.automata.store import AutomatonStore
 from .stats import GrammarStats
 from .structural_tag import structural_tag_start
 

@@ -1,10 +1,30 @@
-"""How much a constraint may cost before it is refused."""
+"""Bounds on what a constraint may cost. What exceeds them is refused."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .regular_limits import RegularLimits
+from .errors import GrammarTooComplexError
+
+
+@dataclass(frozen=True)
+class RegularLimits:
+    """Bounds on the compilation of one regular language.
+
+    Attributes:
+        max_states: states of any automaton on the way, before minimisation.
+        max_work: elementary steps of one subset construction; a step is a few nanoseconds, so
+            the default is a second or two. Counted, not timed: the answer is the same everywhere.
+        max_table: entries of any transition table (states times byte classes), 4 bytes each.
+    """
+
+    max_states: int = 50_000
+    max_work: int = 100_000_000
+    max_table: int = 16_000_000
+
+    def states_for(self, num_classes: int) -> int:
+        """The states that fit both bounds when there are ``num_classes`` byte classes."""
+        return max(1, min(self.max_states, self.max_table // max(1, num_classes)))
 
 
 @dataclass(frozen=True)
@@ -33,3 +53,13 @@ class CompileLimits:
     max_branches: int = 20_000
     max_mask_bytes: int = 32 << 20
     regular: RegularLimits = field(default_factory=RegularLimits)
+
+
+DEFAULT_LIMITS = RegularLimits()
+
+
+def too_complex(what: str, limits: RegularLimits) -> GrammarTooComplexError:
+    """The error for a language that outgrows ``limits``."""
+    return GrammarTooComplexError(
+        "", "regex", f"{what} outgrows the limit of {limits.max_states} automaton states"
+    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cache
 
 from ramet.grammars.compile import compile_constraint
-from ramet.grammars.constraint_json import check_fields
 from ramet.grammars.constraints import (
     Choice,
     Constraint,
@@ -17,6 +16,7 @@ from ramet.grammars.constraints import (
     StructuralTag,
     Tag,
 )
+from ramet.grammars.constraints.serialize import check_fields
 from ramet.grammars.errors import ConstraintError, EmptyConstraintError, GrammarTooComplexError
 from ramet.grammars.limits import CompileLimits
 from ramet.grammars.masks.vocabulary import Vocabulary

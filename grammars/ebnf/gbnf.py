@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from ramet.grammars.errors import ConstraintError
 from ramet.grammars.regular import characters, literal
-from ramet.grammars.regular.utf8 import ALL, negated, normalised
+from ramet.grammars.regular.automata.utf8 import ALL, negated, normalised
 
 from .ast import Alternatives, Call, Expression, Repeat, Rules, Terminal, alternatives, sequence
 

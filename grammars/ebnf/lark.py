@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ramet.grammars.errors import ConstraintError
-from ramet.grammars.regular import syntax
-from ramet.grammars.regular.regex import node_dfa
+from ramet.grammars.regular.regex import node_dfa, syntax
 
 from .ast import (
     Alternatives,

@@ -8,8 +8,8 @@ from functools import cache
 from typing import NoReturn
 
 from ramet.grammars.errors import ConstraintError
-from ramet.grammars.regular import parser as regex_parser
-from ramet.grammars.regular import syntax
+from ramet.grammars.regular.regex import parser as regex_parser
+from ramet.grammars.regular.regex import syntax
 
 from .lark_common import COMMON
 from .lark_tokens import Token, tokenise

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from ramet.grammars.errors import ConstraintError, EmptyConstraintError, GrammarTooComplexError
 from ramet.grammars.regular import EPSILON, Dfa, RegularLimits
-from ramet.grammars.regular.canonical import equal_columns
-from ramet.grammars.regular.nfa import NfaBuilder
+from ramet.grammars.regular.automata.nfa import NfaBuilder
+from ramet.grammars.regular.loops.canonical import equal_columns
 
 from .ast import (
     Alternatives,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from ramet.grammars.regular.arrays import BOOLS, BYTES, INT, INT32S, TABLE, Array, sort_prefix
+from ramet.grammars.regular.loops.tables import BOOLS, BYTES, INT, INT32S, TABLE, Array, sort_prefix
 from ramet.jit import jit
 
 ACCEPT_NODE = -1

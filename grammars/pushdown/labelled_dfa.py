@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from ramet.grammars.limits import DEFAULT_LIMITS, too_complex
 from ramet.grammars.regular import Dfa, RegularLimits
-from ramet.grammars.regular.arrays import INT, INT32S, TABLE, Array
-from ramet.grammars.regular.canonical import joint_classes
-from ramet.grammars.regular.products import product
-from ramet.grammars.regular_limits import DEFAULT_LIMITS, too_complex
+from ramet.grammars.regular.loops.canonical import joint_classes
+from ramet.grammars.regular.loops.products import product
+from ramet.grammars.regular.loops.tables import INT, INT32S, TABLE, Array
 from ramet.jit import jit
 
 _EITHER = 0b1110

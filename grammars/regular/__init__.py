@@ -1,8 +1,8 @@
 """Regular languages of UTF-8 bytes: automata, their algebra, and the regexes that describe them."""
 
-from ramet.grammars.regular_limits import DEFAULT_LIMITS, RegularLimits
+from ramet.grammars.limits import DEFAULT_LIMITS, RegularLimits
 
-from .algebra import (
+from .automata.algebra import (
     characters,
     concat,
     intersect_all,
@@ -13,8 +13,8 @@ from .algebra import (
     star,
     union_all,
 )
-from .dfa import EMPTY, EPSILON, Dfa, any_text
-from .json_strings import Transducer, decoder_table, json_string_body
+from .automata.dfa import EMPTY, EPSILON, Dfa, any_text
+from .automata.json_strings import Transducer, decoder_table, json_string_body
 from .regex import regex_dfa
 
 __all__ = [

@@ -35,7 +35,7 @@ from ramet.grammars.regular import (
     regex_dfa,
     union_all,
 )
-from ramet.grammars.regular.dfa import EPSILON
+from ramet.grammars.regular.automata.dfa import EPSILON
 
 _ROOT = "%tag"
 _MAX_DEPTH = 60

@@ -6,7 +6,6 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ramet.grammars.constraint_json import constraint_to_json
 from ramet.grammars.constraints import (
     Choice,
     Constraint,
@@ -16,6 +15,7 @@ from ramet.grammars.constraints import (
     Regex,
     StructuralTag,
 )
+from ramet.grammars.constraints.serialize import constraint_to_json
 from ramet.lang.backends.base import CallPlace, GenerateCall
 from ramet.lang.base.errors import UnsupportedError
 from ramet.lang.graph.nodes import Gen, Select

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from ramet.grammars.writing import for_writing
+from ramet.grammars.constraints.writing import for_writing
 from ramet.lang.backends.base import (
     Call,
     CallPlace,

@@ -7,8 +7,8 @@ import difflib
 from collections.abc import Callable, Mapping
 from typing import Any, get_args
 
-from ramet.grammars.constraint_json import constraint_from_json
 from ramet.grammars.constraints import Constraint
+from ramet.grammars.constraints.serialize import constraint_from_json
 from ramet.grammars.errors import ConstraintError
 from ramet.lang.base.errors import GraphError
 from ramet.lang.graph.checks import check_graph

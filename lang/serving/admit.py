@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from ramet.grammars.constraint_json import content_key
+from ramet.grammars.constraints.serialize import content_key
 from ramet.lang.backends.base import CallPlace
 from ramet.lang.backends.engine import EngineBackend
 from ramet.lang.base.errors import GraphError, UnsupportedError

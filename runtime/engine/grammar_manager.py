@@ -11,8 +11,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ramet.grammars.constraint_json import content_key
 from ramet.grammars.constraints import Constraint
+from ramet.grammars.constraints.serialize import content_key
 from ramet.grammars.errors import ConstraintError, GrammarTooComplexError
 from ramet.runtime.api.errors import (
     EngineDeadError,

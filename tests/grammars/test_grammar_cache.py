@@ -8,7 +8,7 @@ import pytest
 
 from ramet.grammars import GrammarCompiler, JsonSchema, Regex, Vocabulary
 from ramet.grammars.regular import regex_dfa
-from ramet.grammars.regular.store import AutomatonStore
+from ramet.grammars.regular.automata.store import AutomatonStore
 
 BYTES = Vocabulary.from_tokens([bytes((i,)) for i in range(256)] + [None], {256})
 PATTERN = "^[^/]{3,9}(foo|bar)+[a-z]{2,20}$"

@@ -14,7 +14,7 @@ import torch
 from ramet.kernels.sampling.reference import sample_reference
 from ramet.kernels.sampling.rows import SamplingRows
 
-FOLDER = Path(__file__).parents[2] / "benchmarks"
+FOLDER = Path(__file__).parents[2] / "benchmarks" / "kernels"
 
 
 def load(name):

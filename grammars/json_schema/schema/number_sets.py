@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable
 from decimal import Decimal
 from fractions import Fraction
 
-from ramet.grammars.regular.number_intervals import Interval, check_digits
+from ramet.grammars.regular.numbers.intervals import Interval, check_digits
 
 from .atoms import AtLeast, AtMost, Integer, MultipleOf, NumberIs
 from .formula import Formula, atoms, conjuncts, truth_of

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from ramet.grammars.pushdown.json_text import key_text
 from ramet.grammars.regular import Dfa
-from ramet.grammars.regular.arrays import BOOLS, INT, INT32S, INT64S, TABLE, Array
-from ramet.grammars.regular.canonical import joint_classes
-from ramet.grammars.regular.products import product
+from ramet.grammars.regular.loops.canonical import joint_classes
+from ramet.grammars.regular.loops.products import product
+from ramet.grammars.regular.loops.tables import BOOLS, INT, INT32S, INT64S, TABLE, Array
 from ramet.jit import jit
 
 _UNREACHED = -1

@@ -45,8 +45,8 @@ from ramet.grammars.regular import (
     union_all,
 )  # fmt: skip
 from ramet.grammars.regular import numbers as number_languages
+from ramet.grammars.regular.automata.store import AutomatonStore
 from ramet.grammars.regular.formats import string_format
-from ramet.grammars.regular.store import AutomatonStore
 
 from .character_dfa import CharacterDfa
 from .number_dfa import exactly_one, number_dfa

@@ -18,6 +18,7 @@ from ramet.grammars.json_schema.schema.number_sets import (
     intervals_of,
     is_order,
 )
+from ramet.grammars.limits import RegularLimits
 from ramet.grammars.regular import (
     EMPTY,
     Dfa,
@@ -25,8 +26,7 @@ from ramet.grammars.regular import (
     union_all,
 )  # fmt: skip
 from ramet.grammars.regular import numbers as number_languages
-from ramet.grammars.regular.number_intervals import intervals_dfa
-from ramet.grammars.regular_limits import RegularLimits
+from ramet.grammars.regular.numbers.intervals import intervals_dfa
 
 _FEW_POINTS = 1
 

@@ -14,13 +14,13 @@ from typing import Protocol
 
 import numpy as np
 
+from ramet.grammars.limits import DEFAULT_LIMITS
 from ramet.grammars.pushdown.json_text import key_body
 from ramet.grammars.pushdown.rows import DEAD, Row
 from ramet.grammars.pushdown.state_table import Lexeme, StateTable
 from ramet.grammars.pushdown.transitions import END_LABEL, READY, ROOM, SLICE
 from ramet.grammars.regular import Dfa, literals
 from ramet.grammars.regular.numbers import equal_to_any
-from ramet.grammars.regular_limits import DEFAULT_LIMITS
 
 from .text_lexemes import QUOTE, AnyText, BoundedText
 

@@ -7,7 +7,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from ramet.grammars.pushdown.json_text import KEY_SLICE, slice_tables
-from ramet.grammars.regular.arrays import BYTES, TABLE
+from ramet.grammars.regular.loops.tables import BYTES, TABLE
 from ramet.jit import jit
 
 _NOT_SEEN = -1

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from ramet.grammars.constraints import Constraint
-from ramet.grammars.writing import for_writing
+from ramet.grammars.constraints.writing import for_writing
 from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.api.request import ProgramHint, Request
 from ramet.runtime.server.calls.tenants import Tenant

@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from ramet.grammars.constraint_json import constraint_from_json
 from ramet.grammars.constraints import (
     AnyOf,
     Ebnf,
@@ -27,6 +26,7 @@ from ramet.grammars.constraints import (
     Tag,
     TriggeredTags,
 )
+from ramet.grammars.constraints.serialize import constraint_from_json
 from ramet.grammars.errors import ConstraintError
 from ramet.runtime.api.errors import InvalidConstraintError
 from ramet.runtime.api.paths import field_path

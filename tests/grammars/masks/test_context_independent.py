@@ -18,10 +18,10 @@ from ramet.grammars import (
     compile_constraint,
 )
 from ramet.grammars.json_schema.text.open_states import open_states
+from ramet.grammars.limits import RegularLimits
 from ramet.grammars.pushdown.json_text import KEY_SLICE, key_body, slice_tables
 from ramet.grammars.pushdown.pushdown_table import PushdownTable
 from ramet.grammars.regular import regex_dfa
-from ramet.grammars.regular_limits import RegularLimits
 
 SCHEMAS = [
     {

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from ramet.grammars.constraint_json import constraint_to_json
 from ramet.grammars.constraints import FreeText, JsonSchema, Series, StructuralTag, Tag
+from ramet.grammars.constraints.serialize import constraint_to_json
 from ramet.lang import State, connect, program
 
 BAD = {"type": "object", "properties": {"a b": {"items": {"type": "strnig"}}}}

@@ -1,0 +1,1 @@
+"""Deterministic automata over the bytes of UTF-8, and their algebra."""

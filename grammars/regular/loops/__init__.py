@@ -1,0 +1,1 @@
+"""Compiled loops over arrays that make automata. ``tables`` describes the arrays."""

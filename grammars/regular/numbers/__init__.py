@@ -1,0 +1,29 @@
+"""JSON number texts, by conditions on their values, as automata."""
+
+from .languages import (
+    any_number,
+    at_least,
+    at_most,
+    equal_to,
+    equal_to_any,
+    integers,
+    multiples,
+    number_dfa,
+    plain_integers,
+    short_number,
+    spellings,
+)
+
+__all__ = [
+    "any_number",
+    "at_least",
+    "at_most",
+    "equal_to",
+    "equal_to_any",
+    "integers",
+    "multiples",
+    "number_dfa",
+    "plain_integers",
+    "short_number",
+    "spellings",
+]
