@@ -17,7 +17,7 @@ from ramet.lang.batching import run_batch
 from ramet.lang.graph.explain import Explanation, explain
 from ramet.lang.graph.graph import RequestGraph
 from ramet.lang.run.dry_run import dry_run
-from ramet.lang.run.run import Run
+from ramet.lang.run.run import Bind, Run
 from ramet.lang.run.run_options import RunOptions
 from ramet.lang.run.state import State
 from ramet.lang.types.options import SamplingOptions, sampling_params
@@ -206,10 +206,8 @@ class Program(Generic[P, T]):
             settings["seed"] = secrets.randbits(62)
         return values, RunOptions(sampling=sampling, **settings), backend
 
-    def _binder(
-        self, args: tuple[Any, ...], values: Mapping[str, Any]
-    ) -> Callable[[State], Callable[[], Any]]:
-        return lambda state: functools.partial(self.function, state, *args, **values)
+    def _binder(self, args: tuple[Any, ...], values: Mapping[str, Any]) -> Bind:
+        return lambda _, writer: functools.partial(self.function, State(writer), *args, **values)
 
 
 def _is_sampling(name: str) -> bool:

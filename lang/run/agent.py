@@ -13,7 +13,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -25,7 +25,7 @@ from ramet.lang.base.errors import (
     ToolFailedError,
     UsageError,
 )
-from ramet.lang.graph.nodes import Role
+from ramet.lang.run.writer import Writer
 from ramet.lang.types.expressions import GenExpr
 from ramet.lang.types.labels import type_label
 from ramet.lang.types.options import sampling_params
@@ -33,15 +33,6 @@ from ramet.lang.types.schemas import adapter_of
 from ramet.lang.types.tools import Tool
 from ramet.lang.types.types import OutputType
 from ramet.lang.types.values import Value
-
-if TYPE_CHECKING:
-    from ramet.lang.run.writer import Writer
-
-
-class WrittenState(Protocol):
-    """A state, as far as the loop needs it."""
-
-    _writer: Writer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,43 +82,42 @@ class Agent:
         _answer(self.answer)  # these raise now rather than in a turn
         sampling_params({}, self.options)
 
-    def run(self, s: WrittenState) -> Any:
-        """Runs the loop in place on a state and returns the answer.
+    def run(self, writer: Writer) -> Any:
+        """Runs the loop in place on a writer's state and returns the answer.
 
         Raises:
             AgentLimitError: a limit of tokens or time.
         """
         if self.instructions:
-            _append_turn(s, "user", describe_tools(self.tools))
+            writer.continue_turn("user", describe_tools(self.tools))
         began = time.monotonic()
         num_tokens = 0
         for turn in range(self.limits.max_turns):
             self._check_limits(num_tokens, time.monotonic() - began)
             is_last = turn == self.limits.max_turns - 1
             must_call = self.require_call and turn == 0 and not is_last
-            step = self._turn(s, turn, calls=not is_last, answer=not must_call)
+            step = self._turn(writer, turn, calls=not is_last, answer=not must_call)
             num_tokens += step.meta.usage.completion_tokens
             action: Action = step.value
             if action.calls is None:
                 return action.answer
-            self._run_calls(s, action.calls)
+            self._run_calls(writer, action.calls)
         raise AgentLimitError("the agent used up its turns")  # the last turn only answers
 
-    def _turn(self, s: WrittenState, turn: int, *, calls: bool, answer: bool) -> Value[Any]:
+    def _turn(self, writer: Writer, turn: int, *, calls: bool, answer: bool) -> Value[Any]:
         output = action_type(
             self.tools,
             self.answer,
             max_calls=(self.limits.max_calls_a_turn if self.parallel else 1) if calls else 0,
             allows_answer=answer,
         )
-        step = s._writer.gen(GenExpr(f"{self.name}.turn{turn + 1}", output, self.options))
-        if calls:
-            s._writer.session.expected_tools[step.node_id] = "|".join(t.name for t in self.tools)
-        return step
+        next_tool = "|".join(tool.name for tool in self.tools) if calls else ""
+        expr = GenExpr(f"{self.name}.turn{turn + 1}", output, self.options)
+        return writer.gen(expr, next_tool=next_tool)
 
-    def _run_calls(self, s: WrittenState, calls: list[ToolRequest]) -> None:
+    def _run_calls(self, writer: Writer, calls: list[ToolRequest]) -> None:
         by_name = {tool.name: tool for tool in self.tools}
-        results = [s._writer.call(by_name[call.name], call.arguments) for call in calls]
+        results = [writer.call(by_name[call.name], call.arguments) for call in calls]
         lines = ["Tool results:"]
         for call, result in zip(calls, results, strict=True):
             try:
@@ -138,7 +128,7 @@ class Agent:
                 lines.append(f"{call.name}: error: {said}")
             else:
                 lines.append(f"{call.name}: {result}")
-        _append_turn(s, "user", "\n".join(lines))
+        writer.continue_turn("user", "\n".join(lines))
 
     def _check_limits(self, num_tokens: int, elapsed_s: float) -> None:
         if self.limits.max_tokens is not None and num_tokens >= self.limits.max_tokens:
@@ -251,8 +241,3 @@ def _lifted(schema: Any, prefix: str, definitions: dict[str, Any]) -> Any:
     for name, definition in own.pop("$defs", {}).items():
         definitions[prefix + name] = renamed(definition)
     return renamed(own)
-
-
-def _append_turn(s: WrittenState, role: Role, text: str) -> None:
-    """A turn of plain text, in which nothing but the run's references is special."""
-    s._writer.continue_turn(role, text)

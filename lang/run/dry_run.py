@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
 
 from ramet.grammars.constraints import Choice, Constraint, JsonObject
 from ramet.lang.base.errors import UsageError
 from ramet.lang.base.event_loop import on_shared_loop, shared_loop
 from ramet.lang.graph.graph import RequestGraph
-from ramet.lang.run.context import RunContext
+from ramet.lang.run.outcomes import DryRunStopped
+from ramet.lang.run.run import Bind
 from ramet.lang.run.run_options import RunOptions
-from ramet.lang.run.session import DryRunStopped, Session
-from ramet.lang.run.state import State
+from ramet.lang.run.session import Session
 from ramet.lang.run.writer import Writer
 from ramet.lang.types.matching import check_constraint
 from ramet.lang.types.types import INTEGER, NUMBER
 
 
-def dry_run(
-    name: str, bind: Callable[[State], Callable[[], Any]], options: RunOptions
-) -> RequestGraph:
+def dry_run(name: str, bind: Bind, options: RunOptions) -> RequestGraph:
     """Runs a program's function without a backend and returns the graph it makes.
 
     Raises:
@@ -43,20 +39,16 @@ def _is_always_valid(constraint: Constraint) -> bool:
 
 
 async def _run(
-    name: str,
-    bind: Callable[[State], Callable[[], Any]],
-    options: RunOptions,
-    loop: asyncio.AbstractEventLoop,
+    name: str, bind: Bind, options: RunOptions, loop: asyncio.AbstractEventLoop
 ) -> Session:
     session = Session(name, None, options, loop)
-    session.begin()
-    context = RunContext(session)
+    session.outcomes.begin()
     try:
-        await context.run_function(bind(State(Writer(context))))
+        await session.run_function(bind(session, Writer(session)))
     except DryRunStopped as stop:
-        session.stopped_at("", stop)
+        session.outcomes.stopped_at("", stop)
     try:
-        await context.drain()
+        await session.drain()
     finally:
-        await context.cancel()
+        await session.cancel()
     return session

@@ -3,39 +3,46 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
+from collections.abc import Coroutine
 from typing import Any
 
 from ramet.lang.backends.base import Backend, GenerateCall, Prompt, ScoreCall, WarmCall
 from ramet.lang.base.errors import OutputTruncatedError, ScriptError
-from ramet.lang.graph.nodes import Gen, Join, Node, Select, ToolCall
+from ramet.lang.graph.nodes import Fork, Gen, Join, Node, Select, Text, ToolCall
 from ramet.lang.graph.references import Ref
 from ramet.lang.run.events import NodeStarted, TextPiece
-from ramet.lang.run.hints import Promises, ahead_hint, hint_for
+from ramet.lang.run.hints import Hints
+from ramet.lang.run.outcomes import Outcomes
 from ramet.lang.run.prompts import Prompts, fill, render
 from ramet.lang.run.selection import best_choice
-from ramet.lang.run.session import Session
 from ramet.lang.trace.records import CallRecord
 from ramet.lang.types.options import brief_params
-from ramet.lang.types.types import TEXT
+from ramet.lang.types.tools import Tool
+from ramet.lang.types.types import TEXT, OutputType
 from ramet.lang.types.values import Meta, NodeResult, text_of
 from ramet.runtime.api.errors import InvalidConstraintError, RequestAbortedError
 from ramet.runtime.api.events import Finished, TextDelta, TokenInfo
 from ramet.runtime.api.request import HintUpdate, ProgramHint
 
+NodeCode = OutputType[Any] | Tool[..., Any] | None
+"""What a node's Python side is: a Gen's output type, a ToolCall's tool."""
+
 
 class Executor:
-    """Executes the nodes of one session, each as a task on the session's loop."""
+    """Executes the nodes of one run, each as a task on the run's loop."""
 
-    def __init__(self, session: Session, backend: Backend) -> None:
-        self._session = session
+    def __init__(self, outcomes: Outcomes, backend: Backend) -> None:
+        self._outcomes = outcomes
         self._backend = backend
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._warmed: set[Prompt] = set()
-        self._prompts = Prompts(session.graph, session.text_of)
-        self._promises = Promises(session)
+        self._prompts = Prompts(outcomes.graph, outcomes.text_of)
+        self._hints = Hints(outcomes)
         self._unneeded: list[str] = []
-        session.on_dead_end = self._note_dead_end
+        self._lost: list[str] = []
+        self._has_ended = False
         self._began = time.perf_counter()
         self.began_at = time.time()
         self.records: dict[str, CallRecord] = {}
@@ -44,17 +51,17 @@ class Executor:
         """Seconds since the run began."""
         return time.perf_counter() - self._began
 
-    def start(self, node: Node) -> None:
-        """Begins to wait for what a node needs; returns at once."""
-        if isinstance(node, Join) and node.of in ("branch", "agent"):
-            return  # its own code settles it
+    def start(self, node: Node, code: NodeCode) -> None:
+        """Begins to wait for what a node needs; returns immediately."""
+        if isinstance(node, Text | Fork) or (
+            isinstance(node, Join) and node.of in ("branch", "agent")
+        ):
+            return  # a branch's own code settles it
         record = self.records[node.id] = CallRecord(node.id, node.label, node.kind, self.now())
         record.is_chat = node.role is not None
         if isinstance(node, Gen):
             record.request = brief_params(node.params)
-        task = asyncio.get_running_loop().create_task(self._execute(node))
-        self._tasks[node.id] = task
-        task.add_done_callback(lambda _: self._tasks.pop(node.id, None))
+        self._start_task(node.id, self._execute(node, code))
 
     async def drain(self) -> None:
         """Waits until no node is on its way."""
@@ -68,62 +75,123 @@ class Executor:
 
     async def cancel(self) -> None:
         """Aborts, and waits until all calls have ended. Only the end is reported after that."""
-        self._session.on_dead_end = lambda _: None
+        self._has_ended = True
         self._unneeded.clear()
         self.abort()
         await self.drain()
-        for node_id in self._session.unsettled():
-            self._session.fail(node_id, RequestAbortedError("the run was cancelled"))
+        for node_id in self._outcomes.unsettled():
+            self.fail(node_id, RequestAbortedError("the run was cancelled"))
 
-    async def _execute(self, node: Node) -> None:
-        session, record = self._session, self.records[node.id]
+    def fail(self, node_id: str, error: BaseException) -> None:
+        """Settles a node with an error."""
+        if self._outcomes.fail(node_id, error):
+            self._report_unneeded(self._hints.drop_node(node_id))
+
+    # Branches and hints.
+
+    def add_node(self, node: Node) -> None:
+        """Adds a node that may be used by later hints."""
+        self._hints.add_node(node)
+
+    def add_branch(self, branch: str) -> None:
+        """Adds a branch whose state may grow."""
+        self._hints.add_branch(branch)
+
+    def end_branch(self, branch: str) -> None:
+        """Ends a branch: nothing can be appended to its state any more."""
+        self._report_unneeded(self._hints.end_branch(branch))
+
+    def lose_branch(self, branch: str) -> None:
+        """Ends the branch of a state that was garbage-collected, on any thread, at any point."""
+        self._lost.append(branch)
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and the run is over
+            self._outcomes.loop.call_soon_threadsafe(self._end_lost_branches)
+
+    def _end_lost_branches(self) -> None:
+        while self._lost:
+            self.end_branch(self._lost.pop())
+
+    def expect_tool(self, node_id: str, tool: str) -> None:
+        """Notes which tool (or several, joined by ``|``) runs after a call."""
+        self._hints.expect_tool(node_id, tool)
+
+    def _hint(self, node: Gen | Select) -> ProgramHint | None:
+        """The hint of a call that is sent now."""
+        self._end_lost_branches()
+        return self._hints.hint_for(node)
+
+    def _report_unneeded(self, calls: list[str]) -> None:
+        """Reports the calls whose prefixes are kept without need, together with others."""
+        if self._has_ended:
+            return
+        if calls and not self._unneeded:
+            asyncio.get_running_loop().call_soon(self._send_hint_update)
+        self._unneeded += calls
+
+    def _send_hint_update(self) -> None:
+        unneeded, self._unneeded = self._unneeded, []
+        if not unneeded:
+            return  # the run is over
+        update = HintUpdate(
+            program_id=self._outcomes.program_id,
+            cache_salt=self._outcomes.options.cache_salt,
+            unneeded=tuple(unneeded),
+        )
+        self._start_task(f"update {unneeded[0]}", self._backend.update_hint(update))
+
+    def _start_task(self, key: str, work: Coroutine[Any, Any, None]) -> None:
+        task = self._tasks[key] = asyncio.get_running_loop().create_task(work)
+        task.add_done_callback(lambda _: self._tasks.pop(key, None))
+
+    # Nodes.
+
+    async def _execute(self, node: Node, code: NodeCode) -> None:
+        outcomes, record = self._outcomes, self.records[node.id]
         try:
-            needs = session.graph.needs(node.id)
+            needs = outcomes.graph.needs(node.id)
             self._prefill_ahead(node, needs)
             for needed in needs:
-                await session.slot(needed).wait()
-            failed = session.failure_among(needs)
+                await outcomes.slot(needed).wait()
+            failed = outcomes.failure_among(needs)
             if failed is not None:
                 raise failed
             record.sent_s = self.now()
-            session.log.append(NodeStarted(node))
-            result = await self._perform(node)
+            outcomes.log.append(NodeStarted(node))
+            result = await self._perform(node, code)
         except asyncio.CancelledError:
-            session.fail(node.id, RequestAbortedError("the run was cancelled"))
+            self.fail(node.id, RequestAbortedError("the run was cancelled"))
             record.error, record.error_type = "cancelled", "cancelled"
             raise
         except (Exception, SystemExit, KeyboardInterrupt) as error:
             record.error = str(error) or type(error).__name__
             record.error_type = type(error).__name__
             record.finished_s = self.now()
-            session.fail(node.id, error)
+            self.fail(node.id, error)
         else:
             record.finished_s = self.now()
             record.usage, record.timings = result.meta.usage, result.meta.timings
             record.finish_reason = result.meta.finish_reason
-            session.finish(node.id, result)
+            outcomes.finish(node.id, result)
 
     def _prefill_ahead(self, node: Node, needs: frozenset[str]) -> None:
         """While a call waits for a value, lets the backend compute its prompt up to there."""
-        session = self._session
-        if not session.options.prefill_ahead or not isinstance(node, Gen | Select):
+        outcomes = self._outcomes
+        if not outcomes.options.prefill_ahead or not isinstance(node, Gen | Select):
             return
-        if all(session.is_settled(needed) for needed in needs):
+        if all(outcomes.is_settled(needed) for needed in needs):
             return
-        head = self._prompts.static_head(node, session.is_settled)
+        head = self._prompts.static_head(node, outcomes.is_settled)
         if head is not None and head not in self._warmed:
             self._warmed.add(head)
-            task = asyncio.get_running_loop().create_task(self._warm(node, head))
-            self._tasks[f"{node.id} ahead"] = task
-            task.add_done_callback(lambda _: self._tasks.pop(f"{node.id} ahead", None))
+            self._start_task(f"{node.id} ahead", self._warm(node, head))
 
     async def _warm(self, node: Gen | Select, head: Prompt) -> None:
-        options = self._session.options
+        options = self._outcomes.options
         call = WarmCall(
-            program_id=self._session.program_id,
+            program_id=self._outcomes.program_id,
             node_id=node.id,
             prompt=head,
-            hint=ahead_hint(self._session, node),
+            hint=self._hints.hint_ahead_of(node),
             name=node.name,
             cache_salt=options.cache_salt,
             priority=options.priority,
@@ -137,29 +205,31 @@ class Executor:
             record.usage, record.finished_s = usage, self.now()
             self.records[f"{node.id} ahead"] = record
 
-    async def _perform(self, node: Node) -> NodeResult:
+    async def _perform(self, node: Node, code: NodeCode) -> NodeResult:
         if isinstance(node, Gen):
-            return await self._generate(node)
+            output = code if isinstance(code, OutputType) else TEXT
+            return await self._generate(node, output)
         if isinstance(node, Select):
             return await self._select(node)
         if isinstance(node, ToolCall):
-            return await self._call_tool(node)
+            assert isinstance(code, Tool)
+            return await self._call_tool(node, code)
         assert isinstance(node, Join)
         if node.of == "text":
-            text = render(node.parts, self._session.text_of)
+            text = render(node.parts, self._outcomes.text_of)
             return NodeResult(text, text)
-        results = [self._session.result_of(input_id) for input_id in node.inputs]
+        results = [self._outcomes.result_of(input_id) for input_id in node.inputs]
         return NodeResult(
-            "\n".join(self._session.text_of(Ref(input_id)) for input_id in node.inputs),
+            "\n".join(self._outcomes.text_of(Ref(input_id)) for input_id in node.inputs),
             [result.value for result in results],
         )
 
-    async def _generate(self, node: Gen) -> NodeResult:
+    async def _generate(self, node: Gen, output: OutputType[Any]) -> NodeResult:
         """Runs a Gen; a constraint that the backend refuses is named by its option of ``gen``."""
         try:
-            return await self._stream(node)
+            return await self._stream(node, output)
         except InvalidConstraintError as error:
-            option = self._session.outputs.get(node.id, TEXT).option
+            option = output.option
             if not option:
                 raise
             raise InvalidConstraintError(
@@ -170,16 +240,16 @@ class Executor:
                 reason=error.reason,
             ) from error
 
-    async def _stream(self, node: Gen) -> NodeResult:
-        session = self._session
+    async def _stream(self, node: Gen, output: OutputType[Any]) -> NodeResult:
+        outcomes = self._outcomes
         call = GenerateCall(
-            program_id=session.program_id,
+            program_id=outcomes.program_id,
             node_id=node.id,
             prompt=self._prompts.prompt(node),
             hint=self._hint(node),
             name=node.name,
-            cache_salt=session.options.cache_salt,
-            priority=session.options.priority,
+            cache_salt=outcomes.options.cache_salt,
+            priority=outcomes.options.priority,
             params=node.params,
             constraint=node.constraint,
             complete=node.complete,
@@ -195,66 +265,29 @@ class Executor:
                 if event.text:
                     self._note_first_text(node)
                     pieces.append(event.text)
-                    session.log.append(TextPiece(node, event.text))
+                    outcomes.log.append(TextPiece(node, event.text))
         if finished is None:
             raise RequestAbortedError("the backend's stream ended before the call did")
         text = "".join(pieces)
         meta = Meta(finished.reason, finished.usage, finished.timings, tokens=tuple(tokens))
-        return NodeResult(text, self._parse(node, text, finished), meta)
-
-    def _hint(self, node: Gen | Select) -> ProgramHint | None:
-        """The hint of a call that is sent now."""
-        self._session.unsent.send(node)
-        hint = hint_for(self._session, node)
-        self._promises.sent(node, hint)
-        return hint
-
-    def _note_dead_end(self, node: Node) -> None:
-        """Reports the calls whose prefixes are kept without need, as nothing follows a node."""
-        unneeded = list(self._promises.broken_by(node))
-        if unneeded and not self._unneeded:
-            asyncio.get_running_loop().call_soon(self._send_hint_update)
-        self._unneeded += unneeded
-
-    def _send_hint_update(self) -> None:
-        unneeded, self._unneeded = self._unneeded, []
-        if not unneeded:
-            return  # the run is over
-        session = self._session
-        update = HintUpdate(
-            program_id=session.program_id,
-            cache_salt=session.options.cache_salt,
-            unneeded=tuple(unneeded),
-        )
-        task = asyncio.get_running_loop().create_task(self._backend.update_hint(update))
-        self._tasks[f"update {unneeded[0]}"] = task
-        task.add_done_callback(lambda _: self._tasks.pop(f"update {unneeded[0]}", None))
+        return NodeResult(text, _parsed(node, text, finished, output), meta)
 
     def _note_first_text(self, node: Node) -> None:
         record = self.records[node.id]
         if record.first_text_s is None:
             record.first_text_s = self.now()
 
-    def _parse(self, node: Gen, text: str, finished: Finished) -> Any:
-        output = self._session.outputs.get(node.id, TEXT)
-        if node.constraint is not None and finished.reason == "length":
-            limit = node.params.max_tokens
-            after = "the context was full" if limit is None else f"max_tokens ({limit})"
-            reason = f"it ended after {after}, before it was complete"
-            raise OutputTruncatedError(text, output.label, reason)
-        return output.parse(text)
-
     async def _select(self, node: Select) -> NodeResult:
-        session = self._session
-        choices = tuple(render(choice, session.text_of) for choice in node.choices)
+        outcomes = self._outcomes
+        choices = tuple(render(choice, outcomes.text_of) for choice in node.choices)
         call = ScoreCall(
-            program_id=session.program_id,
+            program_id=outcomes.program_id,
             node_id=node.id,
             prompt=self._prompts.prompt(node),
             hint=self._hint(node),
             name=node.name,
-            cache_salt=session.options.cache_salt,
-            priority=session.options.priority,
+            cache_salt=outcomes.options.cache_salt,
+            priority=outcomes.options.priority,
             continuations=choices,
             unconditional=node.method == "unconditional_likelihood_normalized",
         )
@@ -263,7 +296,7 @@ class Executor:
             raise ScriptError("the backend scored another number of choices than it was given")
         best, numbers = best_choice(scores.continuations, node.method)
         self._note_first_text(node)
-        session.log.append(TextPiece(node, choices[best]))
+        outcomes.log.append(TextPiece(node, choices[best]))
         meta = Meta(
             "stop",
             scores.finished.usage,
@@ -272,8 +305,16 @@ class Executor:
         )
         return NodeResult(choices[best], choices[best], meta)
 
-    async def _call_tool(self, node: ToolCall) -> NodeResult:
-        tool = self._session.tools[node.id]
-        session = self._session
-        value = await tool.invoke(fill(node.arguments, session.result_of, session.text_of))
+    async def _call_tool(self, node: ToolCall, tool: Tool[..., Any]) -> NodeResult:
+        outcomes = self._outcomes
+        value = await tool.invoke(fill(node.arguments, outcomes.result_of, outcomes.text_of))
         return NodeResult(text_of(value), value)
+
+
+def _parsed(node: Gen, text: str, finished: Finished, output: OutputType[Any]) -> Any:
+    if node.constraint is not None and finished.reason == "length":
+        limit = node.params.max_tokens
+        after = "the context was full" if limit is None else f"max_tokens ({limit})"
+        reason = f"it ended after {after}, before it was complete"
+        raise OutputTruncatedError(text, output.label, reason)
+    return output.parse(text)

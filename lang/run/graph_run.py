@@ -11,10 +11,12 @@ from ramet.lang.backends.choose import BackendLike, as_backend
 from ramet.lang.base.errors import GraphError
 from ramet.lang.base.event_loop import shared_loop
 from ramet.lang.graph.graph import RequestGraph
-from ramet.lang.graph.nodes import Fork, Gen, Join, Node, Text, ToolCall
+from ramet.lang.graph.nodes import Gen, Join, Node, ToolCall
+from ramet.lang.run.executor import NodeCode
 from ramet.lang.run.run import Run
 from ramet.lang.run.run_options import RunOptions
-from ramet.lang.run.state import State
+from ramet.lang.run.session import Session
+from ramet.lang.run.writer import Writer
 from ramet.lang.types.tools import Tool, as_tool
 from ramet.lang.types.types import described_output
 from ramet.lang.types.values import Value
@@ -49,29 +51,28 @@ def run_graph(
     check_runnable(graph, known)
     nodes = list(_in_order(graph))
 
-    def bind(state: State) -> Callable[[], Awaitable[dict[str, Value[Any]]]]:
-        session = state._writer.session
-
+    def bind(session: Session, first: Writer) -> Callable[[], Awaitable[dict[str, Value[Any]]]]:
         async def body() -> dict[str, Value[Any]]:
             # First the whole graph, then its calls: each is sent knowing all that comes after it.
-            start, session.on_node = session.on_node, None
             values: dict[str, Value[Any]] = {}
-            async for node in _at_leisure(nodes):
+            codes: dict[str, NodeCode] = {}
+            async for node in _with_pauses(nodes):
+                code: NodeCode = None
                 if isinstance(node, ToolCall):
-                    session.tools[node.id] = known[node.tool]
+                    code = known[node.tool]
                 elif isinstance(node, Gen):
-                    session.outputs[node.id] = described_output(node.constraint, node.returns)
+                    code = described_output(node.constraint, node.returns)
                     if node.params.seed is None:
-                        drawn = state._writer.context.seed_of(node.id)
-                        node = replace(node, params=replace(node.params, seed=drawn))
-                value = session.add(node)
+                        seed = session.seed_of(node.id)
+                        node = replace(node, params=replace(node.params, seed=seed))
+                codes[node.id] = code
+                value = session.add(node, code, sends=False)
                 name = getattr(node, "name", "")
                 if name and (name not in values or not graph.branch_of(node.id)):
                     values[name] = value
-            state._writer.close()
-            async for node in _at_leisure(session.graph):
-                if start is not None and not isinstance(node, Text | Fork):
-                    start(node)
+            first.close()
+            async for node in _with_pauses(session.graph):
+                session.send(node, codes[node.id])
             return values
 
         return body
@@ -82,8 +83,8 @@ def run_graph(
     return Run(graph.name, bind, as_backend(backend), options, loop or shared_loop(), {})
 
 
-async def _at_leisure(nodes: Iterable[Node]) -> AsyncIterator[Node]:
-    """The nodes, with time for others of the event loop between them."""
+async def _with_pauses(nodes: Iterable[Node]) -> AsyncIterator[Node]:
+    """Yields the nodes, and now and then to the event loop's other tasks."""
     for index, node in enumerate(nodes):
         if index % _NODES_AT_ONCE == _NODES_AT_ONCE - 1:
             await asyncio.sleep(0)

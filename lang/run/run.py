@@ -14,24 +14,20 @@ from ramet.lang.base.errors import RoleError, UnknownNameError, UnresolvedValueE
 from ramet.lang.base.event_loop import on_shared_loop
 from ramet.lang.base.greenlets import can_switch, switch_and_wait
 from ramet.lang.graph.graph import RequestGraph
-from ramet.lang.graph.nodes import CALL_KINDS, Text
-from ramet.lang.run.context import Escaped, RunContext
-from ramet.lang.run.events import EventLog, NodeAdded, NodeFinished, RunEnded, RunEvent, TextPiece
-from ramet.lang.run.prompts import render
+from ramet.lang.run.events import EventLog, NodeFinished, RunEnded
 from ramet.lang.run.run_options import RunOptions
-from ramet.lang.run.session import Session
-from ramet.lang.run.state import State
+from ramet.lang.run.session import Escaped, Session
+from ramet.lang.run.text_reader import TextReader
 from ramet.lang.run.writer import Writer
 from ramet.lang.trace.trace import Trace
 from ramet.lang.types.values import Meta
 from ramet.runtime.api.errors import RequestAbortedError
-from ramet.runtime.api.request import HintUpdate
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-BindState = Callable[[State], Callable[[], Any]]
-"""Given the run's first state, the program's function with all its arguments."""
+Bind = Callable[[Session, Writer], Callable[[], Any]]
+"""Given the run's session and its first state's writer, the function that the run performs."""
 
 
 class Run(Generic[T_co]):
@@ -45,7 +41,7 @@ class Run(Generic[T_co]):
     def __init__(
         self,
         name: str,
-        bind: BindState,
+        bind: Bind,
         backend: Backend,
         options: RunOptions,
         loop: asyncio.AbstractEventLoop,
@@ -53,11 +49,10 @@ class Run(Generic[T_co]):
     ) -> None:
         self.name = name
         self._session = Session(name, backend, options, loop)
-        self._context = RunContext(self._session)
-        self._backend = backend
+        self._outcomes = self._session.outcomes
         self._loop = loop
         self._bind = bind
-        self._state: State | None = None
+        self._first: Writer | None = None
         self._done: concurrent.futures.Future[Any] = concurrent.futures.Future()
         self._work: asyncio.Task[Any] | None = None
         self._supervisor: asyncio.Task[None] | None = None
@@ -74,13 +69,13 @@ class Run(Generic[T_co]):
     # Running.
 
     def _start(self) -> None:
-        self._session.begin()
+        self._outcomes.begin()
         self._work = self._loop.create_task(self._perform())
         self._supervisor = self._loop.create_task(self._supervise(self._work))
 
     async def _perform(self) -> Any:
-        self._state = State(Writer(self._context))
-        return await self._context.perform(self._bind(self._state))
+        self._first = Writer(self._session)
+        return await self._session.perform(self._bind(self._session, self._first))
 
     async def _supervise(self, work: asyncio.Task[Any]) -> None:
         """Waits for the run's end, whatever becomes of its work; never cancelled."""
@@ -93,20 +88,11 @@ class Run(Generic[T_co]):
             if isinstance(error, Escaped):
                 error = error.error
         try:
-            await self._context.cancel()
-            await self._backend.update_hint(
-                HintUpdate(
-                    program_id=self._session.program_id,
-                    cache_salt=self._session.options.cache_salt,
-                    has_ended=True,
-                )
-            )
+            await self._session.end()
         except Exception as raised:
             error = error or raised
         finally:
-            for writer in list(self._session.writers):
-                writer.close()
-            self._session.log.append(RunEnded(error))
+            self._outcomes.log.append(RunEnded(error))
             if error is None:
                 self._done.set_result(work.result())
             else:
@@ -126,13 +112,13 @@ class Run(Generic[T_co]):
 
         A KeyboardInterrupt aborts the run's calls before it goes on.
         """
-        if not self._done.done():
-            self._session.require_home()
-            if can_switch():
-                switch_and_wait(asyncio.wrap_future(self._done))
-            elif on_shared_loop() or self._runs_here():
-                raise UnresolvedValueError("the run hasn't ended, and this is its event loop")
         try:
+            if not self._done.done():
+                self._outcomes.require_home()
+                if can_switch():
+                    switch_and_wait(asyncio.wrap_future(self._done))
+                elif on_shared_loop() or self._runs_here():
+                    raise UnresolvedValueError("the run hasn't ended, and this is its event loop")
             self._done.result()
         except KeyboardInterrupt:
             self.cancel()
@@ -145,7 +131,7 @@ class Run(Generic[T_co]):
 
     async def _ended(self) -> Run[T_co]:
         if not self._done.done():
-            self._session.require_home()
+            self._outcomes.require_home()
         done = asyncio.wrap_future(self._done)
         try:
             await asyncio.wait([done])  # unlike a bare await, cancels nothing but itself
@@ -185,7 +171,7 @@ class Run(Generic[T_co]):
     @property
     def values(self) -> dict[str, Any]:
         """The finished values by variable, also of a run that failed or still goes on."""
-        return self._session.values()
+        return self._outcomes.values()
 
     def __getitem__(self, name: str) -> Any:
         return self._finished(name).result.value
@@ -199,7 +185,7 @@ class Run(Generic[T_co]):
     def _finished(self, name: str) -> NodeFinished:
         """The first state's node of that name, or else the first of a branch; waits."""
         if not self.done:
-            for event in self._session.log:
+            for event in self._outcomes.log:
                 if isinstance(event, NodeFinished) and getattr(event.node, "name", "") == name:
                     if "." not in event.node.id:
                         return event
@@ -217,7 +203,7 @@ class Run(Generic[T_co]):
     @cached_property
     def _finished_names(self) -> dict[str, NodeFinished]:
         """The named nodes of a run that has ended, as ``_finished`` has them."""
-        finished = [e for e in self._session.log.snapshot() if isinstance(e, NodeFinished)]
+        finished = [e for e in self._outcomes.log.snapshot() if isinstance(e, NodeFinished)]
         in_branches = [event for event in finished if "." in event.node.id]
         in_first = [event for event in finished if "." not in event.node.id]
         in_order = (*reversed(in_branches), *reversed(in_first))  # the last of a name wins
@@ -240,36 +226,36 @@ class Run(Generic[T_co]):
 
     def _messages(self) -> list[dict[str, str]]:
         self.wait()
-        assert self._state is not None
-        return self._context.rendered(self._state._writer.tail)
+        assert self._first is not None
+        return self._session.rendered(self._first.tail)
 
     # Watching.
 
     @property
     def graph(self) -> RequestGraph:
         """The graph, as far as it has been made."""
-        return self._session.graph
+        return self._outcomes.graph
 
     @property
     def events(self) -> EventLog:
         """All that happens, from the beginning, as it happens."""
-        return self._session.log
+        return self._outcomes.log
 
     @property
     def trace(self) -> Trace:
         """Every call's record so far: see ``ramet.lang.trace.trace``."""
-        session, executor = self._session, self._context.executor
+        session, outcomes, executor = self._session, self._outcomes, self._session.executor
         assert executor is not None
         calls = [dataclasses.replace(record) for record in list(executor.records.values())]
         return Trace(
-            program=session.graph.name,
-            program_id=session.program_id,
+            program=self.name,
+            program_id=outcomes.program_id,
             seed=session.options.seed,
             began_at=executor.began_at,
             wall_s=max((record.finished_s or 0.0 for record in calls), default=0.0),
             calls=calls,
             texts={
-                record.node_id: session.result_of(record.node_id).text
+                record.node_id: outcomes.result_of(record.node_id).text
                 for record in calls
                 if record.finished_s is not None
                 and record.error is None
@@ -286,60 +272,13 @@ class Run(Generic[T_co]):
         Raises the run's error where it has one, and UnknownNameError at the end of a run that had
         no such variable.
         """
-        reader = _TextReader(self._session, name)
-        for event in self._session.log:
+        reader = TextReader(self._outcomes, name)
+        for event in self._outcomes.log:
             yield from reader.feed(event)
 
     async def text_async_iter(self, name: str | None = None) -> AsyncIterator[str]:
         """``text_iter`` for ``async for``."""
-        reader = _TextReader(self._session, name)
-        async for event in self._session.log:
+        reader = TextReader(self._outcomes, name)
+        async for event in self._outcomes.log:
             for piece in reader.feed(event):
                 yield piece
-
-
-class _TextReader:
-    """Picks the text of one variable, or of the first state, out of a run's events."""
-
-    def __init__(self, session: Session, name: str | None) -> None:
-        self._session = session
-        self._name = name
-        self._waiting: list[Any] = []  # nodes of the first state whose text isn't out yet
-        self._held: dict[str, list[str]] = {}  # pieces of calls that aren't first in line
-        self._finished: set[str] = set()
-        self._is_known = name is None
-
-    def feed(self, event: RunEvent) -> Iterator[str]:
-        if isinstance(event, RunEnded):
-            if event.error is not None:
-                raise event.error
-            if not self._is_known:
-                raise UnknownNameError(f"the run has no variable {self._name!r}")
-            return
-        if self._name is not None:
-            self._is_known |= getattr(event.node, "name", "") == self._name
-            if isinstance(event, TextPiece) and getattr(event.node, "name", "") == self._name:
-                yield event.text
-            return
-        node = event.node
-        if isinstance(event, NodeAdded):
-            if "." not in node.id and isinstance(node, (Text, *CALL_KINDS)):
-                self._waiting.append(node)
-        elif isinstance(event, TextPiece):
-            self._held.setdefault(node.id, []).append(event.text)
-        elif isinstance(event, NodeFinished):
-            self._finished.add(node.id)
-        yield from self._ready()
-
-    def _ready(self) -> Iterator[str]:
-        while self._waiting:
-            node = self._waiting[0]
-            if isinstance(node, Text):
-                if any(not self._session.is_settled(ref.node_id) for ref in node.refs()):
-                    return
-                yield render(node.parts, self._session.text_of)
-            else:
-                yield from self._held.pop(node.id, ())
-                if node.id not in self._finished:
-                    return
-            self._waiting.pop(0)

@@ -1,60 +1,39 @@
-"""The state of one run: its graph, its results, and the ways to wait for them."""
+"""Session: executes one run on its event loop: the program's function, its branches, its calls."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import secrets
-import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+import functools
+import hashlib
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 from weakref import WeakSet
 
 from ramet.lang.backends.base import Backend, CallPlace
-from ramet.lang.base.errors import (
-    DependencyFailedError,
-    ForeignValueError,
-    GraphError,
-    NodeFailedError,
-    TextTooLongError,
-    UnresolvedValueError,
-    UsageError,
-)
-from ramet.lang.base.greenlets import can_switch, switch_and_wait
-from ramet.lang.graph.graph import RequestGraph
-from ramet.lang.graph.node_graph import OpenEnd
-from ramet.lang.graph.nodes import Fork, Gen, Node, Select, Text
-from ramet.lang.graph.references import Ref, ReferenceTable
-from ramet.lang.run.events import EventLog, NodeAdded, NodeFailed, NodeFinished
-from ramet.lang.run.open_branches import OpenBranches
-from ramet.lang.run.prompts import formatted
+from ramet.lang.base.errors import NodeFailedError, UsageError
+from ramet.lang.base.greenlets import run_switching
+from ramet.lang.graph.nodes import CALL_KINDS, Gen, Node, Select, Text
+from ramet.lang.graph.references import Ref
+from ramet.lang.run.executor import Executor, NodeCode
+from ramet.lang.run.outcomes import DryRunStopped, Outcomes, current_join
+from ramet.lang.run.prompts import messages_of, render
 from ramet.lang.run.run_options import RunOptions
-from ramet.lang.run.unsent_tokens import UnsentTokens
 from ramet.lang.types.types import OutputType
-from ramet.lang.types.values import NodeResult, Value
-from ramet.runtime.api.fork_guard import ForkGuard
+from ramet.lang.types.values import NodeResult, Value, leaves, resolve, text_of
+from ramet.runtime.api.errors import RequestAbortedError
+from ramet.runtime.api.request import HintUpdate
 
-if TYPE_CHECKING:
-    from ramet.lang.types.tools import Tool
-
-_LANG_FOLDER = str(Path(__file__).parents[1])
-
-
-current_join: ContextVar[str | None] = ContextVar("ramet_current_join", default=None)
-"""In the code of a spawned branch: the node that its result will settle."""
+ESCAPES = (SystemExit, KeyboardInterrupt)
+"""What user code may raise that would end the event loop, were it to get there."""
 
 
-class DryRunStopped(BaseException):
-    """Ends a dry run, which has no model, where the program looks at a value."""
+class Escaped(Exception):
+    """Carries one of ``ESCAPES`` out of the event loop, to the thread that waits for the run."""
 
-    def __init__(self, node_id: str, where: str) -> None:
-        super().__init__(node_id)
-        self.node_id = node_id
-        self.where = where
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 class BranchWriter(Protocol):
@@ -65,34 +44,14 @@ class BranchWriter(Protocol):
     def close(self) -> None: ...
 
 
-class Slot:
-    """Where a node's outcome will be."""
-
-    __slots__ = ("_settled", "error", "result")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.result: NodeResult | None = None
-        self.error: BaseException | None = None
-        self._settled: asyncio.Future[None] = loop.create_future()
-
-    @property
-    def is_settled(self) -> bool:
-        return self.result is not None or self.error is not None
-
-    def settle(self, result: NodeResult | None, error: BaseException | None = None) -> None:
-        if not self.is_settled:
-            self.result, self.error = result, error
-            if not self._settled.done():
-                self._settled.set_result(None)
-
-    async def wait(self) -> None:
-        """Waits until the outcome is there; cancelling the waiter harms no other."""
-        if not self.is_settled:
-            await asyncio.shield(self._settled)
-
-
 class Session:
-    """One run. Everything but ``look`` and ``arrival`` belongs to its event loop's thread."""
+    """One run in execution, on one event loop. Without a backend it is a dry run.
+
+    Attributes:
+        outcomes: the graph, and what became of its nodes.
+        executor: sends nodes to the backend; None in a dry run.
+        outputs: by Gen, what its text must be.
+    """
 
     def __init__(
         self,
@@ -101,290 +60,244 @@ class Session:
         options: RunOptions,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        self.program_id = f"{name}-{secrets.token_hex(6)}"
-        self.graph = RequestGraph(name)
-        self.backend = backend
+        self.outcomes = Outcomes(name, options, loop, is_dry_run=backend is None)
+        self.graph = self.outcomes.graph
         self.options = options
-        self.log = EventLog()
-        self.references = ReferenceTable()
+        self.backend = backend
+        self.executor = None if backend is None else Executor(self.outcomes, backend)
         self.outputs: dict[str, OutputType[Any]] = {}
-        self.tools: dict[str, Tool[..., Any]] = {}
-        self.writers: WeakSet[BranchWriter] = WeakSet()
-        self._open_branches = OpenBranches()
-        self.unsent = UnsentTokens(self.graph)
-        self.expected_tools: dict[str, str] = {}
-        self.dependents: dict[str, list[str]] = {}
-        self.on_node: Callable[[Node], None] | None = None
-        self.on_dead_end: Callable[[Node], None] = lambda _: None
-        self._loop = loop
-        self._thread_id = 0
-        self._home = ForkGuard()
-        self._slots: dict[str, Slot] = {}
-        self._tails: dict[str, str] = {}
-        self._lost: list[str] = []
-        self._handled: set[str] = set()
-        self._waits: dict[str, set[str]] = {}
-        self.num_unsettled = 0
-        self._text_len = 0
+        self._writers: WeakSet[BranchWriter] = WeakSet()
+        self._branches: set[asyncio.Task[None]] = set()
+        self._has_returned = False
 
-    def begin(self) -> None:
-        """Binds the run to the calling thread, which runs the loop."""
-        self._thread_id = threading.get_ident()
-
-    def require_home(self) -> None:
-        """Raises ForkedProcessError in a process that was forked since: the run isn't there."""
-        self._home.require("the run")
-
-    @property
-    def is_dry_run(self) -> bool:
-        """Whether there is no backend, so that no value will ever come."""
-        return self.backend is None
+    def seed_of(self, node_id: str) -> int:
+        """A seed for a call that names none: the run's, and the call's place in the graph."""
+        key = f"{self.options.seed}:{node_id}".encode()
+        return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "little") >> 2
 
     # Nodes.
 
-    def add(self, node: Node) -> Value[Any]:
-        """Puts a node into the graph and hands it to the executor."""
-        if threading.get_ident() != self._thread_id:
+    def add(self, node: Node, code: NodeCode = None, *, sends: bool = True) -> Value[Any]:
+        """Appends a node to the graph and sends it when what it needs is there.
+
+        Args:
+            code: a Gen's output type; a ToolCall's tool.
+            sends: False leaves that to ``send``.
+        """
+        if not self.outcomes.is_on_thread:
             raise UsageError("a state belongs to its program; it can't be used in another thread")
         if isinstance(node, Gen | Select) and self.backend is not None:
             place = CallPlace(node.role is not None, self.graph.continues_turn(node))
             self.backend.check(node, place)
-        self.graph.add(node)
-        if not isinstance(node, Text | Fork):
-            self._slots[node.id] = Slot(self._loop)
-            self.num_unsettled += 1
-            for needed in self.graph.needs(node.id):
-                self.dependents.setdefault(needed, []).append(node.id)
-        self._tails[self.graph.branch_of(node.id)] = node.id
-        self.unsent.add(node)
-        self.log.append(NodeAdded(node))
-        if self.on_node is not None and not isinstance(node, Text | Fork):
-            self.on_node(node)
-        return Value(self, node.id)
+        self.outcomes.add(node)
+        if isinstance(code, OutputType):
+            self.outputs[node.id] = code
+        if self.executor is not None:
+            self.executor.add_node(node)
+            if sends:
+                self.executor.start(node, code)
+        return Value(self.outcomes, node.id)
 
-    def begin_branch(self, branch: str) -> None:
-        """Notes that a state may grow."""
-        self._open_branches.add(branch)
+    def send(self, node: Node, code: NodeCode = None) -> None:
+        """Sends a node that was added without being sent."""
+        if self.executor is not None:
+            self.executor.start(node, code)
+
+    def expect_tool(self, node_id: str, tool: str) -> None:
+        """Notes which tool (or several, joined by ``|``) runs after a call."""
+        if self.executor is not None:
+            self.executor.expect_tool(node_id, tool)
+
+    def rendered(self, tail: str | None) -> list[dict[str, str]]:
+        """The messages of a state; waits for its calls."""
+        nodes = self.graph.chain(tail)
+        for node in nodes:
+            if isinstance(node, CALL_KINDS):
+                self.outcomes.look(node.id)
+            elif isinstance(node, Text):
+                for ref in node.refs():
+                    self.outcomes.look(ref.node_id)
+        messages = messages_of(nodes, self.outcomes.text_of)
+        return [{"role": message.role or "", "content": message.content} for message in messages]
+
+    # Branches.
+
+    def add_writer(self, writer: BranchWriter) -> None:
+        """Adds the writer of a branch that begins."""
+        self._writers.add(writer)
+        if self.executor is not None:
+            self.executor.add_branch(writer.branch)
 
     def end_branch(self, branch: str) -> None:
-        """Notes that nothing can be appended to a state any more."""
-        self._open_branches.discard(branch)
-        tail = self._tails.pop(branch, branch.rpartition(".")[0])
-        if tail:
-            self.on_dead_end(self.graph[tail])
+        """Ends a branch: nothing can be appended to its state any more."""
+        if self.executor is not None:
+            self.executor.end_branch(branch)
 
     def lose_branch(self, branch: str) -> None:
         """Ends the branch of a state that was garbage-collected, on any thread, at any point."""
-        self._lost.append(branch)
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and the run is over
-            self._loop.call_soon_threadsafe(self._end_lost)
+        if self.executor is not None:
+            self.executor.lose_branch(branch)
 
-    def may_follow(self, node_id: str) -> bool:
-        """Whether an open state holds the node, so that it may yet be extended."""
-        self._end_lost()
-        return self._open_branches.may_follow(node_id)
+    def start_branch(
+        self,
+        writer: BranchWriter,
+        join_id: str,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        *,
+        closes: bool = True,
+    ) -> None:
+        """Runs ``function(*args, **kwargs)`` as a task; its result settles ``join_id``.
 
-    def _end_lost(self) -> None:
-        while self._lost:
-            self.end_branch(self._lost.pop())
+        Args:
+            writer: of the state that the function appends to.
+            closes: the state is the function's own, and is closed after it.
+        """
+        call = functools.partial(function, *args, **kwargs)
+        work = self._run_branch(writer, join_id, call, closes)
+        task = asyncio.get_running_loop().create_task(work)
+        self._branches.add(task)
+        task.add_done_callback(self._remove_branch)
 
-    def slot(self, node_id: str) -> Slot:
-        """The node's slot."""
+    def _remove_branch(self, task: asyncio.Task[None]) -> None:
+        self._branches.discard(task)
+        self._close_if_ended()
+
+    def _close_if_ended(self) -> None:
+        """Closes all states when no code of the program runs any more."""
+        if self._has_returned and not self._branches:
+            self._close_writers()
+
+    def _close_writers(self) -> None:
+        for writer in list(self._writers):
+            writer.close()
+
+    async def _run_branch(
+        self, writer: BranchWriter, join_id: str, call: Callable[[], Any], closes: bool
+    ) -> None:
+        current_join.set(join_id)
         try:
-            return self._slots[node_id]
-        except KeyError:
-            raise GraphError(f"node {node_id!r} has no value") from None
+            result = await self.run_function(call)
+            self.graph.set_inputs(join_id, self._needs(result))
+            if self.outcomes.is_dry_run:
+                return
+            plain = await self._resolve_all(result)
+        except DryRunStopped as stop:
+            self.outcomes.stopped_at(writer.branch, stop)
+        except asyncio.CancelledError:
+            self._fail(join_id, RequestAbortedError("the run was cancelled"))
+            raise
+        except (Exception, *ESCAPES) as error:
+            self._fail(join_id, error)
+        else:
+            self.outcomes.finish(join_id, NodeResult(text_of(plain), plain))
+        finally:
+            if closes:
+                writer.close()
 
-    def unsettled(self) -> list[str]:
-        """The nodes that have no outcome yet."""
-        return [node_id for node_id, slot in self._slots.items() if not slot.is_settled]
+    def _fail(self, node_id: str, error: BaseException) -> None:
+        if self.executor is not None:
+            self.executor.fail(node_id, error)
+        else:
+            self.outcomes.fail(node_id, error)
 
-    def finish(self, node_id: str, result: NodeResult) -> None:
-        """Settles a node with its result."""
-        slot = self.slot(node_id)
-        if not slot.is_settled:
-            slot.settle(result)
-            self.num_unsettled -= 1
-            self.log.append(NodeFinished(self.graph[node_id], result))
+    # Functions and their results.
 
-    def fail(self, node_id: str, error: BaseException) -> None:
-        """Settles a node with an error."""
-        slot = self.slot(node_id)
-        if not slot.is_settled:
-            slot.settle(None, error)
-            self.num_unsettled -= 1
-            node = self.graph[node_id]
-            self.unsent.drop(node_id)
-            self.log.append(NodeFailed(node, error))
-            if node.parent is not None:
-                self.on_dead_end(self.graph[node.parent])
+    async def run_function(self, call: Callable[[], Any]) -> Any:
+        """Runs a program's function: a coroutine as it is, a plain one so that it can wait."""
+        function = call.func if isinstance(call, functools.partial) else call
+        if inspect.iscoroutinefunction(getattr(function, "function", function)):
+            return await call()
+        result = await run_switching(call)
+        return await result if inspect.iscoroutine(result) else result
 
-    def result_of(self, node_id: str) -> NodeResult:
-        """The result of a node that has finished."""
-        result = self.slot(node_id).result
-        if result is None:
-            raise GraphError(f"node {node_id!r} hasn't finished")
+    async def _resolve_all(self, result: Any) -> Any:
+        """A program's result with every Value in it resolved, and every reference in its texts."""
+        for leaf in leaves(result):
+            if isinstance(leaf, Value):
+                await leaf
+            for ref in self._refs(leaf):
+                await self.outcomes.arrival(ref.node_id)
+        return resolve(result, self._filled)
+
+    def _refs(self, leaf: Any) -> list[Ref]:
+        parts = self.outcomes.references.parse(leaf) if isinstance(leaf, str) else ()
+        return [part for part in parts if isinstance(part, Ref)]
+
+    def _filled(self, text: str) -> str:
+        if not self._refs(text):
+            return text  # the very object, should it be of a class of its own
+        return render(self.outcomes.references.parse(text), self.outcomes.text_of)
+
+    def _needs(self, result: Any) -> tuple[str, ...]:
+        """The nodes whose values a branch's result holds, or refers to in its texts."""
+        needs: list[str] = []
+        for leaf in leaves(result):
+            needs += [leaf.node_id] if isinstance(leaf, Value) else []
+            needs += [ref.node_id for ref in self._refs(leaf)]
+        return tuple(dict.fromkeys(needs))
+
+    # The whole run.
+
+    async def perform(self, call: Callable[[], Any]) -> Any:
+        """Runs a whole program: its function, its branches, all its calls.
+
+        Raises:
+            NodeFailedError: a call failed and the program didn't deal with it.
+        """
+        try:
+            result = await self.run_function(call)
+            self._has_returned = True
+            self._close_if_ended()
+            result = await self._resolve_all(result)
+        except NodeFailedError as error:
+            await self.drain()  # what doesn't depend on the failure may finish
+            error.values = self.outcomes.values()
+            raise
+        except BaseException as error:
+            if self.executor is not None:
+                self.executor.abort()  # before any await, so that what isn't sent never is
+            if isinstance(error, ESCAPES):
+                raise Escaped(error) from error
+            raise
+        await self.drain()
+        failure = self.outcomes.unhandled_failure()
+        if failure is not None:
+            raise failure
         return result
 
-    def text_of(self, ref: Ref) -> str:
-        """What a reference to a finished node puts into a text.
-
-        Raises:
-            ReferenceFormatError: the value can't be formatted as the reference asks.
-            TextTooLongError: values have made more text than ``max_text_len``. Each join may be
-                of others, so that a few nodes can ask for a text of any length.
-        """
-        text = formatted(self.result_of(ref.node_id), ref.spec)
-        limit = self.options.max_text_len
-        if limit is not None:
-            self._text_len += len(text) + 1
-            if self._text_len > limit:
-                raise TextTooLongError(f"the values of this run make more than {limit} characters")
-        return text
-
-    def failure_among(self, node_ids: frozenset[str]) -> DependencyFailedError | None:
-        """The error of a node that needs these, if one of them failed."""
-        for node_id in sorted(node_ids):
-            error = self.slot(node_id).error
-            if isinstance(error, DependencyFailedError):
-                return DependencyFailedError(error.failed_id, self.graph[error.failed_id].label)
-            if error is not None:
-                return DependencyFailedError(node_id, self.graph[node_id].label)
-        return None
-
-    # Values.
-
-    def reference(self, ref: Ref) -> str:
-        """The token that stands for a value in text."""
-        return self.references.token(ref)
-
-    def ref_to(self, value: Value[Any]) -> Ref:
-        """The reference to a value of this run.
-
-        Raises:
-            ForeignValueError: a value of another run.
-        """
-        if value._results is not self:
-            raise ForeignValueError("this value belongs to another run; use its .value")
-        return Ref(value.node_id)
-
-    def is_settled(self, node_id: str) -> bool:
-        """Whether a look at the node would not wait."""
-        return self.slot(node_id).is_settled
-
-    def look(self, node_id: str) -> NodeResult:
-        """Waits for a node: by switching in a program, by blocking in another thread."""
-        slot = self.slot(node_id)
-        if not slot.is_settled:
-            self._stop_dry_run(node_id)
-            self.require_home()
-            if threading.get_ident() != self._thread_id:
-                asyncio.run_coroutine_threadsafe(slot.wait(), self._loop).result()
-            elif can_switch():
-                with self._waiting_for(node_id):
-                    switch_and_wait(slot.wait())
+    async def drain(self) -> None:
+        """Waits until no branch and no call runs."""
+        while True:
+            if self._branches:
+                await asyncio.wait(list(self._branches))
+            elif self.executor is not None and self.outcomes.num_unsettled:
+                await self.executor.drain()
+                if not self._branches:
+                    return
             else:
-                raise UnresolvedValueError(
-                    f"{self.graph[node_id].label!r} isn't there yet, and this code runs on the "
-                    "event loop: await the value"
-                )
-        return self._outcome(node_id)
+                return
 
-    async def arrival(self, node_id: str) -> NodeResult:
-        """Waits for a node on the caller's event loop."""
-        slot = self.slot(node_id)
-        if not slot.is_settled:
-            self._stop_dry_run(node_id)
-            self.require_home()
-            if asyncio.get_running_loop() is self._loop:
-                with self._waiting_for(node_id):
-                    await slot.wait()
-            else:
-                waiting = asyncio.run_coroutine_threadsafe(slot.wait(), self._loop)
-                await asyncio.wrap_future(waiting)
-        return self._outcome(node_id)
+    async def cancel(self) -> None:
+        """Ends all branches and aborts all calls."""
+        for task in list(self._branches):
+            task.cancel()
+        if self._branches:
+            await asyncio.wait(list(self._branches))
+        if self.executor is not None:
+            await self.executor.cancel()
 
-    @contextmanager
-    def _waiting_for(self, node_id: str) -> Iterator[None]:
-        """Notes that the current branch waits, and refuses to wait for what waits for it."""
-        branch = current_join.get()
-        if branch is None:
-            yield
-            return
-        stack, seen = [node_id], set()
-        while stack:
-            needed = stack.pop()
-            if needed == branch:
-                raise GraphError(f"{self.graph[branch].label!r} waits for its own result")
-            if needed not in seen and not self.slot(needed).is_settled:
-                seen.add(needed)
-                stack.extend(self.graph.needs(needed))
-                stack.extend(self._waits.get(needed, ()))
-        waits = self._waits.setdefault(branch, set())
-        waits.add(node_id)
+    async def end(self) -> None:
+        """Aborts what still runs, reports the end to the backend, and closes all states."""
         try:
-            yield
+            await self.cancel()
+            if self.backend is not None:
+                update = HintUpdate(
+                    program_id=self.outcomes.program_id,
+                    cache_salt=self.options.cache_salt,
+                    has_ended=True,
+                )
+                await self.backend.update_hint(update)
         finally:
-            waits.discard(node_id)
-
-    def _stop_dry_run(self, node_id: str) -> None:
-        if self.is_dry_run:
-            raise DryRunStopped(node_id, _caller())
-
-    def _outcome(self, node_id: str) -> NodeResult:
-        slot = self.slot(node_id)
-        if slot.error is not None:
-            self._handled.add(node_id)
-            if isinstance(slot.error, DependencyFailedError):
-                self._handled.add(slot.error.failed_id)
-            raise self._failure(node_id, slot.error)
-        assert slot.result is not None
-        return slot.result
-
-    def _failure(self, node_id: str, error: BaseException) -> NodeFailedError:
-        if isinstance(error, NodeFailedError):  # of a branch: what failed in it
-            return NodeFailedError(
-                error.node_id, error.node_name, error.__cause__ or error, self.values()
-            )
-        if isinstance(error, DependencyFailedError):
-            node_id = error.failed_id
-            error = self.slot(node_id).error or error
-        return NodeFailedError(node_id, self.graph[node_id].label, error, self.values())
-
-    def values(self) -> dict[str, Any]:
-        """The finished values, by variable: the first state's, then those that only branches
-        have; of several branches, all as a list."""
-        first: dict[str, Any] = {}
-        branches: dict[str, list[Any]] = {}
-        for node in self.graph:
-            name = getattr(node, "name", "")
-            slot = self._slots.get(node.id)
-            if not name or slot is None or slot.result is None:
-                continue
-            if self.graph.branch_of(node.id):
-                branches.setdefault(name, []).append(slot.result.value)
-            else:
-                first[name] = slot.result.value
-        lists = {name: v[0] if len(v) == 1 else v for name, v in branches.items()}
-        return {**lists, **first}
-
-    def unhandled_failure(self) -> NodeFailedError | None:
-        """The first failure that the program has not met by looking."""
-        for node_id, slot in self._slots.items():
-            error = slot.error
-            if error is None or node_id in self._handled:
-                continue
-            if not isinstance(error, DependencyFailedError):
-                return self._failure(node_id, error)
-        return None
-
-    def stopped_at(self, branch: str, stop: DryRunStopped) -> None:
-        """Notes where the dry run of a branch ended."""
-        self.graph.open_ends.append(OpenEnd(branch, stop.node_id, stop.where))
-
-
-def _caller() -> str:
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_LANG_FOLDER):
-        frame = frame.f_back
-    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+            self._close_writers()

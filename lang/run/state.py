@@ -173,8 +173,8 @@ class State:
         branch = self.copy()
         label = getattr(function, "__name__", type(function).__name__)
         value = self._writer.join_branch(f"{label}()")
-        self._writer.context.start_branch(
-            branch, branch._writer, value.node_id, function, args, kwargs
+        self._writer.session.start_branch(
+            branch._writer, value.node_id, function, (branch, *args), kwargs
         )
         return value
 
@@ -224,8 +224,8 @@ class State:
             options=options,
         )
         value = self._writer.join_agent(name)
-        self._writer.context.start_branch(
-            self, self._writer, value.node_id, agent.run, (), {}, is_branch=False
+        self._writer.session.start_branch(
+            self._writer, value.node_id, agent.run, (self._writer,), {}, closes=False
         )
         return value
 
@@ -238,7 +238,7 @@ class State:
 
     def _rendered(self) -> list[dict[str, str]]:
         self._writer.wait_for_borrower()
-        return self._writer.context.rendered(self._writer.tail)
+        return self._writer.session.rendered(self._writer.tail)
 
 
 class Turn:

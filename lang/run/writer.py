@@ -23,8 +23,9 @@ from ramet.lang.graph.nodes import (
     ToolCall,
 )
 from ramet.lang.graph.references import Ref, TextPart
-from ramet.lang.run.context import RunContext
-from ramet.lang.run.session import current_join
+from ramet.lang.run.executor import NodeCode
+from ramet.lang.run.outcomes import current_join
+from ramet.lang.run.session import Session
 from ramet.lang.types.expressions import (
     Appendable,
     GenExpr,
@@ -52,14 +53,14 @@ class Writer:
 
     def __init__(
         self,
-        context: RunContext,
+        session: Session,
         branch: str = "",
         *,
         origin: Writer | None = None,
         parent: str | None = None,
     ) -> None:
-        self.context = context
-        self.session = context.session
+        self.session = session
+        self._outcomes = session.outcomes
         self.branch = branch
         self.tail = parent
         self.is_closed = False
@@ -74,9 +75,8 @@ class Writer:
             self.inherited = origin.all_variables()
             self.is_chat = origin.is_chat
             self._role, self._turn = origin._role, origin._turn
-        self.session.writers.add(self)
-        self.session.begin_branch(branch)
-        self._lost = weakref.finalize(self, self.session.lose_branch, branch)
+        session.add_writer(self)
+        self._lost = weakref.finalize(self, session.lose_branch, branch)
         self._lost.atexit = False
 
     def all_variables(self) -> dict[str, Value[Any]]:
@@ -89,7 +89,7 @@ class Writer:
         if isinstance(item, str):
             self.text(item)
         elif isinstance(item, Value):
-            self.session.ref_to(item)
+            self._outcomes.ref_to(item)
             if item.node_id == self.tail:
                 raise UsageError(
                     "this value is what the state ends with already: calling s.gen(...) or "
@@ -116,15 +116,16 @@ class Writer:
 
     def text(self, text: str) -> None:
         """Appends text, with the references in it."""
-        parts = self.session.references.parse(text)
+        parts = self._outcomes.references.parse(text)
         if self._role is None:
             if not parts:
                 return
             self._set_chat(is_chat=False)
         self._add(lambda place: Text(parts=parts, **place))
 
-    def gen(self, expr: GenExpr) -> Value[Any]:
-        """Appends a Gen."""
+    def gen(self, expr: GenExpr, *, next_tool: str = "") -> Value[Any]:
+        """Appends a Gen; ``next_tool`` names the tool (or several, joined by ``|``) that its text
+        calls, for hints."""
         self.wait_for_borrower()
         self._check_name(expr.name)
         options = dict(expr.options)
@@ -133,12 +134,11 @@ class Writer:
             raise UsageError(f"complete is True or False, not {complete!r}")
         own, output = split_options(expr.type, options)
         for option, value in (*options.items(), ("type_", output.constraint)):
-            self.session.references.plain(repr(value), f"option {option!r}")
+            self._outcomes.references.plain(repr(value), f"option {option!r}")
         params = sampling_params(self.session.options.sampling, own)
 
         def make(place: dict[str, Any]) -> Gen:
-            seed = params.seed if params.seed is not None else self.context.seed_of(place["id"])
-            self.session.outputs[place["id"]] = output
+            seed = params.seed if params.seed is not None else self.session.seed_of(place["id"])
             return Gen(
                 name=expr.name,
                 params=replace(params, seed=seed),
@@ -149,7 +149,10 @@ class Writer:
             )
 
         with self._speaking():
-            return self._variable(expr.name, self._add(make))
+            node = self._add(make, output)
+        if next_tool:
+            self.session.expect_tool(node.id, next_tool)
+        return self._variable(expr.name, node)
 
     def select(self, expr: SelectExpr) -> Value[str]:
         """Appends a Select."""
@@ -157,9 +160,9 @@ class Writer:
         self._check_name(expr.name)
         for choice in expr.choices:
             if isinstance(choice, Value):
-                self.session.ref_to(choice)
+                self._outcomes.ref_to(choice)
         choices = tuple(
-            self.session.references.parse(choice if isinstance(choice, str) else f"{choice}")
+            self._outcomes.references.parse(choice if isinstance(choice, str) else f"{choice}")
             for choice in expr.choices
         )
         if not all(choices):
@@ -173,19 +176,17 @@ class Writer:
     def call(self, tool: Tool[..., Any], arguments: Mapping[str, Any]) -> Value[Any]:
         """Appends a ToolCall."""
         data = {key: self._data(item) for key, item in arguments.items()}
-
-        def make(place: dict[str, Any]) -> ToolCall:
-            self.session.tools[place["id"]] = tool
-            return ToolCall(name=tool.name, tool=tool.name, arguments=data, **place)
-
-        return Value(self.session, self._add(make).id)
+        node = self._add(
+            lambda place: ToolCall(name=tool.name, tool=tool.name, arguments=data, **place), tool
+        )
+        return Value(self._outcomes, node.id)
 
     def fork(self, num_branches: int) -> list[Writer]:
         """Appends a Fork and returns its branches' writers."""
         self.wait_for_borrower()
         fork = self._add(lambda place: Fork(num_branches=num_branches, **place))
         return [
-            Writer(self.context, f"{fork.id}.{index}", origin=self, parent=fork.id)
+            Writer(self.session, f"{fork.id}.{index}", origin=self, parent=fork.id)
             for index in range(num_branches)
         ]
 
@@ -199,8 +200,8 @@ class Writer:
         self._check_name(name)
         text = value if isinstance(value, str) else f"{value}"
         if isinstance(value, Value):
-            self.session.ref_to(value)
-        parts = self.session.references.parse(text)
+            self._outcomes.ref_to(value)
+        parts = self._outcomes.references.parse(text)
         node = self._add(lambda place: Join(name=name, of="text", parts=parts, **place))
         self._variable(name, node)
 
@@ -221,7 +222,7 @@ class Writer:
     def join_branch(self, label: str) -> Value[Any]:
         """Appends the Join that a spawned function's result will settle."""
         node = self._add(lambda place: Join(name=label, of="branch", **place))
-        return Value(self.session, node.id)
+        return Value(self._outcomes, node.id)
 
     def join_agent(self, name: str) -> Value[Any]:
         """Appends the Join that an agent's answer will settle, and lends the state to the agent:
@@ -270,7 +271,7 @@ class Writer:
     def wait_for_borrower(self) -> None:
         """Waits until code that the state was lent to has ended."""
         if self._busy_with is not None and current_join.get() != self._busy_with:
-            self.session.look(self._busy_with)
+            self._outcomes.look(self._busy_with)
             self._busy_with = None
 
     def close(self) -> None:
@@ -280,7 +281,7 @@ class Writer:
             self._lost.detach()
             self.session.end_branch(self.branch)
 
-    def _add(self, make: Callable[[dict[str, Any]], Node]) -> Node:
+    def _add(self, make: Callable[[dict[str, Any]], Node], code: NodeCode = None) -> Node:
         self.wait_for_borrower()
         if self.is_closed:
             raise UsageError("this state has ended: its branches were joined, or its run is over")
@@ -293,12 +294,12 @@ class Writer:
                 "turn": self._turn,
             }
         )
-        self.session.add(node)
+        self.session.add(node, code)
         self.tail = node.id
         return node
 
     def _variable(self, name: str, node: Node) -> Value[Any]:
-        value: Value[Any] = Value(self.session, node.id)
+        value: Value[Any] = Value(self._outcomes, node.id)
         if name:
             self.variables[name] = value
         return value
@@ -306,16 +307,16 @@ class Writer:
     def _check_name(self, name: str) -> None:
         if not isinstance(name, str):
             raise UsageError(f"a variable's name is a text, not {name!r}; a type comes after it")
-        self.session.references.plain(name, "a variable's name")
+        self._outcomes.references.plain(name, "a variable's name")
         if name and (name in self.variables or name in self.inherited):
             raise DuplicateNameError(f"variable {name!r} exists already in this state", param=name)
 
     def _data(self, value: Any) -> Any:
         """A ToolCall's argument with its values as references."""
         if isinstance(value, Value):
-            return self.session.ref_to(value)
+            return self._outcomes.ref_to(value)
         if isinstance(value, str):
-            parts = self.session.references.parse(value)
+            parts = self._outcomes.references.parse(value)
             return TextWithRefs(parts) if any(isinstance(p, Ref) for p in parts) else value
         if type(value) in (list, tuple):
             return type(value)(self._data(item) for item in value)
