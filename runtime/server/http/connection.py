@@ -14,6 +14,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from ramet.runtime.api.errors import RequestTimeoutError
 from ramet.runtime.server.http.error_response import error_body
+from ramet.runtime.server.http.half_closed import HalfClosedProbe
 from ramet.runtime.server.http.json_response import json_bytes
 
 HAS_GONE = "ramet.has_gone"
@@ -70,7 +71,9 @@ class HttpProtocol(HttpToolsProtocol):
     """uvicorn's protocol with limits on what a client may send, and complete disconnect notices.
 
     On a disconnect every unanswered request is notified; uvicorn notifies the last one only, though
-    pipelined requests are answered in order (RFC 9112, section 9.3.2).
+    pipelined requests are answered in order (RFC 9112, section 9.3.2). A client that closes only
+    its sending side gets its responses first; not over TLS, which has no such state here, and not
+    in HTTP/1.0, which has no interim responses to probe with.
 
     The size of a head is limited. So is the time to receive a request: ``receive_timeout_s`` from
     the connection, or the request's first bytes, to its last. Then a request that has begun is
@@ -87,6 +90,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         self._awaited = _Awaited.REQUEST
         self._timer: asyncio.TimerHandle | None = None
+        self._half_closed: HalfClosedProbe | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -118,10 +122,8 @@ class HttpProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         self._awaited = _Awaited.BODY
         super().on_headers_complete()
-        unanswered = self._unanswered
-        while unanswered and unanswered[0].response_complete:
-            unanswered.popleft()
-        unanswered.append(self.cycle)
+        self._first_unanswered()  # forgets answered ones
+        self._unanswered.append(self.cycle)
         scope: dict[str, Any] = self.cycle.scope  # type: ignore[assignment]  # may be extended
         scope[HAS_GONE] = _has_gone(weakref.ref(self.cycle))
 
@@ -141,8 +143,31 @@ class HttpProtocol(HttpToolsProtocol):
         self._stop_watching()
         self._watch()  # starts the timer of a pipelined request
 
+    def eof_received(self) -> bool:  # type: ignore[override]  # uvicorn closes always
+        """Keeps the connection open for the responses to complete requests."""
+        if self._half_closed is not None:
+            return True
+        is_whole = self._awaited is _Awaited.NOTHING and self._first_unanswered() is not None
+        if not is_whole or self.scheme == "https" or self.scope["http_version"] == "1.0":
+            return False
+        self.cycle.keep_alive = False
+        self._half_closed = HalfClosedProbe(self.transport, self.loop, self._is_silent)
+        return True
+
+    def _first_unanswered(self) -> RequestResponseCycle | None:
+        unanswered = self._unanswered
+        while unanswered and unanswered[0].response_complete:
+            unanswered.popleft()
+        return unanswered[0] if unanswered else None
+
+    def _is_silent(self) -> bool:
+        first = self._first_unanswered()
+        return first is not None and not first.response_started
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_watching()
+        if self._half_closed is not None:
+            self._half_closed.stop()
         for cycle in self._unanswered:
             if not cycle.response_complete:
                 cycle.disconnected = True
