@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from ramet.runtime.api.errors import InvalidParameterError
 from ramet.runtime.api.request import ProgramHint, Request
+from ramet.trusted_files import append_trusted
 
 logger = logging.getLogger("ramet.trace")
 
@@ -65,7 +66,8 @@ class TraceWriter:
     A disk that refuses ends the recording with a warning, and nothing else.
 
     Raises:
-        InvalidParameterError: the file can't be opened for writing.
+        InvalidParameterError: the file can't be opened for writing, or another user may write to
+            it.
     """
 
     def __init__(self, path: str | Path, page_size: int, start_s: float) -> None:
@@ -80,7 +82,8 @@ class TraceWriter:
         self._places: dict[tuple[str, str], int] = {}
         self._num_lines = 0
         try:
-            self._file: gzip.GzipFile | None = gzip.open(path, "ab")  # noqa: SIM115
+            self._raw = append_trusted(path)
+            self._file: gzip.GzipFile | None = gzip.GzipFile(fileobj=self._raw, mode="ab")
         except OSError as error:
             raise InvalidParameterError(
                 f"the trace can't be written: {error}", param="record_trace"
@@ -126,7 +129,8 @@ class TraceWriter:
         self._pages.clear()
         if file is not None:
             try:
-                file.close()
+                with self._raw:
+                    file.close()
             except OSError as error:
                 logger.warning("the end of the trace %s was not written: %s", self._path, error)
 

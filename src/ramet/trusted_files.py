@@ -56,7 +56,20 @@ def open_trusted(path: Path) -> BinaryIO:
     """
     # Checks what has been opened, so that nothing can be put in its place after the check.
     resolved = check_folder(path.parent) / path.name
-    file = open(resolved, "rb", opener=_open_without_waiting)  # noqa: SIM115
+    return _checked(path, open(resolved, "rb", opener=_open_without_waiting))
+
+
+def append_trusted(path: str | os.PathLike[str]) -> BinaryIO:
+    """Opens a file to append to; a new one is readable and writable by its owner alone.
+
+    Raises ``UntrustedFileError`` if it isn't a regular file or another user may write to it, and
+    another ``OSError`` if it can't be opened.
+    """
+    return _checked(Path(path), open(path, "ab", opener=_open_without_waiting))
+
+
+def _checked(path: Path, file: BinaryIO) -> BinaryIO:
+    """``file``, which is closed if it isn't to be trusted."""
     try:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
@@ -69,7 +82,8 @@ def open_trusted(path: Path) -> BinaryIO:
 
 
 def _open_without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # a pipe would wait for a writer
+    # A pipe would wait for its other end.
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o600)
 
 
 def _check(path: Path, status: os.stat_result, *, allow_sticky: bool = False) -> None:

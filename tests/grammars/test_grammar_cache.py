@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,21 @@ def test_foreign_files_and_folders_stop_nothing(tmp_path: Path) -> None:
     store = AutomatonStore(tmp_path / "file" / "under")
     assert store.get("x", lambda: dfa, MAX) is dfa
     assert store.num_written == store.num_bytes == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs POSIX permissions")
+@pytest.mark.parametrize("place", ["file", "folder"])
+def test_what_others_may_write_is_made_again(tmp_path: Path, place: str) -> None:
+    folder = tmp_path / "automata"
+    AutomatonStore(folder).get("x", lambda: regex_dfa(PATTERN), MAX)
+    [path] = folder.iterdir()
+    writable = path if place == "file" else folder
+    writable.chmod(0o777)
+    dfa = regex_dfa("a{30}")  # nothing that is loaded
+    assert AutomatonStore(folder).get("x", lambda: dfa, MAX) is dfa
+    if place == "folder":
+        assert AutomatonStore(folder).get("y", lambda: dfa, MAX) is dfa
+        assert list(folder.iterdir()) == [path]
 
 
 def test_a_disk_that_is_full_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

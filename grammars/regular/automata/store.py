@@ -7,13 +7,15 @@ are kept, and not compiled grammars, whose objects no file could hold safely. An
 
 with little-endian integers. Its name is a hash of the description, of this package's code that
 makes automata, and of the version of Unicode, so that another version's entries are never read.
-What is damaged or foreign is made again; a disk that is full or read-only stops nothing.
+An entry that is damaged, or that another user may have written, is made again; a disk that is full
+or read-only stops nothing.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import os
 import tempfile
 import threading
@@ -24,7 +26,11 @@ from pathlib import Path
 
 import numpy as np
 
+from ramet.trusted_files import UntrustedFileError, check_folder, make_folder, open_trusted
+
 from .dfa import Dfa
+
+logger = logging.getLogger("ramet.grammars")
 
 _MAGIC = b"RametDfa"
 _CHECK = 16
@@ -38,7 +44,7 @@ class AutomatonStore:
     """A folder of automata. May be used from several threads and processes.
 
     Args:
-        folder: made if it isn't there.
+        folder: made if it isn't there; it must be writable by its owner alone (``trusted_files``).
         max_bytes: how much is kept; what was used longest ago goes first.
     """
 
@@ -48,8 +54,11 @@ class AutomatonStore:
         self.num_written = 0
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
-        with contextlib.suppress(OSError):
-            self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            make_folder(self.folder, mode=0o700)
+            check_folder(self.folder)
+        except OSError as error:
+            logger.warning("automata can't be kept in %s: %s", self.folder, error)
         self.num_bytes = sum(size for _, size, _ in self._entries())
 
     def get(self, description: str, make: Callable[[], Dfa], max_states: int) -> Dfa:
@@ -81,6 +90,7 @@ class AutomatonStore:
         )
         data = _MAGIC + hashlib.blake2b(body, digest_size=_CHECK).digest() + body
         with contextlib.suppress(OSError), self._lock:
+            check_folder(self.folder)
             self._make_room(len(data))
             # Another process sees all of an entry or nothing.
             handle, temporary = tempfile.mkstemp(dir=self.folder, suffix=".part")
@@ -120,7 +130,11 @@ class AutomatonStore:
 def _read(path: Path) -> Dfa | None:
     """The automaton in a file; None if there is no sound one."""
     try:
-        data = path.read_bytes()
+        with open_trusted(path) as file:
+            data = file.read()
+    except UntrustedFileError as error:
+        _warn_once(str(error))
+        return None
     except OSError:
         return None
     body = data[len(_MAGIC) + _CHECK :]
@@ -138,6 +152,11 @@ def _read(path: Path) -> Dfa | None:
     # Copies, so that they own aligned memory.
     shape = num_states, num_classes
     return Dfa(class_of.copy(), table.astype(np.int32).reshape(shape), accepting.astype(np.bool_))
+
+
+@cache
+def _warn_once(reason: str) -> None:
+    logger.warning("an automaton is made again: %s", reason)
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import random
 import threading
 
@@ -123,3 +124,17 @@ def test_a_model_whose_engine_cannot_start_is_closed(tmp_path):
     with pytest.raises(InvalidParameterError, match="trace"):
         Engine.from_model("smollm2", config)
     assert set(threading.enumerate()) <= before  # those of tests before this one may end
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs POSIX files")
+def test_only_a_file_of_the_user_s_own_is_written(tmp_path):
+    path = tmp_path / "trace.gz"
+    record(path, [([1] * 13, "")])
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.chmod(0o666)
+    with pytest.raises(InvalidParameterError, match="others may write"):
+        TraceWriter(path, PAGE, 0.0)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)  # opening it would wait for a reader
+    with pytest.raises(InvalidParameterError, match="can't be written"):
+        TraceWriter(pipe, PAGE, 0.0)
