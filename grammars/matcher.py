@@ -15,7 +15,7 @@ from .pushdown.context_table import Context
 from .pushdown.parser_stack import BYTE_SPANS, BYTES, ParserStack
 from .pushdown.pushdown_table import PushdownTable
 from .pushdown.rows import DEAD
-from .pushdown.transitions import BEGIN, CONTEXT, LENGTH, STATE
+from .pushdown.tables import BEGIN, CONTEXT, LENGTH, STATE
 
 _MAX_FORCED = 4096
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ramet.grammars.pushdown.rows import DEAD, LAZY
 from ramet.grammars.pushdown.state_table import LexemeEnd, StateTable
-from ramet.grammars.pushdown.transitions import END_LABEL
+from ramet.grammars.pushdown.tables import END_LABEL
 
 _MAX_TEXTS = 100_000
 _MAX_ALIKE = 16

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import count, islice
 
 import numpy as np
@@ -33,7 +33,7 @@ from ramet.grammars.pushdown.stack_records import (
     WHAT,
 )
 from ramet.grammars.pushdown.state_table import Lexeme, LexemeEnd
-from ramet.grammars.pushdown.transitions import (
+from ramet.grammars.pushdown.tables import (
     AFTER_ITEMS,
     AFTER_PROPERTY,
     BEGIN,
@@ -51,6 +51,7 @@ from ramet.grammars.pushdown.transitions import (
 )
 
 from .lexeme_ends import Budget, LexemeEnds, SearchTooLongError
+from .search_nodes import Piece, SearchNode, joined, piece_cost, pieces_of
 
 _NODE_WORK = 4
 """A position costs about as much as this many lexeme states."""
@@ -64,30 +65,6 @@ _CLOSE = 0
 """The label of a closing brace in place of an object's key."""
 _COMMA, _CLOSED = 0, 1
 """The labels of what follows a property or an item."""
-
-Piece = bytes | int
-"""Text, or a special token's id."""
-
-
-class _Node:
-    """A position at a lexeme's border, and how the search came to it."""
-
-    __slots__ = ("cost", "frozen", "is_goal", "parent", "parser_stack", "pieces")
-
-    def __init__(
-        self,
-        parser_stack: ParserStack,
-        cost: int,
-        parent: _Node | None,
-        *pieces: Piece,
-        is_goal: bool = False,
-    ) -> None:
-        self.parser_stack = parser_stack
-        self.cost = cost
-        self.parent = parent
-        self.pieces = pieces
-        self.is_goal = is_goal
-        self.frozen: Frozen | None = None
 
 
 class CompletionSearch:
@@ -145,15 +122,15 @@ class CompletionSearch:
                 self._failed_work.popitem(last=False)
             raise _not_found()
         self._remember(goal)
-        return _pieces(goal)
+        return pieces_of(goal)
 
-    def _remember(self, goal: _Node) -> None:
+    def _remember(self, goal: SearchNode) -> None:
         """Keep what completes each border on the way to a goal; most come again."""
         rest: list[Piece] = []
-        node: _Node | None = goal
+        node: SearchNode | None = goal
         while node is not None:
             if node.frozen is not None:
-                self._known[node.frozen] = tuple(_joined(rest))
+                self._known[node.frozen] = tuple(joined(rest))
                 self._known.move_to_end(node.frozen)
             rest = [*node.pieces, *rest]
             node = node.parent
@@ -164,13 +141,13 @@ class CompletionSearch:
 
     def _search(
         self, start: ParserStack, known: Mapping[Frozen, tuple[Piece, ...]] | None = None
-    ) -> _Node | None:
+    ) -> SearchNode | None:
         """The nearest end; ``known`` has what completes positions that were searched before."""
         pushdown = self._pushdown
         order = count()
-        queue: list[tuple[int, int, _Node, Iterator[_Node]]] = []
+        queue: list[tuple[int, int, SearchNode, Iterator[SearchNode]]] = []
         seen: set[Frozen] = set()
-        heapq.heappush(queue, (0, next(order), _Node(start, 0, None), iter(())))
+        heapq.heappush(queue, (0, next(order), SearchNode(start, 0, None), iter(())))
         while queue:
             _, _, node, siblings = heapq.heappop(queue)
             self._push_next(queue, siblings, order)
@@ -182,19 +159,19 @@ class CompletionSearch:
             seen.add(frozen)
             pieces = None if known is None else known.get(frozen)
             if pieces is not None:
-                cost = node.cost + sum(map(_cost, pieces))
-                goal = _Node(node.parser_stack, cost, node, *pieces, is_goal=True)
+                cost = node.cost + sum(map(piece_cost, pieces))
+                goal = SearchNode(node.parser_stack, cost, node, *pieces, is_goal=True)
                 heapq.heappush(queue, (cost, next(order), goal, iter(())))
                 continue
             self._budget.spend(_NODE_WORK)
             self._push_next(queue, self._following(node), order)
         return None
 
-    def _descend(self, start: ParserStack) -> _Node | None:
+    def _descend(self, start: ParserStack) -> SearchNode | None:
         """Some completion: at each border, the shortest lexeme that the rules above allow."""
         pushdown = self._pushdown
         seen: set[Frozen] = set()
-        path = [iter((_Node(start, 0, None),))]
+        path = [iter((SearchNode(start, 0, None),))]
         while path:
             self._budget.spend(_NODE_WORK)
             node = next(path[-1], None)
@@ -211,8 +188,8 @@ class CompletionSearch:
 
     @staticmethod
     def _push_next(
-        queue: list[tuple[int, int, _Node, Iterator[_Node]]],
-        nodes: Iterator[_Node],
+        queue: list[tuple[int, int, SearchNode, Iterator[SearchNode]]],
+        nodes: Iterator[SearchNode],
         order: count[int],
     ) -> None:
         """Queue the next of some nodes that come cheapest first; the others follow it."""
@@ -220,7 +197,7 @@ class CompletionSearch:
         if node is not None:
             heapq.heappush(queue, (node.cost, next(order), node, nodes))
 
-    def _following(self, node: _Node) -> Iterator[_Node]:
+    def _following(self, node: SearchNode) -> Iterator[SearchNode]:
         """The positions after the lexeme that a node is in, cheapest first."""
         pushdown, row = self._pushdown, node.parser_stack.position
         this = pushdown.context_list[int(row[CONTEXT])]
@@ -271,7 +248,7 @@ class CompletionSearch:
             return [(missing & -missing).bit_length() - 1]
         return [label for label in range(live.bit_length()) if live >> label & 1]
 
-    def _after_ends(self, node: _Node, labels: list[int] | None) -> Iterator[_Node]:
+    def _after_ends(self, node: SearchNode, labels: list[int] | None) -> Iterator[SearchNode]:
         """The positions after a lexeme's ends with these labels, cheapest first."""
         pushdown, row = self._pushdown, node.parser_stack.position
         state = int(row[STATE])
@@ -312,14 +289,14 @@ class CompletionSearch:
         return label < int(pushdown.plans[plan + FIRST_NAME])
 
     def _after_texts(
-        self, node: _Node, ends: Iterator[LexemeEnd], limit: int = 1
-    ) -> Iterator[_Node]:
+        self, node: SearchNode, ends: Iterator[LexemeEnd], limit: int = 1
+    ) -> Iterator[SearchNode]:
         for end in islice(ends, limit):
             following = self._moved(node, end)
             if following is not None:
                 yield following
 
-    def _moved(self, node: _Node, end: LexemeEnd) -> _Node | None:
+    def _moved(self, node: SearchNode, end: LexemeEnd) -> SearchNode | None:
         """The position after a lexeme's end; None if it isn't allowed."""
         pushdown = self._pushdown
         parser_stack = node.parser_stack.snapshot()
@@ -333,13 +310,13 @@ class CompletionSearch:
             if not pushdown.leave(parser_stack, parser_stack.at):
                 return None
             parser_stack.step()
-        return _Node(parser_stack.snapshot(), node.cost + len(end.text), node, end.text)
+        return SearchNode(parser_stack.snapshot(), node.cost + len(end.text), node, end.text)
 
-    def _after_special(self, node: _Node, context: Context) -> Iterator[_Node]:
+    def _after_special(self, node: SearchNode, context: Context) -> Iterator[SearchNode]:
         for token_id, after in context.special(self._pushdown).items():
             parser_stack = node.parser_stack.snapshot()
             self._pushdown.place(parser_stack.position, self._pushdown.intern(after))
-            yield _Node(parser_stack, node.cost + 1, node, token_id)
+            yield SearchNode(parser_stack, node.cost + 1, node, token_id)
 
     # -- values -------------------------------------------------------------------------------
 
@@ -361,7 +338,7 @@ class CompletionSearch:
             self._open_values.discard(context.id)
         if goal is None:
             return None
-        text = b"".join(piece for piece in _pieces(goal) if isinstance(piece, bytes))
+        text = b"".join(piece for piece in pieces_of(goal) if isinstance(piece, bytes))
         if not self._open_values:
             self._is_cut_off = False
         if not self._is_cut_off:
@@ -396,27 +373,3 @@ class _Alone(Context):
 
 def _not_found() -> GrammarTooComplexError:
     return GrammarTooComplexError("", "complete", "no completion was found in good time")
-
-
-def _cost(piece: Piece) -> int:
-    return len(piece) if isinstance(piece, bytes) else 1
-
-
-def _pieces(goal: _Node) -> list[Piece]:
-    found: list[tuple[Piece, ...]] = []
-    node: _Node | None = goal
-    while node is not None:
-        found.append(node.pieces)
-        node = node.parent
-    return _joined([piece for pieces in reversed(found) for piece in pieces])
-
-
-def _joined(pieces: Sequence[Piece]) -> list[Piece]:
-    """The same pieces, with texts that follow each other as one."""
-    joined: list[Piece] = []
-    for piece in pieces:
-        if joined and isinstance(piece, bytes) and isinstance(joined[-1], bytes):
-            joined[-1] += piece
-        elif piece != b"":
-            joined.append(piece)
-    return joined

@@ -17,19 +17,11 @@ from ramet.grammars.limits import CompileLimits
 from ramet.grammars.pushdown.pointers import inside_table
 from ramet.grammars.pushdown.stack_records import NO_FILTER
 from ramet.grammars.pushdown.state_table import UNBOUNDED_ROOM, StateTable
-from ramet.grammars.pushdown.transitions import (
-    DONE,
-    NEED_EDGE,
-    NEED_ROW,
-    REACH,
-    ROOM,
-    ROOM_LABEL,
-    SLICE,
-)
+from ramet.grammars.pushdown.tables import DONE, NEED_EDGE, NEED_ROW, REACH, ROOM, ROOM_LABEL, SLICE
 
 from .slicer import DEPTHS, GROUPS, MAX_EXCEPTIONS, PLAIN, PRINTABLE, cover
+from .survey import num_bytes, survey
 from .vocabulary import Mask, Vocabulary
-from .walk import num_bytes, survey
 
 _NUM_FOUND = 4096
 _WIDE = 24

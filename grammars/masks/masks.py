@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from ramet.grammars.pushdown.parser_stack import ParserStack
 from ramet.grammars.pushdown.pushdown_table import PushdownTable
-from ramet.grammars.pushdown.transitions import DONE, LIVE_AT, NEED_TEXT
+from ramet.grammars.pushdown.tables import DONE, LIVE_AT, NEED_TEXT
 
 from .context_independent import ContextIndependentMasks, Inside, OutOfTime
+from .survey import MANY_FOUND, MAY_END, UNCERTAIN
 from .vocabulary import Mask
-from .walk import MANY_FOUND, MAY_END, UNCERTAIN, WORK_GIVEN, walk
+from .walk import WORK_GIVEN, walk
 
 _NUM_UNCERTAIN = 4096
 

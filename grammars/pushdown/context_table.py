@@ -23,7 +23,7 @@ from ramet.grammars.limits import CompileLimits
 
 from .stack_records import NO_FILTER
 from .state_table import Lexeme, LexemeEnd, StateTable
-from .transitions import LIVE, PENDING, POPPED, PUSHED, START, TRANSITIONS, UNKNOWN
+from .tables import LIVE, PENDING, POPPED, PUSHED, START, TRANSITIONS, UNKNOWN
 
 _NOT_ENTERED = -1
 _NUM_TEXTS = 64

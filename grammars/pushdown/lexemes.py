@@ -11,7 +11,7 @@ from ramet.grammars.regular import Dfa
 from .labelled_dfa import LabelledDfa
 from .rows import DEAD, Row, ended
 from .state_table import Lexeme, StateTable
-from .transitions import END_LABEL, REACH, READY
+from .tables import END_LABEL, REACH, READY
 
 _SMALL = 48
 """Of an automaton so many states, the nearest to the start, are installed at once, and the others

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .stack_records import ARRAY, BELOW, KIND, NAMES, NUM_WORDS, SEEN
-from .transitions import BEGIN, CONTEXT, LENGTH, LIVE_AT, STACK, STATE, USED
+from .tables import BEGIN, CONTEXT, LENGTH, LIVE_AT, STACK, STATE, USED
 
 NUM_COLUMNS = 10
 BYTES = np.arange(256, dtype=np.uint8)

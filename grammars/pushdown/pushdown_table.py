@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from .context_table import Context, ContextTable
 from .parser_stack import NUM_COLUMNS, Frozen, ParserStack
 from .pointers import table_addresses
-from .transitions import (
+from .tables import (
     ASKED,
     ASKED_END,
     ASKED_TOO,
@@ -32,9 +32,8 @@ from .transitions import (
     STATE,
     UNKNOWN,
     USED,
-    advance,
-    leave,
 )
+from .transitions import advance, leave
 
 
 class PushdownTable(ContextTable):

@@ -20,7 +20,7 @@ from ramet.grammars.errors import GrammarTooComplexError
 
 from .rows import DEAD, LAZY, Row
 from .stack_records import NO_FILTER
-from .transitions import END_LABEL, READY
+from .tables import END_LABEL, READY
 
 UNBOUNDED_ROOM = 1 << 20
 

@@ -12,236 +12,54 @@ from numba import njit
 
 from ramet.jit import jit
 
+from .lexeme_exits import WHERE, cross
 from .pointers import int32_table, int32s, uint64s
 from .rows import DEAD, LAZY
-from .seen_keys import is_taken, read_name
+from .seen_keys import is_taken
 from .stack_records import (
-    AFTER_CONTEXT,
-    AFTER_ITEM,
-    ARRAY,
-    BELOW,
-    COUNT,
     FIRST_NAME,
-    ITEM_CONTEXT,
-    ITEM_HIGH,
-    ITEM_LOW,
-    KEY_CONTEXT,
-    KIND,
-    LABEL,
     NAMES,
-    NUM_WORDS,
-    OBJECT,
-    PREFIX_LEN,
-    SEEN,
     WHAT,
-    find_live,
     is_live,
-    live_names,
     meets,
-    object_size,
 )
-
-DONE, NEED_ROW, NEED_TRANSITION, NEED_EDGE, NEED_TEXT, NEED_FRAMES, REFUSED = range(7)
-"""What a move ended with; "asked" are the last entries of what it returns.
-
-- ``NEED_ROW``: the row of state asked[0] is missing.
-- ``NEED_TRANSITION``: context asked[0]'s transition by label asked[1] is missing.
-- ``NEED_EDGE``: the entry of state asked[0]'s row for byte asked[1] is missing.
-- ``NEED_TEXT``: what comes after context asked[0] by label asked[1] depends on the lexeme's text,
-  which ends before asked[2].
-- ``NEED_FRAMES``: there is no more room for records.
-- ``REFUSED``: the byte isn't allowed.
-"""
-
-# Columns of ``PushdownTable.states``.
-READY, END_LABEL, REACH, ROOM, ROOM_LABEL, SLICE, NAME_LABEL = range(7)
-
-# Columns of ``PushdownTable.contexts``.
-START, TRANSITIONS, LIVE, IS_END, CONTEXT_KIND, CAPTURES = range(6)
-
-# Columns of a sequence's positions.
-STATE, CONTEXT, STACK, LIVE_AT, BEGIN, LENGTH, USED, ASKED, ASKED_TOO, ASKED_END = range(10)
-"""``LENGTH`` is that of the text so far, ``USED`` the words of records that are written."""
-
-PLAIN, KEY, AFTER_PROPERTY, AFTER_ITEMS, LOCAL, UNDECIDED = range(6)
-"""Kinds of contexts. Those in the middle have a record on top of the stack that says what follows.
-A ``LOCAL`` value was pushed: by its labels from ``_CLOSE_ITEMS`` up, it pops. What follows an
-``UNDECIDED`` one depends on a text: its lexeme, unless it is ``PENDING``, has all that may."""
-
-ROWS, STATES, CONTEXTS, TRANSITIONS_OF, WORDS, PUSHES, PLANS = range(7)
-"""The arrays of a pushdown table's table (see ``pointers.py``), as it and its state table describe
-them."""
-
-NUM_STATE_COLUMNS, NUM_CONTEXT_COLUMNS = 7, 6
-
-UNKNOWN = -2
-"""A transition that has not been asked for."""
-
-POPPED, PUSHED = -3, -5
-"""Transitions: ``POPPED - label`` pops, ``PUSHED - i`` pushes the i-th of
-``PushdownTable.pushes``."""
-
-PENDING, UNSURE = 0, 1
-"""The lexeme states that stand for "depends on a text that isn't known": whether the text may come
-so far, or whether any further byte may."""
-
-_CLOSED = 1
-"""The label of a pop where the array's bracket came in place of its first item; else it is 0."""
-
-_CLOSE_ITEMS = 2
-"""The label of a local value in whose place the array's bracket came; those above end a scalar."""
-
-_WHERE = "int64[::1], uint8[::1], int64[::1]"
-"""The types of what all these functions end with: a sequence's frames and text, and the pushdown
-table's table."""
-
-
-@njit(inline="always")
-def _after(contexts, transitions, context, label):  # type: ignore[no-untyped-def]
-    offset = contexts[context, TRANSITIONS]
-    if offset < 0 or label >= transitions[offset]:
-        return UNKNOWN
-    return np.int64(transitions[offset + 1 + label])
-
-
-@jit(
-    f"UniTuple(int64, 7)(int64, int64, int64, int64, int64, int64, int64, {_WHERE})",
+from .tables import (
+    ASKED,
+    ASKED_END,
+    ASKED_TOO,
+    BEGIN,
+    CAPTURES,
+    CONTEXT,
+    CONTEXT_KIND,
+    CONTEXTS,
+    DONE,
+    END_LABEL,
+    KEY,
+    LENGTH,
+    LIVE_AT,
+    NAME_LABEL,
+    NEED_EDGE,
+    NEED_FRAMES,
+    NEED_ROW,
+    NEED_TEXT,
+    NUM_CONTEXT_COLUMNS,
+    NUM_STATE_COLUMNS,
+    PENDING,
+    PLANS,
+    REACH,
+    READY,
+    REFUSED,
+    ROWS,
+    STACK,
+    START,
+    STATE,
+    STATES,
+    UNDECIDED,
+    UNKNOWN,
+    UNSURE,
+    USED,
+    WORDS,
 )
-def cross(  # type: ignore[no-untyped-def]
-    context, stack, label, begin, end, free, given, frames, text, pushdown
-):  # fmt: skip
-    """What comes after the lexeme ``text[begin:end]`` has ended with a live label.
-
-    Args:
-        free: the first free word of ``frames``.
-        given: the transition, where the pushdown table was asked with the text; else ``UNKNOWN``.
-
-    Returns:
-        The status, the context, the stack, the live labels, the free word, and two that are asked.
-    """
-    contexts = int32_table(pushdown, CONTEXTS, NUM_CONTEXT_COLUMNS)
-    transitions, plans = int32s(pushdown, TRANSITIONS_OF), int32s(pushdown, PLANS)
-    words, pushes = uint64s(pushdown, WORDS), int32s(pushdown, PUSHES)
-    kind = contexts[context, CONTEXT_KIND]
-    room = frames.shape[0]
-    after = np.int64(UNKNOWN)
-    if kind == KEY and label != 0:
-        names = np.int64(plans[frames[stack + WHAT] + KEY_CONTEXT])
-        child = _after(contexts, transitions, names, label)
-        if child == UNKNOWN:
-            return NEED_TRANSITION, context, stack, -1, free, names, label
-        if child < 0:
-            return REFUSED, context, stack, -1, free, 0, 0
-        size = object_size(frames, plans, stack)
-        if free + size + 3 + ((end - begin) >> 3) > room:
-            return NEED_FRAMES, context, stack, -1, free, 0, 0
-        for i in range(SEEN + plans[frames[stack + WHAT] + NUM_WORDS]):
-            frames[free + i] = frames[stack + i]
-        frames[free + LABEL] = label
-        top = free
-        free += size
-        if label < plans[frames[stack + WHAT] + FIRST_NAME]:
-            frames[free] = frames[stack + NAMES]
-            frames[top + NAMES] = free
-            free += read_name(text, begin, end, frames, free)
-        return DONE, child, top, contexts[child, LIVE], free, 0, 0
-    if kind == KEY:
-        stack, after = frames[stack + BELOW], np.int64(POPPED)
-    elif kind in (AFTER_PROPERTY, AFTER_ITEMS):
-        if label == 1:
-            stack, after = frames[stack + BELOW], np.int64(POPPED)
-        else:
-            plan = frames[stack + WHAT]
-            if kind == AFTER_PROPERTY:
-                live = live_names(frames, plans, stack)
-                return DONE, np.int64(plans[plan + KEY_CONTEXT]), stack, live, free, 0, 0
-            index = min(frames[stack + LABEL], np.int64(plans[plan + PREFIX_LEN]))
-            item = np.int64(plans[plan + ITEM_CONTEXT])
-            after = _after(contexts, transitions, item, index)
-            if after == UNKNOWN:
-                return NEED_TRANSITION, context, stack, -1, free, item, index
-    elif kind == LOCAL and label >= _CLOSE_ITEMS:
-        after = np.int64(POPPED - (_CLOSED if label == _CLOSE_ITEMS else 0))
-    elif given != UNKNOWN:
-        after = given
-    else:
-        after = _after(contexts, transitions, context, label)
-        if after == UNKNOWN:
-            return NEED_TRANSITION, context, stack, -1, free, context, label
-    while POPPED >= after > PUSHED:
-        if stack == 0:
-            return REFUSED, context, stack, -1, free, 0, 0
-        what = frames[stack + WHAT]
-        label = POPPED - after
-        if what < 0:
-            context, stack = -1 - what, frames[stack + BELOW]
-            after = _after(contexts, transitions, context, label)
-            if after == UNKNOWN:
-                return NEED_TRANSITION, context, stack, -1, free, context, label
-        elif plans[what + KIND] == OBJECT:
-            size = object_size(frames, plans, stack)
-            if free + size > room:
-                return NEED_FRAMES, context, stack, -1, free, 0, 0
-            for i in range(SEEN + plans[what + NUM_WORDS]):
-                frames[free + i] = frames[stack + i]
-            label = frames[stack + LABEL]
-            if label >= plans[what + FIRST_NAME]:
-                frames[free + SEEN + (label >> 6)] |= np.int64(1) << (label & 63)
-            frames[free + COUNT] += 1
-            find_live(frames, plans, words, free)
-            live = free + SEEN + np.int64(plans[what + NUM_WORDS]) + 1
-            may_close = frames[live] & 1
-            may_go_on = np.int64(frames[live] & ~1 != 0)
-            for i in range(1, plans[what + NUM_WORDS]):
-                may_go_on |= np.int64(frames[live + i] != 0)
-            choices = 2 * (may_go_on | may_close << 1)
-            context = np.int64(plans[what + AFTER_CONTEXT])
-            return DONE, context, free, choices, free + size, 0, 0
-        elif label == _CLOSED:
-            stack, after = frames[stack + BELOW], np.int64(POPPED)
-        else:
-            if free + 3 > room:
-                return NEED_FRAMES, context, stack, -1, free, 0, 0
-            count = frames[stack + LABEL] + 1
-            frames[free] = frames[stack + BELOW]
-            frames[free + WHAT] = what
-            frames[free + LABEL] = count
-            high = np.int64(plans[what + ITEM_HIGH])
-            may_go_on = np.int64(high < 0 or count < high)
-            may_close = np.int64(count >= plans[what + ITEM_LOW])
-            choices = 2 * (may_go_on | may_close << 1)
-            return DONE, np.int64(plans[what + AFTER_ITEM]), free, choices, free + 3, 0, 0
-    if after >= 0:
-        return DONE, after, stack, contexts[after, LIVE], free, 0, 0
-    if after == -1:
-        return REFUSED, context, stack, -1, free, 0, 0
-    push = 3 * (PUSHED - after)
-    inner, outer, plan = pushes[push], pushes[push + 1], pushes[push + 2]
-    live = np.int64(contexts[inner, LIVE])
-    if free + 8 > room:
-        return NEED_FRAMES, context, stack, -1, free, 0, 0
-    if outer >= 0:
-        frames[free] = stack
-        frames[free + WHAT] = -1 - outer
-        stack = free
-        free += 2
-    if plan >= 0:
-        frames[free] = stack
-        frames[free + WHAT] = plan
-        frames[free + LABEL] = 0
-        stack = free
-        if plans[plan + KIND] == ARRAY:
-            free += 3
-        else:
-            num_words = np.int64(plans[plan + NUM_WORDS])
-            if free + SEEN + 1 + 2 * num_words > room:
-                return NEED_FRAMES, context, stack, -1, free, 0, 0
-            for i in range(LABEL, SEEN + num_words):
-                frames[free + i] = 0
-            find_live(frames, plans, words, stack)
-            live = live_names(frames, plans, stack)
-            free += SEEN + 1 + 2 * num_words
-    return DONE, np.int64(inner), stack, live, free, 0, 0
 
 
 @njit(inline="always")
@@ -257,7 +75,7 @@ def _may_go_on(rows, states, start, byte):  # type: ignore[no-untyped-def]
 
 @jit(
     f"UniTuple(int64, 10)(int64, int64, int64, int64, int64, int64, int64, int64, int64, int64,"
-    f" {_WHERE})",
+    f" {WHERE})",
 )
 def move(  # type: ignore[no-untyped-def]
     byte, at, state, context, stack, live, begin, free, given, with_text,
@@ -332,7 +150,7 @@ def move(  # type: ignore[no-untyped-def]
 
 
 @jit(
-    f"int64(int64[:,::1], int64, uint8[::1], int64[:,::1], int64, int64, int64, {_WHERE})",
+    f"int64(int64[:,::1], int64, uint8[::1], int64[:,::1], int64, int64, int64, {WHERE})",
 )
 def advance(  # type: ignore[no-untyped-def]
     positions, at, data, spans, index, resume, given,
@@ -373,7 +191,7 @@ def advance(  # type: ignore[no-untyped-def]
 
 
 @jit(
-    f"int64(int64[:,::1], int64, int64, {_WHERE})",
+    f"int64(int64[:,::1], int64, int64, {WHERE})",
 )
 def leave(  # type: ignore[no-untyped-def]
     positions, at, given,

@@ -13,7 +13,7 @@ from ramet.grammars.pushdown.automaton import NOTHING
 from ramet.grammars.pushdown.context_table import After, Context, ContextTable
 from ramet.grammars.pushdown.rows import Row
 from ramet.grammars.pushdown.state_table import Lexeme, StateTable
-from ramet.grammars.pushdown.transitions import STATE
+from ramet.grammars.pushdown.tables import STATE
 
 from .automaton import BorderExit, Counts, TagAutomaton, ValueExit
 from .expressions import JsonValue

@@ -30,7 +30,6 @@ from ramet.runtime.api.events import Event
 from ramet.runtime.api.fork_guard import ForkGuard
 from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.api.request import HintUpdate, ProgramHint, Request
-from ramet.runtime.api.validate import token_ids
 from ramet.runtime.api.warm_up import begin_compiling
 from ramet.runtime.cache import PagePool, RadixCache
 from ramet.runtime.engine.cache_trace import TraceWriter
@@ -266,7 +265,7 @@ class Engine:
         Without ``params.max_tokens`` the output may fill the context, as in the HTTP APIs; the
         ``gen`` of a program has a default of its own.
         """
-        with self.submit(self._request(prompt, params, constraint, hint)) as stream:
+        with self.submit(self._inputs.request(prompt, params, constraint, hint)) as stream:
             return stream.result()
 
     async def agenerate(
@@ -278,23 +277,7 @@ class Engine:
         hint: ProgramHint | None = None,
     ) -> Completion:
         """``generate`` for asyncio; cancelling it aborts the request."""
-        return await self.submit(self._request(prompt, params, constraint, hint)).aresult()
-
-    def _request(
-        self,
-        prompt: str | Seq[int],
-        params: SamplingParams | None,
-        constraint: Constraint | None,
-        hint: ProgramHint | None,
-    ) -> Request:
-        if isinstance(prompt, str):
-            prompt = self.tokenizer.encode(prompt, add_bos=self.tokenizer.adds_bos)
-        return Request(
-            prompt_token_ids=token_ids("prompt", prompt),
-            params=params or SamplingParams(),
-            constraint=constraint,
-            hint=hint,
-        )
+        return await self.submit(self._inputs.request(prompt, params, constraint, hint)).aresult()
 
     # -- the engine itself ---------------------------------------------------------------------
 

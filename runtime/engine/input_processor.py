@@ -6,12 +6,16 @@ import logging
 import random
 import threading
 from collections.abc import Callable
+from collections.abc import Sequence as Seq
 from functools import cached_property
 
+from ramet.grammars.constraints import Constraint
 from ramet.runtime.api.batch import ModelRunner
 from ramet.runtime.api.errors import InvalidParameterError
 from ramet.runtime.api.events import Event
-from ramet.runtime.api.request import Request
+from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.api.request import ProgramHint, Request
+from ramet.runtime.api.validate import token_ids
 from ramet.runtime.engine.admission import check_request
 from ramet.runtime.parsers import OutputStream
 from ramet.runtime.scheduler.sequence.sequence import Sequence
@@ -45,6 +49,23 @@ class InputProcessor:
         self._clock = clock
         self._seeds = random.Random(seed)
         self._lock = threading.Lock()
+
+    def request(
+        self,
+        prompt: str | Seq[int],
+        params: SamplingParams | None = None,
+        constraint: Constraint | None = None,
+        hint: ProgramHint | None = None,
+    ) -> Request:
+        """The request for a prompt, which is tokenized if it is a text."""
+        if isinstance(prompt, str):
+            prompt = self._tokenizer.encode(prompt, add_bos=self._tokenizer.adds_bos)
+        return Request(
+            prompt_token_ids=token_ids("prompt", prompt),
+            params=params or SamplingParams(),
+            constraint=constraint,
+            hint=hint,
+        )
 
     def process(
         self, request: Request, push: Callable[[Event], None], max_len: int | None = None

@@ -22,7 +22,7 @@ from ramet.grammars.json_schema.text.lexemes import ARRAY, CLOSE, CLOSE_ARRAY, C
 from ramet.grammars.pushdown.automaton import NOTHING
 from ramet.grammars.pushdown.context_table import After, Context, ContextTable, Pop, Push
 from ramet.grammars.pushdown.state_table import Lexeme, StateTable
-from ramet.grammars.pushdown.transitions import LOCAL, PLAIN, UNDECIDED, UNSURE
+from ramet.grammars.pushdown.tables import LOCAL, PLAIN, UNDECIDED, UNSURE
 
 from .after_lexeme import after_lexeme
 from .values_plan import ValuePlan, Verdict

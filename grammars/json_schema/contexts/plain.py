@@ -17,7 +17,7 @@ from ramet.grammars.pushdown.automaton import NOTHING
 from ramet.grammars.pushdown.context_table import After, Context, ContextTable, Push
 from ramet.grammars.pushdown.stack_records import ARRAY, OBJECT
 from ramet.grammars.pushdown.state_table import Lexeme
-from ramet.grammars.pushdown.transitions import AFTER_ITEMS, AFTER_PROPERTY, KEY
+from ramet.grammars.pushdown.tables import AFTER_ITEMS, AFTER_PROPERTY, KEY
 
 from .after_lexeme import after_lexeme
 from .contexts import local_value

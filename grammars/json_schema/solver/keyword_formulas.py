@@ -18,7 +18,6 @@ from ramet.grammars.json_schema.schema.atoms import (
     Integer,
     Items,
     Length,
-    NumberIs,
     Pattern,
     Properties,
     Size,
@@ -34,7 +33,6 @@ from ramet.grammars.json_schema.schema.formula import (
     all_of,
     any_of,
     atom,
-    conjuncts,
     negate,
     one_of,
     replace,
@@ -52,6 +50,7 @@ from ramet.grammars.regular.formats import FORMAT_NAMES, string_format
 
 from .evaluated import Seen, by_guards, collect, rest_of, rest_of_items
 from .languages import Languages
+from .value_formulas import const_formula, join_properties, values_formula
 
 _BESIDE_REFERENCES = frozenset(("$ref", "$schema", "$defs", "definitions"))
 
@@ -124,7 +123,7 @@ class Typer:
 
     def _atom(self, value: Hashable, kind: str) -> Formula:
         if isinstance(value, Const):
-            return self._const(value.value, kind)
+            return const_formula(value.value, kind)
         assert isinstance(value, Leaf)
         known = value.typed.get(kind)
         if known is None:
@@ -140,22 +139,6 @@ class Typer:
                 self._open.discard(key)
             value.typed[kind] = known
         return known
-
-    def _const(self, value: Any, kind: str) -> Formula:
-        name = value[0]
-        if name != kind:
-            return FALSE
-        if kind == "string":
-            return atom(TextIs(frozenset((value[1],))))
-        if kind == "number":
-            return atom(NumberIs(frozenset((value[1],))))
-        if kind == "object":
-            names = tuple((k, atom(Const(v))) for k, v in sorted(value[1], key=lambda p: p[0]))
-            return all_of([atom(Properties(names, (), FALSE)), *(atom(Has(k)) for k, _ in names)])
-        if kind == "array":
-            nodes = tuple(atom(Const(v)) for v in value[1])
-            return all_of([atom(Items(nodes, FALSE)), atom(Length(len(nodes), len(nodes)))])
-        return TRUE
 
     # -- one schema -------------------------------------------------------------------------
 
@@ -180,11 +163,11 @@ class Typer:
                 return FALSE
             parts.append(allowed)
         if "const" in schema:
-            parts.append(self._values(canonical_values(leaf, "const", [schema["const"]]), kind))
+            parts.append(values_formula(canonical_values(leaf, "const", [schema["const"]]), kind))
         if "enum" in schema:
             if not isinstance(schema["enum"], list):
                 raise ConstraintError(f"{leaf.path}/enum", "enum", "enum must be an array")
-            parts.append(self._values(canonical_values(leaf, "enum", schema["enum"]), kind))
+            parts.append(values_formula(canonical_values(leaf, "enum", schema["enum"]), kind))
         if leaf.content is None:
             parts.extend(self._in_place(leaf, kind))
         if kind == "number":
@@ -195,7 +178,7 @@ class Typer:
             parts.extend(self._object_parts(leaf))
         elif kind == "array":
             parts.extend(self._array_parts(leaf))
-        return _joined(all_of(parts)) if kind == "object" else all_of(parts)
+        return join_properties(all_of(parts)) if kind == "object" else all_of(parts)
 
     def _type(self, leaf: Leaf, types: Any, kind: str) -> Formula:
         path = f"{leaf.path}/type"
@@ -211,16 +194,6 @@ class Typer:
             if kind in OF_TYPE[name]:
                 found.append(atom(Integer()) if name == "integer" else TRUE)
         return any_of(found)
-
-    def _values(self, values: list[Any], kind: str) -> Formula:
-        mine = [v for v in values if v[0] == kind]
-        if not mine:
-            return FALSE
-        if kind == "string":
-            return atom(TextIs(frozenset(v[1] for v in mine)))
-        if kind == "number":
-            return atom(NumberIs(frozenset(v[1] for v in mine)))
-        return any_of(self._const(v, kind) for v in mine)
 
     def _in_place(self, leaf: Leaf, kind: str) -> list[Formula]:
         schema = leaf.schema
@@ -382,24 +355,3 @@ class Typer:
         elif isinstance(schema.get("items"), dict | bool):
             rest = self.child(leaf, "items")
         return prefix, rest
-
-
-def _joined(formula: Formula) -> Formula:
-    """A conjunction whose ``Properties`` about names alone are one."""
-    plain = [
-        p
-        for p in conjuncts(formula)
-        if p.op == "atom"
-        and isinstance(p.parts[0], Properties)
-        and not p.parts[0].patterns
-        and p.parts[0].rest.op == "true"
-    ]
-    if len(plain) < 2:
-        return formula
-    names: dict[str, list[Formula]] = {}
-    for part in plain:
-        for name, node in part.parts[0].names:  # type: ignore[attr-defined]
-            names.setdefault(name, []).append(node)
-    together = atom(Properties(tuple((n, all_of(f)) for n, f in names.items()), (), TRUE))
-    gone = set(plain)
-    return all_of([together, *(p for p in conjuncts(formula) if p not in gone)])

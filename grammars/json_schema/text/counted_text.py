@@ -11,7 +11,7 @@ from ramet.grammars.json_schema.solver.character_dfa import CharacterDfa
 from ramet.grammars.pushdown.json_text import KEY_SLICE
 from ramet.grammars.pushdown.rows import DEAD, Row
 from ramet.grammars.pushdown.state_table import StateTable
-from ramet.grammars.pushdown.transitions import REACH
+from ramet.grammars.pushdown.tables import REACH
 
 from .open_states import open_states
 from .text_lexemes import MOST_PREPARED, QUOTE, Closing, TextLexeme, mark_open

@@ -7,7 +7,7 @@ import numpy as np
 from ramet.grammars.pushdown.json_text import KEY_SLICE
 from ramet.grammars.pushdown.rows import DEAD, LAZY, Row
 from ramet.grammars.pushdown.state_table import StateTable
-from ramet.grammars.pushdown.transitions import REACH
+from ramet.grammars.pushdown.tables import REACH
 
 from .literal_text import EXCLUDED, LiteralText
 from .text_lexemes import BACKSLASH, QUOTE, TextLexeme, is_endless

@@ -18,7 +18,7 @@ from ramet.grammars.limits import DEFAULT_LIMITS
 from ramet.grammars.pushdown.json_text import key_body
 from ramet.grammars.pushdown.rows import DEAD, Row
 from ramet.grammars.pushdown.state_table import Lexeme, StateTable
-from ramet.grammars.pushdown.transitions import END_LABEL, READY, ROOM, SLICE
+from ramet.grammars.pushdown.tables import END_LABEL, READY, ROOM, SLICE
 from ramet.grammars.regular import Dfa, literals
 from ramet.grammars.regular.numbers import equal_to_any
 

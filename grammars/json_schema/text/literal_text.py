@@ -19,7 +19,7 @@ from ramet.grammars.masks.trie import build_trie, pack
 from ramet.grammars.pushdown.json_text import KEY_SLICE, spellings
 from ramet.grammars.pushdown.rows import DEAD, LAZY, Row
 from ramet.grammars.pushdown.state_table import UNBOUNDED_ROOM, StateTable
-from ramet.grammars.pushdown.transitions import REACH, ROOM
+from ramet.grammars.pushdown.tables import REACH, ROOM
 
 from .text_lexemes import BACKSLASH, QUOTE, Closing, TextLexeme, is_endless
 from .tree_overlay import lay_over

@@ -19,7 +19,7 @@ from ramet.grammars.pushdown.labelled_dfa import LabelledDfa
 from ramet.grammars.pushdown.lexemes import Branch, install_head
 from ramet.grammars.pushdown.rows import DEAD, LAZY, Row, ended
 from ramet.grammars.pushdown.state_table import UNBOUNDED_ROOM, Lexeme, StateTable
-from ramet.grammars.pushdown.transitions import NAME_LABEL, REACH, ROOM, ROOM_LABEL, SLICE
+from ramet.grammars.pushdown.tables import NAME_LABEL, REACH, ROOM, ROOM_LABEL, SLICE
 
 from .open_states import open_states
 

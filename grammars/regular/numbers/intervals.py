@@ -1,7 +1,8 @@
 """The spellings of the numbers in some intervals, as one automaton built in one go.
 
-See ``numbers.py`` for the universe of spellings. A text is compared with the bounds digit by digit;
-while it agrees with a bound it is *tight* to it, and once it differs the bound no longer matters.
+``languages.py`` describes the universe of spellings. A text is compared with the bounds digit by
+digit; while it agrees with a bound it is *tight* to it, and once it differs the bound no longer
+matters.
 """
 
 from __future__ import annotations
@@ -9,21 +10,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cache, lru_cache
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ramet.grammars.limits import RegularLimits, too_complex
-from ramet.grammars.regular.automata.dfa import EMPTY, Dfa
+from ramet.grammars.regular.automata.dfa import Dfa
 from ramet.grammars.regular.automata.nfa import NfaBuilder
+
+from .exponents import exponents_between
 
 MAX_DECIMALS = 17
 LARGEST = Decimal("1.7976931348623157e308")
 SMALLEST = Decimal("5e-324")
 _MAX_DIGITS = 4_000
 _ZERO = Decimal(0)
-_DOT, _NINE, _MINUS, _PLUS = b".9-+"
+_DOT, _NINE, _MINUS = b".9-"
 _DIGIT = 0x30
 _ANY, _ZEROS, _NONZERO, _NOTHING = range(4)
 """What decimals may follow: any, only zeros, some that are not all zeros, none whatever."""
@@ -362,40 +365,3 @@ def _digits_of(value: Decimal) -> tuple[str, str]:
     """The digits before and after the point, without needless zeros (but ``0`` before it)."""
     whole, _, decimals = f"{value:f}".partition(".")
     return whole.lstrip("0") or "0", decimals
-
-
-@lru_cache(maxsize=2048)
-def exponents_between(least: int, most: int) -> Dfa:
-    """Exponents of one to three digits, ``e`` included, from ``least`` to ``most``."""
-    builder = NfaBuilder()
-    builder.start = builder.new_state()
-    marked = builder.new_state()
-    builder.edges += [(builder.start, ord(e), ord(e), marked) for e in "eE"]
-    end = builder.new_state()
-    if most >= 0:
-        signed = builder.byte_range(_PLUS, _PLUS, marked)
-        positive = _naturals_between(max(least, 0), most)
-        for source in (marked, signed):
-            builder.empty_move(builder.dfa(positive, source), end)
-    if least <= 0:
-        signed = builder.byte_range(_MINUS, _MINUS, marked)
-        negative = _naturals_between(max(-most, 0), -least)
-        builder.empty_move(builder.dfa(negative, signed), end)
-    return builder.build(end)
-
-
-def _naturals_between(least: int, most: int) -> Dfa:
-    """One to three digits, zeros in front allowed, whose value is from ``least`` to ``most``."""
-    if least > min(most, 999):
-        return EMPTY
-    table = np.full((1 + 10 + 100 + 1000, 10), -1, np.int32)
-    accepting = np.zeros(len(table), np.bool_)
-    for length, base in ((0, 0), (1, 1), (2, 11), (3, 111)):
-        values = np.arange(10**length)
-        accepting[base + values] = (values >= least) & (values <= most) & (length > 0)
-        if length < 3:
-            table[base + values] = base + 10**length + 10 * values[:, None] + np.arange(10)[None, :]
-    class_of = np.zeros(256, np.uint8)
-    class_of[48:58] = np.arange(10) + 1
-    columns = np.concatenate([np.full((len(table), 1), -1, np.int32), table], axis=1)
-    return Dfa.from_table(class_of, columns, accepting)

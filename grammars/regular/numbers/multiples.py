@@ -1,4 +1,4 @@
-"""The spellings of the multiples of a number. See ``numbers.py`` for the universe of spellings."""
+"""The spellings of the multiples of a number (``languages.py``: the universe of spellings)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from ramet.grammars.regular.automata.algebra import union_all
 from ramet.grammars.regular.automata.dfa import Dfa
 from ramet.grammars.regular.automata.nfa import NfaBuilder
 
-from .intervals import MAX_DECIMALS, Interval, exponents_between, intervals_dfa
+from .exponents import exponents_between
+from .intervals import MAX_DECIMALS, Interval, intervals_dfa
 
 _MAX_REMAINDERS = 20_000
 _MAX_SCIENTIFIC_REMAINDERS = 32

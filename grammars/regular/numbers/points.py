@@ -15,12 +15,12 @@ from ramet.grammars.regular.automata.algebra import literals
 from ramet.grammars.regular.automata.dfa import EMPTY, Dfa
 from ramet.grammars.regular.automata.nfa import NfaBuilder
 
+from .exponents import exponents_between
 from .intervals import (
     LARGEST,
     MAX_DECIMALS,
     SMALLEST,
     check_digits,
-    exponents_between,
 )
 
 _DIGIT, _DOT = 0x30, 0x2E

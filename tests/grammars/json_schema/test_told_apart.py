@@ -12,7 +12,7 @@ from ramet.grammars.json_schema.text.text_lexemes import DfaText, KeyClosing
 from ramet.grammars.pushdown.json_text import key_body, spellings
 from ramet.grammars.pushdown.labelled_dfa import LabelledDfa
 from ramet.grammars.pushdown.state_table import StateTable
-from ramet.grammars.pushdown.transitions import NAME_LABEL, REACH
+from ramet.grammars.pushdown.tables import NAME_LABEL, REACH
 from ramet.grammars.regular import RegularLimits, literals, regex_dfa
 
 PATTERNS = ["a*", "(ab|c)?", '[a-d"\\\\]{0,3}', "x.*", '"?', "aé?", "/|\n"]
