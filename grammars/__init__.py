@@ -1,6 +1,6 @@
 """Constraints on a text, compiled to token masks: ``ramet.grammars``.
 
-Constraints are values that need little; what compiles them is imported when it is first asked for.
+Constraints are values that need little; what compiles them is imported when it is first used.
 """
 
 from __future__ import annotations

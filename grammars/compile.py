@@ -53,7 +53,7 @@ _COUNTS = 4
 """How often the memory of all grammars is counted while their number doubles, about."""
 
 _SHEDS = 16
-"""What part of the memory is freed at once when there is too much."""
+"""The share of the memory that is freed when there is too much."""
 
 _PATIENCE_S = 0.1
 """How long a compilation waits for one that is running."""

@@ -51,7 +51,7 @@ class MatchResult:
 
 
 class Grammar:
-    """An immutable, shareable compiled constraint. What it caches inside is invisible.
+    """An immutable, shareable compiled constraint. Its caches are invisible.
 
     Attributes:
         vocab: the vocabulary that its masks are for.
@@ -92,7 +92,7 @@ class Grammar:
         self.completions = CompletionSearch(self._pushdown)
         with context_independent.state_table.lock:
             context_independent.prepare(_NUM_MASKS)
-        # The first mask is asked for in any case: its parts are found now.
+        # The first mask is needed in any case: its parts are computed now.
         self.masks.write(self.parser_stack(), self.vocab.empty_mask())
 
     @property
@@ -106,13 +106,13 @@ class Grammar:
         return self._pushdown.num_contexts
 
     @property
-    def num_texts_asked(self) -> int:
+    def num_texts_requested(self) -> int:
         """How often what follows a lexeme was worked out for its text alone."""
-        return self._pushdown.num_texts_asked
+        return self._pushdown.num_texts_requested
 
     @property
     def num_bytes(self) -> int:
-        """About the memory that it takes beside what it shares with others."""
+        """Approximate memory in addition to what it shares with others."""
         return self._pushdown.num_bytes + self.completions.num_bytes
 
     @property

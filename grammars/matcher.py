@@ -38,7 +38,7 @@ class MatchedGrammar(Protocol):
 
 
 class Matcher:
-    """Follows one sequence's tokens. Not to be used from two threads at once."""
+    """Follows one sequence's tokens. Not thread-safe."""
 
     __slots__ = ("_accepted", "_counts", "_grammar", "_parser_stack", "_pushdown", "is_finished")
 

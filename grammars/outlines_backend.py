@@ -87,7 +87,7 @@ class OutlinesMatcher(Matcher):
         return True
 
     def accept_bytes(self, data: bytes) -> bool:  # noqa: ARG002
-        raise TypeError("an outlines-core index moves by tokens, not by bytes")
+        raise TypeError("an outlines-core index has transitions by tokens, not by bytes")
 
     def rollback(self, num_tokens: int) -> None:
         super().rollback(num_tokens)

@@ -1,4 +1,4 @@
-"""What a compiler tells about itself."""
+"""Memory and counts of a grammar compiler."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class GrammarStats:
-    """What a compiler remembers.
+    """Counts and memory of one compiler.
 
     Attributes:
         num_grammars: compiled grammars.
-        num_bytes: about the memory that they take, with their lexemes and parts of masks.
-        num_stored_bytes: automata on disk.
+        num_bytes: approximate memory of the grammars, with their lexemes and cached masks.
+        num_stored_bytes: size of the automata on disk.
         num_read: automata that were read from disk.
     """
 

@@ -81,8 +81,8 @@ def shortest_text(
     for state in queue:
         if state in product.finals:
             return _path(state, product.initial, came).decode()
-        moves = ((byte_of[key], target) for key, target in product.map.get(state, {}).items())
-        for byte, target in sorted(moves, key=lambda m: _PREFERENCE.get(m[0], 256)):
+        transitions = ((byte_of[key], target) for key, target in product.map.get(state, {}).items())
+        for byte, target in sorted(transitions, key=lambda m: _PREFERENCE.get(m[0], 256)):
             if target not in came and target != product.initial:
                 came[target] = state, byte
                 queue.append(target)
@@ -100,14 +100,14 @@ def _path(state: int, initial: int, came: dict[int, tuple[int, int]]) -> bytes:
 def _machine(dfa: Dfa) -> FSM:
     num_classes = dfa.table.shape[1]
     groups = [np.flatnonzero(dfa.class_of == c).tolist() for c in range(num_classes)]
-    moves = {
+    transitions = {
         state: {key: target for key, target in enumerate(row) if target >= 0}
         for state, row in enumerate(dfa.table.tolist())
     }
     return FSM(
         alphabet=Alphabet.from_groups(*groups),
-        states=set(moves) or {0},
+        states=set(transitions) or {0},
         initial=0,
         finals=set(dfa.finals),
-        map=moves,
+        map=transitions,
     )

@@ -1,14 +1,14 @@
 """Best-first search for a shortest completion of a position in a grammar.
 
-The search moves from one lexeme's border to the next, and its cost is bytes (a special token
+The search advances from one lexeme's border to the next, and its cost is bytes (a special token
 counts as one). Three facts keep it small:
 
 - A value whose surroundings don't matter (a ``LOCAL`` context) has one shortest text, found once.
   Where such a value contains itself, its shortest text does not (Knuth, 1977: *A generalization of
-  Dijkstra's algorithm*), so a search inside itself is cut off.
+  Dijkstra's algorithm*), so a recursive search is cut off.
 - An object's properties may be added in any order: of the required ones that are missing, the
   first is added, and an object or array that may close is closed.
-- Equal positions are searched once, whatever texts led to them.
+- Equal positions are searched once, however they were reached.
 """
 
 from __future__ import annotations
@@ -372,4 +372,6 @@ class _Alone(Context):
 
 
 def _not_found() -> GrammarTooComplexError:
-    return GrammarTooComplexError("", "complete", "no completion was found in good time")
+    return GrammarTooComplexError(
+        "", "complete", "no completion was found within the limits of the search"
+    )

@@ -102,7 +102,7 @@ def _hints(cls: type) -> dict[str, Any]:
 
 
 def _read(value: JsonValue, hint: Any, path: str) -> object:
-    """``value`` as what the annotation ``hint`` says."""
+    """``value`` converted to the type ``hint``."""
     if hint is Any:
         return value
     if dataclasses.is_dataclass(hint):

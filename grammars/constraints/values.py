@@ -1,4 +1,4 @@
-"""The constraint values: what a caller may ask of a text. One discriminated union, ``Constraint``.
+"""The constraint values: descriptions of allowed text. One discriminated union, ``Constraint``.
 
 They are plain data: they compare, hash (by content), pickle, and travel as JSON by ``kind``.
 ``compile_constraint`` turns one into a ``Grammar`` for a vocabulary.
@@ -20,7 +20,7 @@ Integers = Literal["any", "plain"]
 ``7.0``, ``7e2``), as JSON Schema has it; or by its digits alone, as readers of integers expect."""
 
 Formats = Literal["enforced", "annotation"]
-"""Whether ``format`` constrains strings, as most who write it mean, or says nothing of them, as the
+"""Whether ``format`` constrains strings, as most authors mean it, or is an annotation, as the
 specification's default is."""
 
 

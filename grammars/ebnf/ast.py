@@ -17,7 +17,7 @@ class Terminal:
 
 @dataclass(frozen=True)
 class Call:
-    """What the rule ``name`` derives. ``offset`` is where the grammar's text says so."""
+    """What the rule ``name`` derives. ``offset`` is its place in the grammar's text."""
 
     name: str
     offset: int = 0

@@ -60,14 +60,16 @@ class GrammarAutomaton:
         """int32[256]: the next state for each byte, -1 where there is none.
 
         Raises:
-            GrammarTooComplexError: a text with more readings than can be kept at once.
+            GrammarTooComplexError: a text with more simultaneous readings than are kept.
         """
         while True:
             found = self._readings.row(state)
             if not isinstance(found, int):
                 return found
-            moves = [(byte_mask(bits), target) for bits, target in self._byte_moves(found)]
-            self._readings.set_moves(foreign_node(found), moves)
+            transitions = [
+                (byte_mask(bits), target) for bits, target in self._byte_transitions(found)
+            ]
+            self._readings.set_transitions(foreign_node(found), transitions)
 
     def shortest_completion(self, state: int) -> bytes:
         """A shortest text that is accepted from a state; nothing foreign may be left to read."""
@@ -112,7 +114,7 @@ class GrammarAutomaton:
         """The configurations once what is above a stack has ended."""
         return self.closure(self._readings.returns_to(stack))
 
-    def _byte_moves(self, node: int) -> list[tuple[int, int]]:
+    def _byte_transitions(self, node: int) -> list[tuple[int, int]]:
         """A node's (set of bytes, next node) pairs."""
         return self._network.byte_moves(node) if node >= 0 else []
 
@@ -134,7 +136,7 @@ def _loop_nodes(network: Network) -> frozenset[int]:
     """
     after = [
         {t for t in row if t >= 0}.union(t for _, t in calls)
-        for row, calls in zip(network.table.tolist(), network.call_moves, strict=True)
+        for row, calls in zip(network.table.tolist(), network.call_transitions, strict=True)
     ]
     is_final: list[bool] = network.is_final.tolist()
     finals = [n for n, final in enumerate(is_final) if final]

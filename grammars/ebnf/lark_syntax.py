@@ -73,7 +73,7 @@ class Definition:
 
 @dataclass
 class Source:
-    """What the text says, names unresolved."""
+    """The parsed text, names unresolved."""
 
     definitions: dict[str, Definition] = field(default_factory=dict)
     ignored: list[Tree] = field(default_factory=list)

@@ -1,13 +1,14 @@
 """A grammar as a recursive transition network without left recursion.
 
-Each rule becomes a deterministic automaton whose moves are bytes or calls of rules (Woods, 1970).
+Each rule becomes a deterministic automaton with transitions by bytes or by calls of rules (Woods,
+1970).
 Three things are arranged so that a walk of the network terminates and never runs into a dead end:
 
 - Rules that derive no text are removed, and with them all that needs them.
 - A call consumes at least one byte: where a rule derives the empty text too, its calls can be
   passed by.
 - Left recursion is turned round. For rules that begin with one another, a derivation of A is:
-  something that begins none of them, which makes some rule B complete; then whatever follows a
+  something that begins none of them, which makes some rule B complete; then what follows a
   leading B in a rule C, which makes C complete; and so on until A is complete. That is an
   automaton with one state "B is complete" for each rule, entered from the rules' other beginnings.
 """
@@ -53,7 +54,7 @@ class Network:
     Attributes:
         class_of: uint8[256], each byte's class.
         table: int32[num_nodes, num_classes]: the next node, or -1.
-        call_moves: for each node (the called rule's first node, the node after it) pairs; the
+        call_transitions: for each node (the called rule's first node, the node after it) pairs; the
             n-th foreign thing is called as ``foreign_node(n)``.
         is_final: bool[num_nodes]: whether a rule may end in a node.
         start: the first node of the rule that the grammar starts with.
@@ -62,7 +63,7 @@ class Network:
 
     class_of: NDArray[np.uint8]
     table: NDArray[np.int32]
-    call_moves: list[list[tuple[int, int]]]
+    call_transitions: list[list[tuple[int, int]]]
     is_final: NDArray[np.bool_]
     start: int
     is_nullable: bool
@@ -77,7 +78,7 @@ class Network:
         digest = hashlib.blake2b(digest_size=16)
         for array in (self.class_of, self.table, self.is_final):
             digest.update(array.tobytes())
-        digest.update(repr((self.call_moves, self.start, self.is_nullable)).encode())
+        digest.update(repr((self.call_transitions, self.start, self.is_nullable)).encode())
         return digest.digest()
 
     def byte_moves(self, node: int) -> list[tuple[int, int]]:
@@ -124,15 +125,15 @@ def build_network(rules: Rules, limits: RegularLimits) -> Network:
 
 @dataclass
 class _RuleAutomaton:
-    """One rule's moves: ``entry`` is never come back to, and needs a symbol to be left."""
+    """One rule's transitions: ``entry`` is never come back to, and needs a symbol to be left."""
 
     entry: int
     end: int
     num_states: int
     edges: list[tuple[int, int, int, int]]
-    empty_moves: list[tuple[int, int]]
+    epsilon_edges: list[tuple[int, int]]
     first: list[tuple[int, int, int]] = field(default_factory=list)
-    """Symbols (from, to) and target of the moves that may come first."""
+    """Symbols (from, to) and target of the transitions that may come first."""
 
 
 _NO_AUTOMATON = _RuleAutomaton(0, 0, 1, [], [])
@@ -238,7 +239,7 @@ class _Builder:
             case Alternatives(options):
                 end = builder.new_state()
                 for option in options:
-                    builder.empty_move(self.add(builder, option, source, inline=inline), end)
+                    builder.epsilon_edge(self.add(builder, option, source, inline=inline), end)
                 return end
             case Repeat(part, minimum, maximum):
                 return builder.repeat(
@@ -260,7 +261,7 @@ class _Builder:
         symbol = _CALL + self.number(name)
         end = builder.byte_range(symbol, symbol, source)
         if nullable:
-            builder.empty_move(source, end)
+            builder.epsilon_edge(source, end)
         return end
 
     def automaton(self, name: str) -> _RuleAutomaton:
@@ -274,7 +275,7 @@ class _Builder:
         for block in builder.edge_blocks:
             edges += map(tuple, block.tolist())
         empty: dict[int, list[int]] = {}
-        for source, target in builder.empty_moves:
+        for source, target in builder.epsilon_edges:
             empty.setdefault(source, []).append(target)
         at_start = {begin}
         queue = [begin]
@@ -285,7 +286,7 @@ class _Builder:
                     queue.append(target)
         first = [(low, high, target) for s, low, high, target in edges if s in at_start]
         entry = builder.new_state()
-        return _RuleAutomaton(entry, end, builder.num_states, edges, builder.empty_moves, first)
+        return _RuleAutomaton(entry, end, builder.num_states, edges, builder.epsilon_edges, first)
 
     # -- left recursion ---------------------------------------------------------------------
 
@@ -298,7 +299,7 @@ class _Builder:
         for group in components(begins_with):
             if len(group) == 1 and group[0] not in begins_with[group[0]]:
                 own = automata[group[0]]
-                own.edges += [(own.entry, *move) for move in own.first]
+                own.edges += [(own.entry, *edge) for edge in own.first]
                 continue
             if len(group) * sum(automata[n].num_states for n in group) > self.limits.max_states:
                 self.too_complex()
@@ -315,11 +316,11 @@ class _Builder:
             own, d = automata[n], merged.num_states
             merged.num_states += own.num_states
             merged.edges += [(s + d, low, high, t + d) for s, low, high, t in own.edges]
-            merged.empty_moves += [(s + d, t + d) for s, t in own.empty_moves]
-            merged.empty_moves.append((own.end + d, complete[n]))
+            merged.epsilon_edges += [(s + d, t + d) for s, t in own.epsilon_edges]
+            merged.epsilon_edges.append((own.end + d, complete[n]))
             for low, high, target in own.first:
                 if low - _CALL in complete:
-                    merged.empty_moves.append((complete[low - _CALL], target + d))
+                    merged.epsilon_edges.append((complete[low - _CALL], target + d))
                 else:
                     merged.edges.append((merged.entry, low, high, target + d))
         return merged
@@ -332,7 +333,7 @@ class _Builder:
         for own in automata:
             builder = NfaBuilder(self.limits)
             builder.num_states = own.num_states
-            builder.edges, builder.empty_moves = own.edges, own.empty_moves
+            builder.edges, builder.epsilon_edges = own.edges, own.epsilon_edges
             builder.start = own.entry
             final = np.zeros(own.num_states, np.bool_)
             final[own.end] = True
@@ -343,17 +344,17 @@ class _Builder:
             for name, offset in zip(self.names, offsets, strict=False)
         ]
         rows = np.full((offsets[-1], 256), -1, np.int32)
-        call_moves: list[list[tuple[int, int]]] = [[] for _ in range(offsets[-1])]
+        call_transitions: list[list[tuple[int, int]]] = [[] for _ in range(offsets[-1])]
         for (symbol_class, table, _), offset in zip(tables, offsets, strict=False):
             by_byte = table[:, symbol_class[:256]]
             rows[offset : offset + len(table)] = np.where(by_byte >= 0, by_byte + offset, -1)
             for state, called, target in _entries(table[:, symbol_class[256:]]):
-                call_moves[state + offset].append((entries[called], target + offset))
+                call_transitions[state + offset].append((entries[called], target + offset))
         class_of, firsts = equal_columns(rows.astype(np.int64))
         return Network(
             class_of.astype(np.uint8),
             np.ascontiguousarray(rows[:, firsts]),
-            call_moves,
+            call_transitions,
             np.concatenate([accepting for _, _, accepting in tables]),
             offsets[0],
             self.start in self.nullable,

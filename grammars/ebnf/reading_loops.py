@@ -17,11 +17,11 @@ from ramet.jit import jit
 ACCEPT_NODE = -1
 """The node of the configuration of a text that is complete. Foreign nodes are below it."""
 
-DONE, FULL, NEED_MOVES, TOO_MANY = range(4)
+DONE, FULL, NEED_TRANSITIONS, TOO_MANY = range(4)
 
 # What is counted: cells, configurations, items of closures, sets, items of sets, generations; and
-# what is asked for.
-CELLS, CONFIGURATIONS, CLOSED, SETS, ITEMS, GENERATION, ASKED = range(7)
+# what is requested.
+CELLS, CONFIGURATIONS, CLOSED, SETS, ITEMS, GENERATION, REQUESTED = range(7)
 
 MAX_READINGS = 20_000
 
@@ -50,7 +50,7 @@ def interned(pairs: Array, slots: Array, counts: Array, which: int, a: Any, b: A
         slot = (slot + 1) & mask
     number = counts[which]
     if number >= pairs.shape[0]:
-        counts[ASKED] = which
+        counts[REQUESTED] = which
         return -1
     pairs[number, 0], pairs[number, 1] = a, b
     slots[slot] = number
@@ -77,7 +77,7 @@ def close(  # type: ignore[no-untyped-def]
     begin = counts[CLOSED]
     end = closed.shape[0]
     if begin + 8 > end:
-        counts[ASKED] = CLOSED
+        counts[REQUESTED] = CLOSED
         return FULL
     seen[first] = generation
     closed[begin] = first
@@ -100,7 +100,7 @@ def close(  # type: ignore[no-untyped-def]
         if tail - begin > MAX_READINGS:
             return TOO_MANY
         if tail + (stop - start) + 4 + num_found > end:
-            counts[ASKED] = CLOSED
+            counts[REQUESTED] = CLOSED
             return FULL
         if is_found:
             num_found += 1
@@ -173,7 +173,7 @@ def interned_set(  # type: ignore[no-untyped-def]
         slot = (slot + 1) & mask
     number, start = counts[SETS], counts[ITEMS]
     if number >= sets.shape[0] or start + size > items.shape[0]:
-        counts[ASKED] = SETS if number >= sets.shape[0] else ITEMS
+        counts[REQUESTED] = SETS if number >= sets.shape[0] else ITEMS
         return np.int64(-1)
     for i in range(size):
         items[start + i] = found[i]
@@ -191,14 +191,14 @@ def interned_set(  # type: ignore[no-untyped-def]
     ),
 )
 def write_row(  # type: ignore[no-untyped-def]
-    state, class_of, moves, foreign_moves, has_moves, row, found, sets, set_slots, items,
-    call_starts, calls, is_final, is_bare, is_loop, may_end,
+    state, class_of, transitions, foreign_transitions, has_transitions, row, found, sets, set_slots,
+    items, call_starts, calls, is_final, is_bare, is_loop, may_end,
     cells, cell_slots, configurations, configuration_slots, closures, closed, seen, counts,
 ):  # fmt: skip
     """Write a set's row: for each byte the set after it, or -1.
 
-    ``moves`` has the network's next nodes by ``class_of`` bytes, ``foreign_moves`` those of foreign
-    nodes by byte, where ``has_moves``.
+    ``transitions`` has the network's next nodes by ``class_of`` bytes, ``foreign_transitions``
+    those of foreign nodes by byte, where ``has_transitions``.
     """
     first, size = sets[state, 0], sets[state, 1]
     is_foreign = False
@@ -206,9 +206,9 @@ def write_row(  # type: ignore[no-untyped-def]
         node = configurations[items[i], 0]
         if node < ACCEPT_NODE:
             is_foreign = True
-            if not has_moves[-2 - node]:
-                counts[ASKED] = node
-                return NEED_MOVES
+            if not has_transitions[-2 - node]:
+                counts[REQUESTED] = node
+                return NEED_TRANSITIONS
     targets = np.empty(size, np.int64)
     known = np.empty((256, size), np.int32)
     codes = np.empty(256, np.int64)
@@ -230,9 +230,9 @@ def write_row(  # type: ignore[no-untyped-def]
             node = configurations[items[first + i], 0]
             target = np.int64(-1)
             if node >= 0:
-                target = np.int64(moves[node, c])
+                target = np.int64(transitions[node, c])
             elif node < ACCEPT_NODE:
-                target = np.int64(foreign_moves[-2 - node, byte])
+                target = np.int64(foreign_transitions[-2 - node, byte])
             targets[i] = target
             num_targets += target != -1
             code = _mixed(code, target)

@@ -17,12 +17,12 @@ from . import reading_loops
 from .network import Network
 from .reading_loops import (
     ACCEPT_NODE,
-    ASKED,
     CELLS,
     CONFIGURATIONS,
     DONE,
     MAX_READINGS,
-    NEED_MOVES,
+    NEED_TRANSITIONS,
+    REQUESTED,
     SETS,
     TOO_MANY,
     close,
@@ -40,25 +40,25 @@ _MAX_KEPT = 1 << 24
 class Readings:
     """Sets of the configurations of one network, numbered as they are met.
 
-    Foreign nodes are described by ``foreign``: whether something may end in each. Their moves are
-    given when they are asked for.
+    Foreign nodes are described by ``foreign``: whether something may end in each. Their
+    transitions are supplied when they are needed.
     """
 
     def __init__(self, network: Network, loops: frozenset[int], num_foreign: int) -> None:
-        self._class_of, self._moves = network.class_of, network.table
-        counts = [len(moves) for moves in network.call_moves]
+        self._class_of, self._transitions = network.class_of, network.table
+        counts = [len(transitions) for transitions in network.call_transitions]
         self._call_starts = np.concatenate(([0], np.cumsum(counts, dtype=np.int64))).astype(
             np.int32
         )
-        calls = [move for moves in network.call_moves for move in moves]
+        calls = [call for transitions in network.call_transitions for call in transitions]
         self._calls = np.array(calls, np.int32).reshape(-1, 2)
         self._is_final = network.is_final
         self._is_bare: NDArray[np.bool_] = np.asarray((network.table < 0).all(axis=1))
         self._is_loop = np.zeros(network.num_nodes, np.bool_)
         self._is_loop[list(loops)] = True
         self._may_end = np.zeros(num_foreign + 1, np.bool_)
-        self._has_moves = np.zeros(num_foreign + 1, np.bool_)
-        self._foreign_moves = np.full((num_foreign + 1, 256), -1, np.int32)
+        self._has_transitions = np.zeros(num_foreign + 1, np.bool_)
+        self._foreign_transitions = np.full((num_foreign + 1, 256), -1, np.int32)
         self._counts = np.zeros(7, np.int64)
         self._cells = np.empty((256, 2), np.int32)
         self._configurations = np.empty((1024, 2), np.int32)
@@ -86,7 +86,7 @@ class Readings:
         """Twice as much of what there was no room for."""
         if max(len(self._items), len(self._closed)) > _MAX_KEPT:
             raise GrammarTooComplexError("", "ebnf", "the texts' readings take too much memory")
-        match int(self._counts[ASKED]):
+        match int(self._counts[REQUESTED]):
             case reading_loops.CELLS:
                 self._cells = _doubled(self._cells)
             case reading_loops.CONFIGURATIONS:
@@ -111,17 +111,18 @@ class Readings:
 
     def row(self, number: int) -> NDArray[np.int32] | int:
         """int32[256]: for each byte the set after it, -1 for none; or a foreign node (below -1)
-        whose moves are needed first."""
+        whose transitions are needed first."""
         row = np.empty(256, np.int32)
         while True:
             status = write_row(
-                number, self._class_of, self._moves, self._foreign_moves, self._has_moves, row,
-                self._found, self._sets, self._set_slots, self._items, *self._store,
+                number, self._class_of, self._transitions, self._foreign_transitions,
+                self._has_transitions, row, self._found, self._sets, self._set_slots, self._items,
+                *self._store,
             )  # fmt: skip
             if status == DONE:
                 return row
-            if status == NEED_MOVES:
-                return int(self._counts[ASKED])
+            if status == NEED_TRANSITIONS:
+                return int(self._counts[REQUESTED])
             self._more(status)
 
     def _more(self, status: int) -> None:
@@ -184,17 +185,17 @@ class Readings:
         while index >= len(self._may_end):
             size = len(self._may_end)
             self._may_end = _doubled(self._may_end)
-            self._has_moves = _doubled(self._has_moves)
-            self._foreign_moves = _doubled(self._foreign_moves)
-            self._may_end[size:] = self._has_moves[size:] = False
-            self._foreign_moves[size:] = -1
+            self._has_transitions = _doubled(self._has_transitions)
+            self._foreign_transitions = _doubled(self._foreign_transitions)
+            self._may_end[size:] = self._has_transitions[size:] = False
+            self._foreign_transitions[size:] = -1
         self._may_end[index] = may_end
 
-    def set_moves(self, index: int, moves: list[tuple[NDArray[np.bool_], int]]) -> None:
-        """Give the moves of something foreign: sets of bytes, and the nodes after them."""
-        for found, target in moves:
-            self._foreign_moves[index, found] = target
-        self._has_moves[index] = True
+    def set_transitions(self, index: int, transitions: list[tuple[NDArray[np.bool_], int]]) -> None:
+        """Give the transitions of something foreign: sets of bytes, and the nodes after them."""
+        for found, target in transitions:
+            self._foreign_transitions[index, found] = target
+        self._has_transitions[index] = True
 
 
 def _slots(array: NDArray[np.int32]) -> NDArray[np.int32]:

@@ -1,4 +1,4 @@
-"""What follows for all rules of a grammar at once: what they derive, how they call each other."""
+"""Properties of all rules of a grammar: what they derive, how they call each other."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class ShortestTexts:
 
     def __init__(self, network: Network) -> None:
         self._lengths = [_UNKNOWN] * network.num_nodes
-        self._moves: list[tuple[int, int]] = [(-1, -1)] * network.num_nodes
+        self._transitions: list[tuple[int, int]] = [(-1, -1)] * network.num_nodes
         """(byte, next node), or (-2 - called node, node after it), or (-1, -1) at the end."""
         self._find(network)
 
@@ -36,16 +36,16 @@ class ShortestTexts:
             for symbol, target in enumerate(row):
                 if target >= 0 and symbol in byte_of:
                     over_bytes[target].append((node, byte_of[symbol]))
-            for called, after in network.call_moves[node]:
+            for called, after in network.call_transitions[node]:
                 calling[called].append((node, after))
                 returning[after].append((node, called))
         queue = [(0, int(node), (-1, -1)) for node in np.flatnonzero(network.is_final)]
         heapq.heapify(queue)
         while queue:
-            length, node, move = heapq.heappop(queue)
+            length, node, transition = heapq.heappop(queue)
             if lengths[node] <= length:
                 continue
-            lengths[node], self._moves[node] = length, move
+            lengths[node], self._transitions[node] = length, transition
             for before, byte in over_bytes[node]:
                 heapq.heappush(queue, (length + 1, before, (byte, node)))
             for before, after in calling[node]:
@@ -64,7 +64,7 @@ class ShortestTexts:
         found = bytearray()
         stack = [node]
         while stack:
-            first, target = self._moves[stack.pop()]
+            first, target = self._transitions[stack.pop()]
             if first >= 0:
                 found.append(first)
                 stack.append(target)

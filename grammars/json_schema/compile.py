@@ -72,7 +72,7 @@ class CompiledSchema:
         return self.value(Top(self._layout), self._layout.before_text())
 
     def value(self, frame: Frame, prefixes: tuple[bytes, ...]) -> Context:
-        """The beginning of a value in a frame, which says what follows the value.
+        """The beginning of a value in a frame, which determines what follows the value.
 
         ``prefixes`` are the white-space texts that may come before it.
         """
@@ -86,7 +86,7 @@ def _first_keyword(schema: Any) -> str:
 def _check(
     typer: Typer, languages: Languages, root: Formula, limits: CompileLimits
 ) -> list[Formula]:
-    """Visit every subschema that a value can meet, so that what is unsound is found at once.
+    """Visit every subschema that a value can meet, so that errors are found immediately.
 
     Returns:
         All nodes, from the innermost out: decided in this order, few need deep recursion.
@@ -113,7 +113,7 @@ def _check(
                 if kind == "string" and formula.op != "false":
                     languages.prepare_text(formula)
                 elif kind == "number" and formula.op != "false":
-                    # What isn't made now is made in good time, and can't outgrow a limit then.
+                    # What isn't made now is made on demand, and can't outgrow a limit then.
                     num_numbers += 1
                     if num_numbers <= _NUM_PREPARED or not is_bounded_integer(formula):
                         languages.numbers(formula)

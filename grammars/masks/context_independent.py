@@ -1,4 +1,4 @@
-"""What stays inside one lexeme: the part of a mask that depends on nothing around it.
+"""Context-independent masks: the tokens that stay inside one lexeme.
 
 It is found once for a lexeme's state and the live labels, and kept, with the places in the token
 trie where the lexeme ends: grammars that share a state table share it.
@@ -19,22 +19,22 @@ from ramet.grammars.pushdown.stack_records import NO_FILTER
 from ramet.grammars.pushdown.state_table import UNBOUNDED_ROOM, StateTable
 from ramet.grammars.pushdown.tables import DONE, NEED_EDGE, NEED_ROW, REACH, ROOM, ROOM_LABEL, SLICE
 
-from .slicer import DEPTHS, GROUPS, MAX_EXCEPTIONS, PLAIN, PRINTABLE, cover
+from .slicer import DEPTHS, GROUPS, MAX_EXCEPTIONS, PLAIN, PRINTABLE, prove_slice
 from .survey import num_bytes, survey
 from .vocabulary import Mask, Vocabulary
 
 _NUM_FOUND = 4096
 _WIDE = 24
-"""States that allow so many bytes are worth a search for a group of tokens."""
+"""A state that allows this many bytes is worth a search for a slice of the vocabulary."""
 
 _CAPACITY, _SHARED_CAPACITY = 1024, 32_768
-"""Rows of a state table's states that are set aside, so that no mask waits for them to be moved."""
+"""Rows of a state table's states that are set aside, so that no mask waits for reallocation."""
 
 _LARGE = 5000
-"""A trie with so many nodes is worth a search for a larger group, which leaves fewer."""
+"""A trie with this many nodes is worth a search for a larger slice, which leaves fewer."""
 
 _MANY_VISITS = 8
-"""A state that is asked about so often is looked into."""
+"""A state that is used this often gets a mask of its own."""
 
 _NAME = -1 << 40
 """In a key, in place of the live labels of an object."""
@@ -42,14 +42,14 @@ _NAME = -1 << 40
 _NO_PREFIXES = np.zeros(1, np.uint8)
 
 
-class Inside(NamedTuple):
-    """The tokens that stay inside a lexeme, and where to walk on (see ``walk``).
+class ContextIndependentMask(NamedTuple):
+    """The tokens that stay inside a lexeme, and where the walk continues (see ``walk``).
 
     Attributes:
         mask: int32[num_words].
-        trie, roots, prefixes: what is to be walked beside.
+        trie, roots, prefixes: what is left to walk.
         table: all of them, and the vocabulary's aliases, as ``walk`` reads them.
-        own: the state to walk from, if not the one that was asked about.
+        own: the state to walk from, if not the requested one.
     """
 
     mask: Mask
@@ -66,11 +66,11 @@ class Inside(NamedTuple):
 
 
 class OutOfTime(Exception):
-    """What was asked for isn't there by the deadline; asked again, it takes less."""
+    """The deadline has passed; the next request continues the work."""
 
 
 class ContextIndependentMasks:
-    """What stays inside the lexemes of a state_table. The caller holds the state table's lock.
+    """Context-independent masks of a state table's states. The caller holds the table's lock.
 
     Args:
         max_bytes: how much memory is kept.
@@ -85,10 +85,10 @@ class ContextIndependentMasks:
         self._max_bytes = max_bytes
         self.num_bytes = 0
         self.deadline = inf
-        self.known: dict[tuple[int, int | bytes], Inside] = {}
+        self.known: dict[tuple[int, int | bytes], ContextIndependentMask] = {}
         self._visits: dict[int, int] = {}
-        self._answers: dict[int, tuple[Inside | None, int, bool]] = {}
-        self._bounded: dict[tuple[int, int], Inside] = {}
+        self._answers: dict[int, tuple[ContextIndependentMask | None, int, bool]] = {}
+        self._bounded: dict[tuple[int, int], ContextIndependentMask] = {}
         self._nothing = self._inside(vocab.empty_mask(), vocab.trie, vocab.roots)
         self._slices = [
             [self._inside(mask, s.closing, s.roots) for mask in s.masks] for s in vocab.slices
@@ -106,25 +106,25 @@ class ContextIndependentMasks:
         trie: NDArray[np.int32],
         roots: NDArray[np.int32],
         prefixes: NDArray[np.uint8] = _NO_PREFIXES,
-    ) -> Inside:
+    ) -> ContextIndependentMask:
         table = inside_table(trie, roots, prefixes, mask, self.vocab.aliases)
-        return Inside(mask, trie, roots, prefixes, table)
+        return ContextIndependentMask(mask, trie, roots, prefixes, table)
 
-    def at(self, state: int, live: int, frames: NDArray[np.int64]) -> Inside:
+    def at(self, state: int, live: int, frames: NDArray[np.int64]) -> ContextIndependentMask:
         """What stays inside the lexeme, or as much of it as answers the soonest.
 
-        It is worked out and kept where that takes long, or is likely to be asked again.
+        It is computed and cached where that takes long, or where it is likely to be needed again.
         """
         answer = self._answers.get(state)
         if answer is None:
             answer = self._answers[state] = self._answer(state)
-        inside, labels, is_lasting = answer
+        part, labels, is_lasting = answer
         state_table = self.state_table
-        if inside is not None and not state_table.are_live(live, labels, frames):
+        if part is not None and not state_table.are_live(live, labels, frames):
             if labels >= 0:
                 return self._nothing
-            inside = None
-        if inside is None:
+            part = None
+        if part is None:
             key: tuple[int, int | bytes] = state, NO_FILTER
             reach = int(state_table.states[state, REACH])
             if live != NO_FILTER and reach >= 0:
@@ -136,8 +136,8 @@ class ContextIndependentMasks:
             if key[1] == NO_FILTER:
                 live = NO_FILTER
             return self.known.get(key) or self._keep(key, self._by_group(state, live, frames))
-        if inside.own is not None or (inside is self._nothing and live < NO_FILTER):
-            return inside
+        if part.own is not None or (part is self._nothing and live < NO_FILTER):
+            return part
         key = state, live
         if labels != -1:
             # In a name of any kind the labels make no difference but to where it ends.
@@ -147,20 +147,20 @@ class ContextIndependentMasks:
             return known
         visits = self._visits[state] = self._visits.get(state, 0) + 1
         if is_lasting or visits > _MANY_VISITS:
-            return self._keep(key, self._ends(inside, state, live, frames))
-        return inside
+            return self._keep(key, self._ends(part, state, live, frames))
+        return part
 
     def prepare(self, count: int) -> None:
-        """Work out what is likely to be asked for of new states, up to ``count`` of them."""
+        """Compute likely masks of new states, up to ``count`` of them."""
         fresh = self.state_table.fresh
         for state in fresh[:count]:
-            inside = self.at(state, NO_FILTER, self._no_frames)
-            if inside is self._answers[state][0] and inside is not self._nothing:
+            part = self.at(state, NO_FILTER, self._no_frames)
+            if part is self._answers[state][0] and part is not self._nothing:
                 self._visits[state] = _MANY_VISITS
                 self.at(state, NO_FILTER, self._no_frames)
         fresh.clear()
 
-    def _answer(self, state: int) -> tuple[Inside | None, int, bool]:
+    def _answer(self, state: int) -> tuple[ContextIndependentMask | None, int, bool]:
         """What can be walked from a state at once, if some labels are live (as ``ROOM_LABEL`` has
         it), and whether the state is one to which texts return; None where a walk at once would
         take too long."""
@@ -179,7 +179,7 @@ class ContextIndependentMasks:
             return self._nothing, -1, False
         return None, -1, False
 
-    def _in_bounds(self, state: int, closes_as: int) -> Inside | None:
+    def _in_bounds(self, state: int, closes_as: int) -> ContextIndependentMask | None:
         """What stays inside a string of bounded length; None where a token may close it too late.
 
         Where it closes is as in a string of any length, and all such states share it.
@@ -197,19 +197,23 @@ class ContextIndependentMasks:
             )
             mask = masks[longest].mask
             table = inside_table(ends.trie, ends.roots, ends.prefixes, mask, self.vocab.aliases)
-            known = Inside(mask, ends.trie, ends.roots, ends.prefixes, table, closes_as)
+            known = ContextIndependentMask(
+                mask, ends.trie, ends.roots, ends.prefixes, table, closes_as
+            )
             self._bounded[closes_as, longest] = known
         return known
 
-    def _keep(self, key: tuple[int, int | bytes], inside: Inside) -> Inside:
-        self.known[key] = inside
-        self.num_bytes += inside.num_bytes
+    def _keep(
+        self, key: tuple[int, int | bytes], part: ContextIndependentMask
+    ) -> ContextIndependentMask:
+        self.known[key] = part
+        self.num_bytes += part.num_bytes
         while self.num_bytes > self._max_bytes and len(self.known) > 1:
-            # The oldest goes: lexemes that were left behind are asked for no more.
+            # The oldest goes: masks of past lexemes are not needed any more.
             self.num_bytes -= self.known.pop(next(iter(self.known))).num_bytes
-        return inside
+        return part
 
-    def _by_group(self, state: int, live: int, frames: NDArray[np.int64]) -> Inside:
+    def _by_group(self, state: int, live: int, frames: NDArray[np.int64]) -> ContextIndependentMask:
         """By the largest group of tokens that the lexeme provably allows, or by a full walk."""
         for index in range(len(GROUPS)):
             if index == PLAIN:
@@ -224,7 +228,7 @@ class ContextIndependentMasks:
 
     def _proved(
         self, index: int, state: int, live: int, frames: NDArray[np.int64]
-    ) -> tuple[Inside, NDArray[np.int32]] | None:
+    ) -> tuple[ContextIndependentMask, NDArray[np.int32]] | None:
         """As many tokens of a group as are proved to stay inside, and the roots of its others."""
         state_table, vocab = self.state_table, self.vocab
         lives, offset = state_table.words, live
@@ -232,7 +236,7 @@ class ContextIndependentMasks:
             lives, offset = frames.view(np.uint64), -2 - live
         exceptions = self._exceptions
         longest = vocab.longest(index)
-        depth = cover(
+        depth = prove_slice(
             state_table.rows, state_table.states, state_table.words, lives, state, offset,
             GROUPS[index],
             longest, min(DEPTHS[0], longest), exceptions,
@@ -243,30 +247,30 @@ class ContextIndependentMasks:
             depth = max(d for d in DEPTHS if d <= depth)
         group = vocab.group(index, depth)
         except_ = frozenset(exceptions[1 : exceptions[0] + 1].tolist())
-        inside = self._inside(group.mask_without(except_, vocab), group.rest, group.roots)
-        return inside, vocab.roots_with(except_)
+        part = self._inside(group.mask_without(except_, vocab), group.rest, group.roots)
+        return part, vocab.roots_with(except_)
 
     def _ends(
         self,
-        inside: Inside,
+        part: ContextIndependentMask,
         state: int,
         live: int,
         frames: NDArray[np.int64],
         others: NDArray[np.int32] | None = None,
-    ) -> Inside:
+    ) -> ContextIndependentMask:
         """``inside`` with all tokens that stay inside, and as roots where the lexeme ends.
 
         ``others`` are roots of the vocabulary's trie to look at as well.
         """
         vocab = self.vocab
-        mask = inside.mask.copy()
+        mask = part.mask.copy()
         self._asked[4] = 0
-        ends = self._survey(inside.trie, inside.roots, state, live, frames, mask)
+        ends = self._survey(part.trie, part.roots, state, live, frames, mask)
         if others is not None and len(others):
             more = self._survey(vocab.trie, others, state, live, frames, mask)
             ends = np.concatenate([ends, more])
         if not self._asked[4]:
-            mask = inside.mask
+            mask = part.mask
         table, prefixes = vocab.root_table(ends)
         return self._inside(mask, vocab.trie, table, prefixes)
 

@@ -3,7 +3,7 @@
 A mask has two parts. Which tokens stay inside the current lexeme is found once
 (``context_independent.py``). What may follow its end depends on all that is around, and is walked
 each time, which takes little: few tokens go past the end of a lexeme. Where it depends on the
-lexeme's text (items that must differ) the walk asks for it, once for each text.
+lexeme's text (items that must differ) the walk requests it, once for each text.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from ramet.grammars.pushdown.parser_stack import ParserStack
 from ramet.grammars.pushdown.pushdown_table import PushdownTable
 from ramet.grammars.pushdown.tables import DONE, LIVE_AT, NEED_TEXT
 
-from .context_independent import ContextIndependentMasks, Inside, OutOfTime
+from .context_independent import ContextIndependentMask, ContextIndependentMasks, OutOfTime
 from .survey import MANY_FOUND, MAY_END, UNCERTAIN
 from .vocabulary import Mask
-from .walk import WORK_GIVEN, walk
+from .walk import WORK_SUPPLIED, walk
 
 _NUM_UNCERTAIN = 4096
 
@@ -84,13 +84,13 @@ class Masks:
         found = self._find_inside(parser_stack, end, yields=yields)
         if found is None:
             return False
-        inside, state = found
+        part, state = found
         resume = 0
         slice_end = time.monotonic() + _SLICE_S if yields else inf
         while True:
             with pushdown.lock, state_table.lock:
                 status = walk(
-                    inside.table, resume, state, parser_stack.positions, at, row, self._work,
+                    part.table, resume, state, parser_stack.positions, at, row, self._work,
                     self._uncertain, parser_stack.frames, parser_stack.text, pushdown.table,
                 )  # fmt: skip
             if status == DONE:
@@ -101,14 +101,14 @@ class Masks:
                 nodes += self._uncertain[1 : self._uncertain[0] + 1].tolist()
                 self._uncertain[0] = 0
                 if status == UNCERTAIN:
-                    if not self._decide(parser_stack, inside.trie, nodes, row, end):
+                    if not self._decide(parser_stack, part.trie, nodes, row, end):
                         return False
                     break
             else:
                 with pushdown.lock:
                     given = pushdown.supply(status, parser_stack, parser_stack.positions[at + 1])
                 if status == NEED_TEXT:
-                    self._work[0, WORK_GIVEN] = given
+                    self._work[0, WORK_SUPPLIED] = given
             if yields or end != inf:
                 now = time.monotonic()
                 if now > end:
@@ -126,8 +126,8 @@ class Masks:
 
     def _find_inside(
         self, parser_stack: ParserStack, end: float, *, yields: bool
-    ) -> tuple[Inside, int] | None:
-        """What stays inside the current lexeme, and the state to walk from; None if it isn't
+    ) -> tuple[ContextIndependentMask, int] | None:
+        """The context-independent mask, and the state to walk from; None if it isn't
         found by ``end``."""
         pushdown, context_independent = self._pushdown, self._context_independent
         state_table = context_independent.state_table
@@ -136,17 +136,17 @@ class Masks:
         while True:
             with pushdown.lock, state_table.lock:
                 state = state_table.masked_as.get(own, own)
-                inside = context_independent.known.get((state, live))
-                if inside is None:
+                part = context_independent.known.get((state, live))
+                if part is None:
                     context_independent.deadline = time.monotonic() + slice_s if yields else end
                     try:
-                        inside = context_independent.at(state, live, parser_stack.frames)
+                        part = context_independent.at(state, live, parser_stack.frames)
                     except OutOfTime:
-                        inside = None
+                        part = None
                     finally:
                         context_independent.deadline = inf
-            if inside is not None:
-                return inside, state if inside.own is None else inside.own
+            if part is not None:
+                return part, state if part.own is None else part.own
             if not yields:
                 return None
             time.sleep(_PAUSE_S)

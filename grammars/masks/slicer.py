@@ -16,7 +16,7 @@ from ramet.jit import jit
 PRINTABLE, PLAIN = range(2)
 MAX_EXCEPTIONS = 12
 DEPTHS = (6, 12, 24, 1 << 30)
-"""Where only so many characters can be proved, longer tokens of the group are walked."""
+"""Where only this many characters can be proved, longer tokens of the slice are walked."""
 
 _MAX_PAIRS = 1024
 
@@ -134,7 +134,7 @@ def _covered_depth(rows, states, words, lives, state, live, group, mode, depth):
     "int64(int32[:,::1], int32[:,::1], uint64[::1], uint64[::1], int64, int64, int32[:,::1], int64,"
     " int64, int32[::1])",
 )
-def cover(rows, states, words, lives, state, live, group, longest, least, exceptions):  # type: ignore[no-untyped-def]
+def prove_slice(rows, states, words, lives, state, live, group, longest, least, exceptions):  # type: ignore[no-untyped-def]
     """How well a group describes what a state allows.
 
     Args:

@@ -18,11 +18,11 @@ from ramet.grammars.pushdown.tables import (
 from ramet.jit import jit
 
 MANY_FOUND, UNCERTAIN, MAY_END = 8, 9, 10
-"""What a walk may end with beside a move's statuses: there is no more room for nodes that were
+"""Statuses of a walk in addition to a transition's: there is no more room for nodes that were
 found; the mask is complete but for the nodes that depend on a text that isn't known; it is complete
 and the text may end here, perhaps.
 
-After all but the last two and ``DONE``, help out and call it again: it goes on where it stopped.
+After all but the last two and ``DONE``, supply what is missing and call it again: it resumes.
 """
 
 ROOT_BYTE, ROOT_NODE, ROOT_END, ROOT_STATE, ROOT_LABEL, ROOT_PREFIX = range(6)
@@ -31,7 +31,7 @@ its subtree, the lexeme state before it (-1: the position's own), the label if t
 before the byte (else -1), and where in a table of bytes the token's text before it is."""
 
 TRIE, ROOTS, PREFIXES, MASK, ALIASES = range(5)
-"""The arrays of the table of what stays inside a lexeme (see ``context_independent.py``)."""
+"""The arrays of a context-independent mask's table (see ``context_independent.py``)."""
 
 
 @jit("int64(int32[:,::1], int64)")
@@ -48,7 +48,7 @@ def num_bytes(rows, state):  # type: ignore[no-untyped-def]
     " int32[:,::1], int32[:,::1], int32[::1], int32[::1], int64[::1], int32[:,::1])",
 )
 def survey(  # type: ignore[no-untyped-def]
-    trie, roots, resume, state, live, words, frames, rows, states, mask, path, asked, found,
+    trie, roots, resume, state, live, words, frames, rows, states, mask, path, requested, found,
 ):  # fmt: skip
     """Set the bits of the tokens that stay inside a lexeme, and find where it ends.
 
@@ -57,15 +57,15 @@ def survey(  # type: ignore[no-untyped-def]
         resume: 1 to go on where the last call stopped.
         state, live: where all tokens begin; the labels that are live (see ``records.py``).
         path: int32[longest token + 2]: the state at which each depth begins.
-        asked: int64[5], written: what is missing, where to go on, and (never cleared) whether any
-            bit was set that wasn't.
+        requested: int64[5], written: what is missing, where to resume, and (never cleared) whether
+            any bit was set that wasn't.
         found: int32[n, 3], written: nodes whose byte ends the lexeme, or comes after its end, or
             completes a name; each with the state before it, and the label if it comes after the
             end (else -1). Row 0 counts them.
     """
     node, num_nodes, root = np.int64(0), np.int64(0), np.int64(0)
     if resume:
-        node, root = asked[2], asked[3]
+        node, root = requested[2], requested[3]
         num_nodes = np.int64(roots[root - 1, ROOT_END])
     else:
         path[0] = state
@@ -79,17 +79,17 @@ def survey(  # type: ignore[no-untyped-def]
                 return DONE
             node, num_nodes = np.int64(roots[root, ROOT_NODE]), np.int64(roots[root, ROOT_END])
             root += 1
-            asked[3] = root
+            requested[3] = root
         depth = trie[node, 3]
         own = np.int64(path[depth])
         if states[own, READY] == 0:
-            asked[0], asked[2] = own, node
+            requested[0], requested[2] = own, node
             return NEED_ROW
         byte = trie[node, 0]
         target = np.int64(rows[own, byte])
         ends = target < DEAD
         if target == LAZY:
-            asked[0], asked[1], asked[2] = own, byte, node
+            requested[0], requested[1], requested[2] = own, byte, node
             return NEED_EDGE
         if target == DEAD:
             ends = states[own, END_LABEL] >= 0
@@ -103,7 +103,7 @@ def survey(  # type: ignore[no-untyped-def]
         if ends:
             count = found[0, 0] + 1
             if count == found.shape[0]:
-                asked[2] = node
+                requested[2] = node
                 return MANY_FOUND
             found[0, 0] = count
             found[count, 0], found[count, 1] = node, own
@@ -117,6 +117,6 @@ def survey(  # type: ignore[no-untyped-def]
                 bit = np.int32(1) << np.int32(token & 31)
                 if mask[token >> 5] & bit == 0:
                     mask[token >> 5] |= bit
-                    asked[4] = 1
+                    requested[4] = 1
             node += 1
             path[depth + 1] = target

@@ -50,7 +50,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class Group:
-    """Tokens made of the characters of a group (see ``cover.py``).
+    """Tokens made of the characters of a group (see ``slicer.py``).
 
     Attributes:
         mask: int32[num_words].
@@ -147,14 +147,14 @@ class Vocabulary:
         return cls(tokens, eos_ids, special_ids)
 
     def longest(self, index: int) -> int:
-        """The most characters of a token of a group of ``cover.GROUPS``."""
+        """The most characters of a token of a group of ``slicer.GROUPS``."""
         known = self._longest.get(index)
         if known is None:
             known = self._longest[index] = int(self._characters_of(index).max(initial=0))
         return known
 
     def group(self, index: int, depth: int) -> Group:
-        """The tokens of a group with at most ``depth`` characters; made when first asked for."""
+        """The tokens of a group with at most ``depth`` characters; made when first needed."""
         known = self._groups.get((index, depth))
         if known is None:
             counts = self._characters_of(index)

@@ -9,9 +9,6 @@ from ramet.grammars.pushdown.pointers import int32_table, int32s, uint8s, uint64
 from ramet.grammars.pushdown.rows import DEAD, LAZY
 from ramet.grammars.pushdown.stack_records import FIRST_NAME, NAMES, WHAT, is_live, meets
 from ramet.grammars.pushdown.tables import (
-    ASKED,
-    ASKED_END,
-    ASKED_TOO,
     BEGIN,
     CAPTURES,
     CONTEXT,
@@ -33,6 +30,9 @@ from ramet.grammars.pushdown.tables import (
     PLANS,
     REACH,
     READY,
+    REQUESTED,
+    REQUESTED_DETAIL,
+    REQUESTED_END,
     ROWS,
     STACK,
     START,
@@ -42,7 +42,7 @@ from ramet.grammars.pushdown.tables import (
     USED,
     WORDS,
 )
-from ramet.grammars.pushdown.transitions import move
+from ramet.grammars.pushdown.transitions import advance_byte
 from ramet.jit import jit
 
 from .survey import (
@@ -63,12 +63,12 @@ from .survey import (
 )
 
 _AT_A_ROOT = 1 << 60
-WORK_GIVEN = 2
+WORK_SUPPLIED = 2
 """The column of row 0 of ``work`` with what the pushdown table answered for a text; else
 ``UNKNOWN``."""
 
 _WITH_TEXT = 1 << 32
-"""Added to a label: what follows was asked for with the text."""
+"""Added to a label: what follows was requested with the text."""
 
 
 @jit(
@@ -76,39 +76,39 @@ _WITH_TEXT = 1 << 32
     " int64[::1], uint8[::1], int64[::1])",
 )
 def walk(  # type: ignore[no-untyped-def]
-    inside, resume, own, positions, at, mask, work, uncertain, frames, text, pushdown
+    part, resume, own, positions, at, mask, work, uncertain, frames, text, pushdown
 ):
     """Write the mask of all tokens that a position allows, but for those that end the text.
 
     Args:
-        inside: the table of the tokens that are allowed and under no root (int32[num_words]), the
+        part: the table of the tokens that are allowed and under no root (int32[num_words]), the
             trie and the roots to walk, and the pairs of tokens with the same bytes.
         resume: 1 to go on where the last call stopped.
         own: the position's state, or one with the same mask; its row is ready.
-        positions, at: the position is ``positions[at]``; what is asked is written to the next.
+        positions, at: the position is ``positions[at]``; a request is written to the next row.
         mask: int32[num_words or more], written.
         work: int64[max_token_len + 3, 6]. ``work[d + 1]`` is the state, context, stack, live
             labels, lexeme's beginning and free word at which depth d begins; row 0 is where to go
-            on, and what was asked for with a text (else ``UNKNOWN``).
+            on, and what was supplied for a text (else ``UNKNOWN``).
         uncertain: the nodes whose tokens depend on a text that isn't known; entry 0 counts them.
-        frames, text, pushdown: see ``moves.py``.
+        frames, text, pushdown: see ``transitions.py``.
     """
-    trie, roots = int32_table(inside, TRIE, 4), int32_table(inside, ROOTS, 6)
+    trie, roots = int32_table(part, TRIE, 4), int32_table(part, ROOTS, 6)
     rows = int32_table(pushdown, ROWS, 256)
     states = int32_table(pushdown, STATES, NUM_STATE_COLUMNS)
     contexts = int32_table(pushdown, CONTEXTS, NUM_CONTEXT_COLUMNS)
     words, plans = uint64s(pushdown, WORDS), int32s(pushdown, PLANS)
-    before, asks = positions[at], positions[at + 1]
+    before, request = positions[at], positions[at + 1]
     length, num_roots = before[LENGTH], roots.shape[0]
     node, num_nodes, root = np.int64(0), np.int64(0), np.int64(0)
-    given = np.int64(UNKNOWN)
+    supplied = np.int64(UNKNOWN)
     if resume:
-        node, root, given = work[0, 0], work[0, 1], work[0, WORK_GIVEN]
+        node, root, supplied = work[0, 0], work[0, 1], work[0, WORK_SUPPLIED]
         if node != _AT_A_ROOT:
             num_nodes = np.int64(roots[root - 1, ROOT_END])
     else:
         uncertain[0] = 0
-        ready = int32s(inside, MASK)
+        ready = int32s(part, MASK)
         mask[: ready.shape[0]] = ready
         mask[ready.shape[0] :] = 0
     own_row, own_goes_on = rows[own], states[own, END_LABEL] < 0
@@ -137,7 +137,7 @@ def walk(  # type: ignore[no-untyped-def]
                 ):
                     root += 1
             if root == num_roots:
-                aliases = int32_table(inside, ALIASES, 2)
+                aliases = int32_table(part, ALIASES, 2)
                 for i in range(aliases.shape[0]):
                     token, other = aliases[i, 0], aliases[i, 1]
                     if mask[token >> 5] >> np.int32(token & 31) & 1:
@@ -169,40 +169,45 @@ def walk(  # type: ignore[no-untyped-def]
                 and (label != known_label or (has_text and is_undecided))
                 and not (has_text and known_label == label + _WITH_TEXT)
             ):
-                known_label = label if given == UNKNOWN else label + _WITH_TEXT
+                known_label = label if supplied == UNKNOWN else label + _WITH_TEXT
                 known_state, is_undecided = np.int64(-1), False
                 known_row, known_passes = rows[0], True
                 live = before[LIVE_AT]
                 if live == -1 or is_live(words, frames, live, label):
                     (
-                        status, known_context, known_stack, known_live, known_free, asked, asked_too
+                        status, known_context, known_stack, known_live, known_free,
+                        requested, detail,
                     ) = cross(
                         own_context, before[STACK], label, before[BEGIN], length, before[USED],
-                        given, frames, text, pushdown,
+                        supplied, frames, text, pushdown,
                     )  # fmt: skip
                     if DONE < status <= NEED_FRAMES:
-                        work[0, 0], work[0, 1], work[0, WORK_GIVEN] = _AT_A_ROOT, root, given
-                        asks[ASKED], asks[ASKED_TOO] = asked, asked_too
+                        work[0, 0], work[0, 1], work[0, WORK_SUPPLIED] = _AT_A_ROOT, root, supplied
+                        request[REQUESTED], request[REQUESTED_DETAIL] = requested, detail
                         return status
                     if status == DONE:
                         known_state = np.int64(contexts[known_context, START])
                         if states[known_state, READY] == 0:
-                            work[0, 0], work[0, 1], work[0, WORK_GIVEN] = _AT_A_ROOT, root, given
-                            asks[ASKED] = known_state
+                            work[0, 0], work[0, 1], work[0, WORK_SUPPLIED] = (
+                                _AT_A_ROOT,
+                                root,
+                                supplied,
+                            )
+                            request[REQUESTED] = known_state
                             return NEED_ROW
                         known_row = rows[known_state]
                         known_passes = known_state != PENDING and states[known_state, END_LABEL] < 0
                         is_undecided = contexts[known_context, CONTEXT_KIND] == UNDECIDED
                 may_follow = target != DEAD or not known_passes or known_row[byte] != DEAD
-                if is_undecided and has_text and given == UNKNOWN and may_follow:
+                if is_undecided and has_text and supplied == UNKNOWN and may_follow:
                     work[0, 0], work[0, 1] = _AT_A_ROOT, root
-                    asks[ASKED], asks[ASKED_TOO] = own_context, label
-                    asks[BEGIN], asks[ASKED_END] = before[BEGIN], length
+                    request[REQUESTED], request[REQUESTED_DETAIL] = own_context, label
+                    request[BEGIN], request[REQUESTED_END] = before[BEGIN], length
                     if target != DEAD:
                         text[length] = byte
-                        asks[ASKED_END] += 1
+                        request[REQUESTED_END] += 1
                     return NEED_TEXT
-                given = np.int64(UNKNOWN)
+                supplied = np.int64(UNKNOWN)
             if (target == DEAD and label < 0) or (
                 shared
                 and (
@@ -213,7 +218,7 @@ def walk(  # type: ignore[no-untyped-def]
                 continue
             node, num_nodes = np.int64(roots[root, ROOT_NODE]), np.int64(roots[root, ROOT_END])
             root += 1
-            work[0, 1], work[0, WORK_GIVEN] = root, UNKNOWN
+            work[0, 1], work[0, WORK_SUPPLIED] = root, UNKNOWN
             context, stack, live = own_context, before[STACK], before[LIVE_AT]
             begin, free = before[BEGIN], before[USED]
             if shared and is_undecided and captures and known_label == label:
@@ -240,7 +245,7 @@ def walk(  # type: ignore[no-untyped-def]
                     if node == num_nodes:
                         continue
             else:
-                prefixes, prefix = uint8s(inside, PREFIXES), roots[root - 1, ROOT_PREFIX]
+                prefixes, prefix = uint8s(part, PREFIXES), roots[root - 1, ROOT_PREFIX]
                 for i in range(depth):
                     text[length + i] = prefixes[prefix + i]
             first = work[depth + 1]
@@ -280,18 +285,18 @@ def walk(  # type: ignore[no-untyped-def]
             state = target
         else:
             (
-                status, state, context, stack, live, begin, free, asked, asked_too, asked_end
-            ) = move(
-                byte, length + depth, state, context, stack, live, begin, free, given, 0,
+                status, state, context, stack, live, begin, free, requested, detail, text_end
+            ) = advance_byte(
+                byte, length + depth, state, context, stack, live, begin, free, supplied, 0,
                 frames, text, pushdown,
             )  # fmt: skip
             if DONE < status <= NEED_FRAMES:
-                # The move is made again from its beginning, with what is given for a text.
-                work[0, 0], work[0, WORK_GIVEN] = node, given
-                asks[ASKED], asks[ASKED_TOO] = asked, asked_too
-                asks[ASKED_END], asks[BEGIN] = asked_end, begin
+                # The transition is made again from its beginning, with what is supplied for a text.
+                work[0, 0], work[0, WORK_SUPPLIED] = node, supplied
+                request[REQUESTED], request[REQUESTED_DETAIL] = requested, detail
+                request[REQUESTED_END], request[BEGIN] = text_end, begin
                 return status
-            given = np.int64(UNKNOWN)
+            supplied = np.int64(UNKNOWN)
             if status != DONE:
                 node = np.int64(trie[node, 1])
                 continue

@@ -1,6 +1,6 @@
 """A ``ContextTable`` numbers a grammar's contexts and keeps them as arrays.
 
-A *context* says which lexeme comes next and, by the label with which that lexeme ends, which
+A *context* determines which lexeme comes next and, by the label with which that lexeme ends, which
 context follows; a JSON document's contexts form a stack. A position in a grammar is a pair (lexeme
 state, context). Both are made as they are needed, so that the mask walk is compiled code over
 arrays (see ``pushdown_table.py``).
@@ -44,7 +44,7 @@ class Context(ABC):
     """Whether the text may end here and nothing may follow."""
 
     kind: ClassVar[int] = 0
-    """One of ``moves.PLAIN`` and the kinds after it."""
+    """One of ``transitions.PLAIN`` and the kinds after it."""
 
     may_close: bool = False
     """Whether a closing bracket may come in place of an object's key or of a value."""
@@ -166,11 +166,11 @@ class ContextTable:
             ``records.py``.
         context_list: the contexts.
         has_special: whether any context offers special tokens.
-        token: tells what lexemes name by this pushdown table's numbers from other machines'.
-        num_texts_asked: how often contexts were asked for what follows a text.
+        token: distinguishes lexemes named by this pushdown table's numbers from other tables'.
+        num_texts_requested: how often contexts computed what follows a text.
         token_bounds: what keeps sequences within bounds on tokens, if there are any.
-        lock: to be held while a matcher reads or moves. The state table's lock is taken within it,
-            and only while its arrays are read or added to: making contexts may take long.
+        lock: to be held while a matcher reads or advances. The state table's lock is taken within
+            it, and only while its arrays are read or added to: making contexts may take long.
     """
 
     def __init__(self, limits: CompileLimits, state_table: StateTable) -> None:
@@ -190,7 +190,7 @@ class ContextTable:
         self._after: dict[tuple[int, int], int] = {}
         self.token = object()
         self._after_text: dict[tuple[int, int, bytes], int] = {}
-        self.num_texts_asked = 0
+        self.num_texts_requested = 0
         self._context_ids: dict[Hashable, Context] = {}
         self.context_list: list[Context] = []
         self.has_special = False
@@ -282,11 +282,11 @@ class ContextTable:
         return target
 
     def transition_after(self, context: int, label: int, text: bytes) -> int:
-        """What comes after ``label`` with the captured text. A walk asks for the latest again."""
+        """What comes after ``label`` with the captured text. A walk requests the latest again."""
         key = (context, label, text)
         known = self._after_text.get(key)
         if known is None:
-            self.num_texts_asked += 1
+            self.num_texts_requested += 1
             known = self._encoded(self.context_list[context].after(self, label, text))
             if len(self._after_text) == _NUM_TEXTS:
                 self._after_text.clear()
@@ -296,7 +296,7 @@ class ContextTable:
     def prepare(self, num_checked: int, count: int = 0, seconds: float = 0.0) -> None:
         """Work out likely transitions: some in any case, then up to ``count``, in about some time.
 
-        Of each context its first label is followed at once, so that what lies on a schema's main
+        Of each context its first label is followed first, so that what lies on a schema's main
         road comes first; then the other labels, those of the first contexts first.
 
         GrammarTooComplexError: one of the first ``num_checked`` can't be made. At one of the

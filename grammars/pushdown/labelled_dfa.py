@@ -1,4 +1,4 @@
-"""Automata whose accepting states tell several languages apart."""
+"""Automata whose accepting states distinguish several languages."""
 
 from __future__ import annotations
 

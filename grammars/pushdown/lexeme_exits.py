@@ -74,16 +74,17 @@ def _after(contexts, transitions, context, label):  # type: ignore[no-untyped-de
     f"UniTuple(int64, 7)(int64, int64, int64, int64, int64, int64, int64, {WHERE})",
 )
 def cross(  # type: ignore[no-untyped-def]
-    context, stack, label, begin, end, free, given, frames, text, pushdown
+    context, stack, label, begin, end, free, supplied, frames, text, pushdown
 ):  # fmt: skip
     """What comes after the lexeme ``text[begin:end]`` has ended with a live label.
 
     Args:
         free: the first free word of ``frames``.
-        given: the transition, where the pushdown table was asked with the text; else ``UNKNOWN``.
+        supplied: the transition, where it was requested with the text; else ``UNKNOWN``.
 
     Returns:
-        The status, the context, the stack, the live labels, the free word, and two that are asked.
+        The status, the context, the stack, the live labels, the free word, and the two words of a
+        request.
     """
     contexts = int32_table(pushdown, CONTEXTS, NUM_CONTEXT_COLUMNS)
     transitions, plans = int32s(pushdown, TRANSITIONS_OF), int32s(pushdown, PLANS)
@@ -128,8 +129,8 @@ def cross(  # type: ignore[no-untyped-def]
                 return NEED_TRANSITION, context, stack, -1, free, item, index
     elif kind == LOCAL and label >= CLOSE_ITEMS:
         after = np.int64(POPPED - (CLOSED if label == CLOSE_ITEMS else 0))
-    elif given != UNKNOWN:
-        after = given
+    elif supplied != UNKNOWN:
+        after = supplied
     else:
         after = _after(contexts, transitions, context, label)
         if after == UNKNOWN:

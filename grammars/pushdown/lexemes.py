@@ -14,7 +14,7 @@ from .state_table import Lexeme, StateTable
 from .tables import END_LABEL, REACH, READY
 
 _SMALL = 48
-"""Of an automaton so many states, the nearest to the start, are installed at once, and the others
+"""Of an automaton so many states, the nearest to the start, are installed first, and the others
 as they are read."""
 
 
@@ -31,19 +31,22 @@ class DfaLexeme(Lexeme):
         size = dfa.num_states
         is_large = size > _SMALL
         first = state_table.reserve_block(self, size) if is_large else state_table.new_states(size)
-        moves = dfa.table[:_SMALL]
-        end = first + len(moves)
+        transitions = dfa.table[:_SMALL]
+        end = first + len(transitions)
         np.take(
-            np.where(moves >= 0, moves + first, DEAD), dfa.class_of, 1, state_table.rows[first:end]
+            np.where(transitions >= 0, transitions + first, DEAD),
+            dfa.class_of,
+            1,
+            state_table.rows[first:end],
         )
         state_table.states[first:end, END_LABEL] = np.where(dfa.accepting[:_SMALL], self.label, -1)
         state_table.states[first:end, READY] = 1
         return first
 
     def fill(self, state_table: StateTable, local: int, row: Row) -> int:
-        moves = self.dfa.table[local]
+        transitions = self.dfa.table[local]
         np.take(
-            np.where(moves >= 0, moves + state_table.install(self), DEAD),
+            np.where(transitions >= 0, transitions + state_table.install(self), DEAD),
             self.dfa.class_of,
             out=row,
         )
@@ -58,9 +61,11 @@ class LabelledDfaLexeme(Lexeme):
         self.key = ("labelled", key)
 
     def install(self, state_table: StateTable) -> int:
-        moves = self.automaton.transitions
-        first = state_table.new_states(len(moves))
-        state_table.rows[first : state_table.num_states] = np.where(moves >= 0, moves + first, DEAD)
+        transitions = self.automaton.transitions
+        first = state_table.new_states(len(transitions))
+        state_table.rows[first : state_table.num_states] = np.where(
+            transitions >= 0, transitions + first, DEAD
+        )
         state_table.states[first : state_table.num_states, 1] = self.automaton.labels
         state_table.states[first : state_table.num_states, REACH] = state_table.new_bit_sets(
             self.automaton.reachable()
@@ -92,7 +97,7 @@ entry; the labels that are reachable that way, None for all."""
 
 
 def install_head(state_table: StateTable, branches: Sequence[Branch]) -> int:
-    """A start state that tells ``branches`` apart by their first bytes.
+    """A start state that distinguishes ``branches`` by their first bytes.
 
     A white-space text must not be continued by a byte of another branch with the same text.
     """

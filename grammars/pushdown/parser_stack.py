@@ -19,7 +19,7 @@ _FIRST_POSITIONS, _FIRST_FRAMES, _FIRST_TEXT = 64, 256, 256
 
 
 class Frozen(NamedTuple):
-    """A position by its content: equal for equal positions, whatever came before.
+    """A position by its content: equal for equal positions, independent of what came before.
 
     Attributes:
         records: from the bottom of the stack up, each with the names that an object remembers;
@@ -39,7 +39,7 @@ class ParserStack:
     """A sequence's positions, one after each token, with all that compiled code needs of them.
 
     Attributes:
-        positions: int64[capacity, NUM_COLUMNS]; see ``moves.py``. There is room for two more.
+        positions: int64[capacity, NUM_COLUMNS]; see ``transitions.py``. There is room for two more.
         at: the row of the current position.
         frames: int64[capacity]: records; see ``records.py``.
         text: uint8[capacity]: the text so far, and room for ``spare`` bytes more.

@@ -1,7 +1,7 @@
 """Arrays by address: compiled code is handed one table of them where it needs many.
 
 Handing over an array costs as much as walking a dozen nodes of the trie. A table is int64: for each
-array its address and its length. Who makes a table keeps the arrays, and makes it again when one of
+array its address and its length. The owner of a table keeps the arrays, and rebuilds it when one of
 them is replaced.
 """
 

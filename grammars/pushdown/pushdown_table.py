@@ -1,6 +1,6 @@
 """A ``PushdownTable`` is a grammar's contexts with the positions of texts in them.
 
-The arrays are what compiled code reads. What it asks for is worked out and added to them.
+The arrays are what compiled code reads. What it requests is computed and added to them.
 """
 
 from __future__ import annotations
@@ -14,9 +14,6 @@ from .context_table import Context, ContextTable
 from .parser_stack import NUM_COLUMNS, Frozen, ParserStack
 from .pointers import table_addresses
 from .tables import (
-    ASKED,
-    ASKED_END,
-    ASKED_TOO,
     BEGIN,
     CONTEXT,
     DONE,
@@ -29,6 +26,9 @@ from .tables import (
     NEED_TEXT,
     NEED_TRANSITION,
     REFUSED,
+    REQUESTED,
+    REQUESTED_DETAIL,
+    REQUESTED_END,
     STATE,
     UNKNOWN,
     USED,
@@ -37,11 +37,11 @@ from .transitions import advance, leave
 
 
 class PushdownTable(ContextTable):
-    """The contexts of one grammar, and how a position moves through them."""
+    """The contexts of one grammar, and the transitions of positions among them."""
 
     @property
     def table(self) -> NDArray[np.int64]:
-        """The arrays that compiled code reads, in the order of ``moves.ROWS`` and those after."""
+        """The arrays that compiled code reads, in the order of ``tables.ROWS`` and those after."""
         state_table = self.state_table
         version = state_table.version + self._version
         if version != self._table_of:
@@ -75,21 +75,21 @@ class PushdownTable(ContextTable):
         return parser_stack.freeze(self.plans, keeps_text=keeps_text)
 
     def supply(self, status: int, parser_stack: ParserStack, row: NDArray[np.int64]) -> int:
-        """Work out what compiled code asked for, as ``row`` has it.
+        """Compute what compiled code has requested in ``row``.
 
         Returns:
-            The transition that it asked for with a text; else ``UNKNOWN``.
+            The transition, if it was requested with a text; else ``UNKNOWN``.
         """
-        asked, asked_too = row[ASKED : ASKED_TOO + 1].tolist()
+        requested, detail = row[REQUESTED : REQUESTED_DETAIL + 1].tolist()
         if status == NEED_TRANSITION:
-            self.transition(asked, asked_too)
+            self.transition(requested, detail)
         elif status == NEED_ROW:
-            self.state_table.fill(asked)
+            self.state_table.fill(requested)
         elif status == NEED_EDGE:
-            self.state_table.edge(asked, asked_too)
+            self.state_table.edge(requested, detail)
         elif status == NEED_TEXT:
-            text = parser_stack.text[row[BEGIN] : row[ASKED_END]].tobytes()
-            return self.transition_after(asked, asked_too, text)
+            text = parser_stack.text[row[BEGIN] : row[REQUESTED_END]].tobytes()
+            return self.transition_after(requested, detail, text)
         else:
             parser_stack.more_frames()
         return UNKNOWN
@@ -103,14 +103,14 @@ class PushdownTable(ContextTable):
     ) -> bool:
         """Write the position after some bytes behind the parser stack's current one.
 
-        ``spans[index]`` says where they are in ``data``: the first, and the one past the last. The
+        ``spans[index]`` is their range in ``data``: the first, and the one past the last. The
         parser stack has room for them. False if they aren't allowed.
         """
-        resume, given = 0, UNKNOWN
+        resume, supplied = 0, UNKNOWN
         while True:
             with self.state_table.lock:
                 status = advance(
-                    parser_stack.positions, parser_stack.at, data, spans, index, resume, given,
+                    parser_stack.positions, parser_stack.at, data, spans, index, resume, supplied,
                     parser_stack.frames,
                     parser_stack.text, self.table,
                 )  # fmt: skip
@@ -118,7 +118,7 @@ class PushdownTable(ContextTable):
                 return True
             if status == REFUSED:
                 return False
-            resume, given = (
+            resume, supplied = (
                 1,
                 self.supply(status, parser_stack, parser_stack.positions[parser_stack.at + 1]),
             )
@@ -128,13 +128,13 @@ class PushdownTable(ContextTable):
 
         False if the lexeme can't end there.
         """
-        given = UNKNOWN
+        supplied = UNKNOWN
         while True:
             with self.state_table.lock:
                 status = leave(
                     parser_stack.positions,
                     at,
-                    given,
+                    supplied,
                     parser_stack.frames,
                     parser_stack.text,
                     self.table,
@@ -143,7 +143,7 @@ class PushdownTable(ContextTable):
                 return True
             if status == REFUSED:
                 return False
-            given = self.supply(status, parser_stack, parser_stack.positions[at + 1])
+            supplied = self.supply(status, parser_stack, parser_stack.positions[at + 1])
 
     def borders(self, parser_stack: ParserStack) -> Iterator[NDArray[np.int64]]:
         """The current position, then as it is once lexemes that can end there have ended."""

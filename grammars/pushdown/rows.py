@@ -9,7 +9,7 @@ DEAD = -1
 """In a row: no text of the language goes on with this byte."""
 
 LAZY = -(1 << 30)
-"""In a row: ``Lexeme.edge`` must be asked. The entry may turn out to be ``DEAD``."""
+"""In a row: ``Lexeme.edge`` computes the entry, which may turn out to be ``DEAD``."""
 
 Row = NDArray[np.int32]
 """int32[256]: for each byte the next state, ``DEAD``, or ``ended(label)``."""

@@ -2,7 +2,7 @@
 
 A sequence's stack is a list linked through int64 words; a record is never changed, so that earlier
 positions stay what they were. Index 0 is the empty stack. Each record begins with the index of
-the one below it, then says what it is:
+the one below it, then describes itself:
 
 - ``[below, -1 - context]``: something was pushed upon this outer context.
 - ``[below, plan, label, count, names, seen..., n, live...]``: an open object whose properties only
@@ -12,7 +12,7 @@ the one below it, then says what it is:
   names that have none, as records ``[names, length, bytes...]`` in UTF-8.
 - ``[below, plan, count]``: an open array of which only the items' number matters.
 
-``plan`` is an offset in ``PushdownTable.plans``, which says what is fixed about the object or
+``plan`` is an offset in ``PushdownTable.plans``, which describes what is fixed about the object or
 array.
 """
 
@@ -32,12 +32,12 @@ OBJECT, ARRAY = range(2)
 KIND, NUM_WORDS, FIRST_NAME, LOW, HIGH, REQUIRED, POSSIBLE, KEY_CONTEXT, AFTER_CONTEXT = range(9)
 """Of an object: the words of its sets of labels, the first label that is a name's, the bounds on
 the number of properties (``HIGH`` -1: none), offsets of sets in ``StateTable.words``, and the
-contexts of a further name (which is asked for all values) and of what comes after a property.
-Labels start at 1."""
+contexts of a further name (which has the transitions to all values) and of what comes after a
+property. Labels start at 1."""
 
 _KIND, ITEM_LOW, ITEM_HIGH, PREFIX_LEN, ITEM_CONTEXT, AFTER_ITEM = range(6)
 """Of an array: the bounds on the number of items, from which item on all are alike, the context
-that is asked for items' contexts, and the one of what comes after an item."""
+with the transitions to items' contexts, and the one of what comes after an item."""
 
 NO_FILTER = -1
 """In place of an offset of live labels: all are live. Less than that is -2 minus the index of a
@@ -115,7 +115,7 @@ def find_live(frames, plans, words, record):  # type: ignore[no-untyped-def]
     count = frames[record + COUNT]
     live = record + SEEN + num_words
     frames[live] = num_words
-    # Classes of names have the labels from 1 up, and no end of members.
+    # Classes of names have the labels from 1 up, and infinitely many members.
     classes = (np.uint64(1) << np.uint64(first_name if first_name < 63 else 63)) - np.uint64(1)
     num_missing = np.int64(0)
     num_free = np.int64(0)

@@ -105,7 +105,7 @@ class StateTable:
         states: int32[capacity, 7]: READY (is the row filled), END_LABEL (the label with which
             the lexeme may end here, or -1), REACH (offset into ``words`` of the labels reachable
             from here, or -1: no filter), ROOM (if not -1: the state is at a border inside a
-            string, of which exactly so many more characters are allowed), ROOM_LABEL (provided
+            string, of which exactly that many more characters are allowed), ROOM_LABEL (provided
             that this label is live; -1: always; less than that: provided that all labels at
             ``words[-2 - ROOM_LABEL]`` are), SLICE (by the vocabulary's slice of this index),
             NAME_LABEL (a property's name with this label is complete here; or -1).
@@ -116,9 +116,9 @@ class StateTable:
         masked_as: states in which exactly the same tokens are allowed as in another state.
         closes_as: states inside strings in which as many characters are allowed as their ``ROOM``
             says, and which close as another state does.
-        fresh: new states whose masks are likely to be asked for.
+        fresh: new states whose masks are likely to be needed.
         tables: states that are looked up by number, by what each table is of.
-        longest_token: the length in bytes of the longest token that will be asked about.
+        longest_token: the length in bytes of the vocabulary's longest token.
         lock: held while anything is added; to be held while the arrays are read.
     """
 
@@ -153,7 +153,7 @@ class StateTable:
         self._bit_sets: dict[int, int] = {}
         self.tables: dict[Hashable, NDArray[np.int32]] = {}
         self.rows[self.new_states(1)] = DEAD
-        # Never filled: what is asked of it is never about a byte.
+        # Never filled: it has no transitions by bytes.
         self.rows[self.new_states(1, ready=False)] = DEAD
         for bits in range(4):
             assert self.bit_set(bits) == 2 * bits

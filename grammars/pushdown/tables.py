@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 DONE, NEED_ROW, NEED_TRANSITION, NEED_EDGE, NEED_TEXT, NEED_FRAMES, REFUSED = range(7)
-"""What a move ended with; "asked" are the last entries of what it returns.
+"""The status of a transition; "requested" are the last entries of what it returns.
 
-- ``NEED_ROW``: the row of state asked[0] is missing.
-- ``NEED_TRANSITION``: context asked[0]'s transition by label asked[1] is missing.
-- ``NEED_EDGE``: the entry of state asked[0]'s row for byte asked[1] is missing.
-- ``NEED_TEXT``: what comes after context asked[0] by label asked[1] depends on the lexeme's text,
-  which ends before asked[2].
+- ``NEED_ROW``: the row of state requested[0] is missing.
+- ``NEED_TRANSITION``: context requested[0]'s transition by label requested[1] is missing.
+- ``NEED_EDGE``: the entry of state requested[0]'s row for byte requested[1] is missing.
+- ``NEED_TEXT``: what comes after context requested[0] by label requested[1] depends on the lexeme's
+  text, which ends before requested[2].
 - ``NEED_FRAMES``: there is no more room for records.
 - ``REFUSED``: the byte isn't allowed.
 """
@@ -21,13 +21,15 @@ READY, END_LABEL, REACH, ROOM, ROOM_LABEL, SLICE, NAME_LABEL = range(7)
 START, TRANSITIONS, LIVE, IS_END, CONTEXT_KIND, CAPTURES = range(6)
 
 # Columns of a sequence's positions.
-STATE, CONTEXT, STACK, LIVE_AT, BEGIN, LENGTH, USED, ASKED, ASKED_TOO, ASKED_END = range(10)
+STATE, CONTEXT, STACK, LIVE_AT, BEGIN, LENGTH, USED, REQUESTED, REQUESTED_DETAIL, REQUESTED_END = (
+    range(10)
+)
 """``LENGTH`` is that of the text so far, ``USED`` the words of records that are written."""
 
 PLAIN, KEY, AFTER_PROPERTY, AFTER_ITEMS, LOCAL, UNDECIDED = range(6)
-"""Kinds of contexts. Those in the middle have a record on top of the stack that says what follows.
-A ``LOCAL`` value was pushed: by its labels from ``CLOSE_ITEMS`` up, it pops. What follows an
-``UNDECIDED`` one depends on a text: its lexeme, unless it is ``PENDING``, has all that may."""
+"""Kinds of contexts. Those in the middle have a record on top of the stack that determines what
+follows. A ``LOCAL`` value was pushed: by its labels from ``CLOSE_ITEMS`` up, it pops. What follows
+an ``UNDECIDED`` one depends on a text: its lexeme, unless it is ``PENDING``, has all that may."""
 
 ROWS, STATES, CONTEXTS, TRANSITIONS_OF, WORDS, PUSHES, PLANS = range(7)
 """The arrays of a pushdown table's table (see ``pointers.py``), as it and its state table describe
@@ -36,7 +38,7 @@ them."""
 NUM_STATE_COLUMNS, NUM_CONTEXT_COLUMNS = 7, 6
 
 UNKNOWN = -2
-"""A transition that has not been asked for."""
+"""A transition that has not been computed."""
 
 POPPED, PUSHED = -3, -5
 """Transitions: ``POPPED - label`` pops, ``PUSHED - i`` pushes the i-th of

@@ -1,8 +1,8 @@
-"""How a position moves by one byte, in compiled code.
+"""Transitions of a position by one byte, in compiled code.
 
 A position is a lexeme state, a context, a stack of records, the live labels, and where the current
-lexeme began. What a pushdown table has not worked out yet ends a move with a status that asks for
-it; after ``PushdownTable.supply`` the move is made again.
+lexeme began. What a pushdown table has not computed yet ends a transition with a status that
+requests it; after ``PushdownTable.supply`` the transition is made again.
 """
 
 from __future__ import annotations
@@ -24,9 +24,6 @@ from .stack_records import (
     meets,
 )
 from .tables import (
-    ASKED,
-    ASKED_END,
-    ASKED_TOO,
     BEGIN,
     CAPTURES,
     CONTEXT,
@@ -49,6 +46,9 @@ from .tables import (
     REACH,
     READY,
     REFUSED,
+    REQUESTED,
+    REQUESTED_DETAIL,
+    REQUESTED_END,
     ROWS,
     STACK,
     START,
@@ -77,26 +77,26 @@ def _may_go_on(rows, states, start, byte):  # type: ignore[no-untyped-def]
     f"UniTuple(int64, 10)(int64, int64, int64, int64, int64, int64, int64, int64, int64, int64,"
     f" {WHERE})",
 )
-def move(  # type: ignore[no-untyped-def]
-    byte, at, state, context, stack, live, begin, free, given, with_text,
+def advance_byte(  # type: ignore[no-untyped-def]
+    byte, at, state, context, stack, live, begin, free, supplied, with_text,
     frames, text, pushdown,
 ):  # fmt: skip
     """The position after a byte at ``text[at]``.
 
-    The pushdown table is asked where a transition depends on the text, and answers with ``given``:
-    with ``with_text`` wherever a context captures it, else only where the answer for an unknown
-    text is undecided.
+    A transition that depends on the text is requested from the pushdown table, which returns it as
+    ``supplied``: with ``with_text`` wherever a context captures it, else only where the transition
+    for an unknown text is undecided.
 
     Returns:
         The status, the state, the context, the stack, the live labels, the beginning of the
-        lexeme, the free word, and three that are asked. Where something is asked, the position is
+        lexeme, the free word, and three that are requested. Where something is, the position is
         still before the byte, though perhaps in a further context.
     """
     rows = int32_table(pushdown, ROWS, 256)
     states = int32_table(pushdown, STATES, NUM_STATE_COLUMNS)
     contexts = int32_table(pushdown, CONTEXTS, NUM_CONTEXT_COLUMNS)
     words, plans = uint64s(pushdown, WORDS), int32s(pushdown, PLANS)
-    asked, asked_too, end = np.int64(0), np.int64(0), np.int64(at)
+    requested, detail, end = np.int64(0), np.int64(0), np.int64(at)
     while True:
         if state == UNSURE:
             return DONE, np.int64(PENDING), context, stack, live, begin, free, 0, 0, 0
@@ -127,23 +127,34 @@ def move(  # type: ignore[no-untyped-def]
             end = np.int64(at + 1)
         if label < 0 or (live != -1 and not is_live(words, frames, live, label)):
             return REFUSED, state, context, stack, live, begin, free, 0, 0, 0
-        if with_text and given == UNKNOWN and contexts[context, CAPTURES]:
+        if with_text and supplied == UNKNOWN and contexts[context, CAPTURES]:
             return NEED_TEXT, state, context, stack, live, begin, free, context, label, end
-        status, after, above, lives, used, asked, asked_too = cross(
-            context, stack, label, begin, end, free, given,
+        status, after, above, lives, used, requested, detail = cross(
+            context, stack, label, begin, end, free, supplied,
             frames, text, pushdown,
         )  # fmt: skip
         if status != DONE:
-            return status, state, context, stack, live, begin, free, asked, asked_too, end
+            return (
+                status,
+                state,
+                context,
+                stack,
+                live,
+                begin,
+                free,
+                requested,
+                detail,
+                end,
+            )
         start = np.int64(contexts[after, START])
         if contexts[after, CONTEXT_KIND] == UNDECIDED:
             if target == DEAD and not _may_go_on(rows, states, start, byte):
                 return REFUSED, state, context, stack, live, begin, free, 0, 0, 0
-            if given == UNKNOWN and contexts[context, CAPTURES]:
+            if supplied == UNKNOWN and contexts[context, CAPTURES]:
                 return NEED_TEXT, state, context, stack, live, begin, free, context, label, end
             start = np.int64(PENDING)
         context, stack, live, free = after, above, lives, used
-        given = np.int64(UNKNOWN)
+        supplied = np.int64(UNKNOWN)
         state, begin = start, end
         if target != DEAD or state == PENDING:
             return DONE, state, context, stack, live, begin, free, 0, 0, 0
@@ -153,14 +164,14 @@ def move(  # type: ignore[no-untyped-def]
     f"int64(int64[:,::1], int64, uint8[::1], int64[:,::1], int64, int64, int64, {WHERE})",
 )
 def advance(  # type: ignore[no-untyped-def]
-    positions, at, data, spans, index, resume, given,
+    positions, at, data, spans, index, resume, supplied,
     frames, text, pushdown,
 ):  # fmt: skip
     """Write the position after some bytes to ``positions[at + 1]``.
 
-    ``spans[index]`` says where they are in ``data``: the first, and the one past the last.
+    ``spans[index]`` is their range in ``data``: the first, and the one past the last.
 
-    Where something is asked, that row holds how far it came; call again with ``resume``.
+    Where something is requested, that row holds how far it came; call again with ``resume``.
     ``text`` has room for the data.
     """
     row = at + 1 if resume else at
@@ -169,24 +180,28 @@ def advance(  # type: ignore[no-untyped-def]
     state, context, stack = positions[row, STATE], positions[row, CONTEXT], positions[row, STACK]
     live, begin = positions[row, LIVE_AT], positions[row, BEGIN]
     here, free = positions[row, LENGTH], positions[row, USED]
-    asked, asked_too, end = np.int64(0), np.int64(0), np.int64(0)
+    requested, detail, end = np.int64(0), np.int64(0), np.int64(0)
     status = np.int64(DONE)
     for i in range(first + here - length, last):
         text[length + i - first] = data[i]
-        status, state, context, stack, live, begin, free, asked, asked_too, end = move(
-            data[i], length + i - first, state, context, stack, live, begin, free, given, 1,
+        status, state, context, stack, live, begin, free, requested, detail, end = advance_byte(
+            data[i], length + i - first, state, context, stack, live, begin, free, supplied, 1,
             frames, text, pushdown,
         )  # fmt: skip
         if status != DONE:
             break
-        given = np.int64(UNKNOWN)
+        supplied = np.int64(UNKNOWN)
         here += 1
     if status == DONE and state == PENDING:
         status = np.int64(REFUSED)
     after = positions[at + 1]
     after[STATE], after[CONTEXT], after[STACK] = state, context, stack
     after[LIVE_AT], after[BEGIN], after[LENGTH], after[USED] = live, begin, here, free
-    after[ASKED], after[ASKED_TOO], after[ASKED_END] = asked, asked_too, end
+    after[REQUESTED], after[REQUESTED_DETAIL], after[REQUESTED_END] = (
+        requested,
+        detail,
+        end,
+    )
     return status
 
 
@@ -194,7 +209,7 @@ def advance(  # type: ignore[no-untyped-def]
     f"int64(int64[:,::1], int64, int64, {WHERE})",
 )
 def leave(  # type: ignore[no-untyped-def]
-    positions, at, given,
+    positions, at, supplied,
     frames, text, pushdown,
 ):  # fmt: skip
     """Write the position once the lexeme at ``positions[at]`` has ended to the row after it.
@@ -209,19 +224,23 @@ def leave(  # type: ignore[no-untyped-def]
         after[i] = before[i]
     state, context, live = before[STATE], before[CONTEXT], before[LIVE_AT]
     if states[state, READY] == 0:
-        after[ASKED] = state
+        after[REQUESTED] = state
         return NEED_ROW
     label = np.int64(states[state, END_LABEL])
     if label < 0 or (live != -1 and not is_live(words, frames, live, label)):
         return REFUSED
-    if given == UNKNOWN and contexts[context, CAPTURES]:
-        after[ASKED], after[ASKED_TOO], after[ASKED_END] = context, label, before[LENGTH]
+    if supplied == UNKNOWN and contexts[context, CAPTURES]:
+        after[REQUESTED], after[REQUESTED_DETAIL], after[REQUESTED_END] = (
+            context,
+            label,
+            before[LENGTH],
+        )
         return NEED_TEXT
-    status, context, stack, live, free, asked, asked_too = cross(
-        context, before[STACK], label, before[BEGIN], before[LENGTH], before[USED], given,
+    status, context, stack, live, free, requested, detail = cross(
+        context, before[STACK], label, before[BEGIN], before[LENGTH], before[USED], supplied,
         frames, text, pushdown,
     )  # fmt: skip
-    after[ASKED], after[ASKED_TOO] = asked, asked_too
+    after[REQUESTED], after[REQUESTED_DETAIL] = requested, detail
     if status == DONE:
         after[STATE], after[CONTEXT], after[STACK] = contexts[context, START], context, stack
         after[LIVE_AT], after[BEGIN], after[USED] = live, before[LENGTH], free

@@ -29,7 +29,7 @@ def structural_tag_start(
     Args:
         constraint: the structural tag.
         special_ids: the special tokens that fixed texts may be spelled with, by text.
-        compile_schema: compiles the JSON schemas inside.
+        compile_schema: compiles the embedded JSON schemas.
         limits: bounds on the whole.
 
     Raises:

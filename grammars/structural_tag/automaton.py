@@ -23,7 +23,15 @@ from ramet.grammars.pushdown.pushdown_table import PushdownTable
 from ramet.grammars.pushdown.rows import ended
 from ramet.grammars.pushdown.state_table import StateTable
 
-from .bounded_text import FREE, LEAVING, TextPosition, first_phase, may_end, moves_of, phase_of
+from .bounded_text import (
+    FREE,
+    LEAVING,
+    TextPosition,
+    first_phase,
+    may_end,
+    phase_of,
+    transitions_of,
+)
 from .expressions import BoundedText, Foreign, JsonValue, SpecialToken
 
 _NUMBER_BYTES = sum(1 << byte for byte in b"+-.0123456789Ee")
@@ -227,15 +235,15 @@ class TagAutomaton(GrammarAutomaton):
     def _first_bytes(self, configurations: frozenset[Configuration]) -> int:
         first = 0
         for node, _ in configurations:
-            for found, _ in self._byte_moves(node):
+            for found, _ in self._byte_transitions(node):
                 first |= found
         return first
 
     # -- JSON values among other readings ---------------------------------------------------
 
-    def _byte_moves(self, node: int) -> list[tuple[int, int]]:
+    def _byte_transitions(self, node: int) -> list[tuple[int, int]]:
         if node >= 0:
-            return super()._byte_moves(node)
+            return super()._byte_transitions(node)
         if node == ACCEPT[0]:
             return []
         known = self._position_moves.get(node)
@@ -244,8 +252,8 @@ class TagAutomaton(GrammarAutomaton):
             if place is None:
                 known = self._value_moves(node)
             else:
-                moves = moves_of(self._text(place.index).dfa, place)
-                known = [(found, self._position_node(target)) for found, target in moves]
+                transitions = transitions_of(self._text(place.index).dfa, place)
+                known = [(found, self._position_node(target)) for found, target in transitions]
             self._position_moves[node] = known
         return known
 
@@ -260,15 +268,15 @@ class TagAutomaton(GrammarAutomaton):
             assert isinstance(place, _Position)
             position = place
         pushdown = self._pushdown(position.index)
-        moves: dict[int, int] = {}
+        transitions: dict[int, int] = {}
         before = ParserStack.thaw(position.frozen, 1)
         for byte in range(256):
             if pushdown.advance(before, BYTES, BYTE_SPANS, byte):
                 after = before.copy()
                 after.step()
                 target = self._position_node(_Position(position.index, pushdown.frozen(after)))
-                moves[target] = moves.get(target, 0) | 1 << byte
-        return [(found, target) for target, found in moves.items()]
+                transitions[target] = transitions.get(target, 0) | 1 << byte
+        return [(found, target) for target, found in transitions.items()]
 
     def _position_node(self, position: _Position | TextPosition) -> int:
         node = self._position_nodes.get(position)

@@ -47,7 +47,7 @@ def may_end(dfa: Dfa, position: TextPosition) -> bool:
     return position.phase in (FREE, ENDING) and bool(dfa.accepting[position.state])
 
 
-def moves_of(dfa: Dfa, position: TextPosition) -> list[tuple[int, TextPosition]]:
+def transitions_of(dfa: Dfa, position: TextPosition) -> list[tuple[int, TextPosition]]:
     """Sets of bytes, 256 bits, and the positions that they lead to."""
     if position.phase == ENDING and dfa.accepting[position.state]:
         return []

@@ -58,7 +58,7 @@ class JsonValue:
 
 @dataclass(frozen=True, eq=False)
 class BoundedText:
-    """Free text, not the empty one, of so many tokens."""
+    """Free text, not the empty one, of a bounded number of tokens."""
 
     dfa: Dfa
     min_tokens: int

@@ -148,7 +148,7 @@ class ArrayFrame(OpenFrame):
         return pushdown.intern(AfterContext(self._with(pushdown, state, content, None)))
 
     def _never_depends(self, state: State) -> bool:
-        """Whether what follows is the same whatever the items in ``state`` are."""
+        """Whether what follows is the same for all items in ``state``."""
         plan = self.plan
         return plan.never_depends(state) and self.values.never_runs_out(plan.child(state).nodes)
 

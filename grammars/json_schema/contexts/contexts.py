@@ -1,7 +1,7 @@
 """The contexts of a JSON text.
 
 Frames and contexts are immutable: a step makes new ones, which share their parents, and a pushdown
-table interns contexts, so that equal states share transitions. A text moves through them like
+table interns contexts, so that equal states share transitions. A text passes through them like
 this::
 
     Top ─ ValueContext ─{─ KeyContext ─"key":─ ValueContext ─ AfterContext ─,─ KeyContext
@@ -95,7 +95,7 @@ class ValueContext(Context):
         return frame.child_done(pushdown, self.plan.verdict_of(label), value)
 
     def _outer(self, pushdown: ContextTable) -> Context | None:
-        """What a value inside is pushed upon; None: what this value is pushed upon itself."""
+        """What a nested value is pushed upon; None: what this value is pushed upon itself."""
         if isinstance(self.frame, LocalFrame):
             return None
         return pushdown.intern(ReturnContext(self.frame))
@@ -133,7 +133,7 @@ class ReturnContext(Context):
 
 
 class LocalFrame(Frame):
-    """Stands for whatever a value was pushed upon, where that makes no difference to the value."""
+    """Stands for what a value was pushed upon, where that makes no difference to the value."""
 
     __slots__ = ()
 

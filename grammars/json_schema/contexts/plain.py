@@ -109,7 +109,7 @@ class NameContext(Context):
 
     def likely(self) -> Iterable[int]:
         if self.may_close:
-            return ()  # Records ask the other context.
+            return ()  # Records use the other context.
         possible = self.plan.possible
         return (label for label in range(1, self.plan.num_labels) if possible >> label & 1)
 
@@ -137,7 +137,7 @@ class AfterProperty(Context):
         return after_lexeme(self.bracket, self.layout)
 
     def after(self, pushdown: ContextTable, label: int, text: bytes | None) -> After:
-        raise AssertionError("records say what follows")
+        raise AssertionError("records determine what follows")
 
 
 class AfterItem(AfterProperty):

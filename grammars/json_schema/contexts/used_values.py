@@ -28,8 +28,8 @@ class Items:
 
     Attributes:
         listed: the values, if they are few.
-        at_least: so many values there are at least; None: no end of them.
-        never_runs_out: every beginning of a value begins no end of them.
+        at_least: a lower bound on the number of values; None: infinitely many.
+        never_runs_out: every prefix of a value begins infinitely many of them.
     """
 
     def __init__(self, values: Values, node: Formula) -> None:
@@ -210,7 +210,7 @@ class UsedValues:
 
     @property
     def can_spare_one(self) -> bool:
-        """Whether there are further values whatever the next one is."""
+        """Whether there are further values after any next one."""
         at_least = self.items.at_least
         return at_least is None or self.count + 1 < at_least
 

@@ -130,7 +130,7 @@ class Values:
                     pending.append(node)
 
     def never_runs_out(self, nodes: tuple[Formula, ...]) -> bool:
-        """Whether every beginning of a value begins no end of values, all of them scalars."""
+        """Whether every prefix of a value begins infinitely many values, all of them scalars."""
         typer = self.solver.typer
         numbers = typer.typed(nodes[0], "number")
         texts = typer.typed(nodes[0], "string")

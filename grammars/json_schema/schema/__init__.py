@@ -1,1 +1,1 @@
-"""What a schema says: documents, keywords, and formulas over them."""
+"""Schemas: documents, keywords, and formulas over them."""

@@ -46,10 +46,10 @@ class Leaf:
         path: a JSON pointer into the document, for errors.
         scope: the resources entered on the way, outermost first; empty where nothing dynamic is
             ever asked for.
-        content: what it says, if that has no subschemas; None otherwise.
+        content: its keywords, if none has a subschema; None otherwise.
         node: the node that stands for it, once it is known.
         kinds: the types that it may allow, likewise.
-        typed: by type, what it says of values of that type.
+        typed: by type, its formula for values of that type.
         parts: what values of it are made of, for each way to write integers.
         is_settled: it was found to be sound, and all its parts are made.
     """
@@ -271,7 +271,7 @@ class Documents:
         return content
 
     def _part_of(self, role: int, value: Any) -> Hashable | None:
-        """What a keyword's value says; None if that is not to be looked at more closely."""
+        """A keyword's value in canonical form; None if it isn't compared."""
         if role == ASSERTION:
             if isinstance(value, list):
                 if "any" in value or not _SCALARS.issuperset(map(type, value)):
@@ -295,7 +295,7 @@ class Documents:
         return (leaf for leaf in self._leaves.values() if leaf.content is not None)
 
     def is_old(self, leaf: Leaf) -> bool:
-        """Whether the leaf is of draft 7 or before: ``$ref`` hides what is beside it."""
+        """Whether the leaf is of draft 7 or before: ``$ref`` hides its sibling keywords."""
         return self._resources[leaf.resource].old
 
     def _enter(self, scope: tuple[str, ...], resource: str) -> tuple[str, ...]:

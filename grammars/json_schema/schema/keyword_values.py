@@ -84,7 +84,7 @@ def subschemas(leaf: Leaf, keyword: str) -> dict[str, Any]:
 
 
 def number_parts(leaf: Leaf) -> list[Formula]:
-    """What the keywords about numbers say."""
+    """The conditions of the keywords for numbers."""
     schema = leaf.schema
     parts: list[Formula] = []
     if _ABOUT_NUMBERS.isdisjoint(schema):

@@ -1,6 +1,6 @@
 """JSON Schema's keywords: what each one's value is made of, and whether it is of that kind.
 
-A keyword of the wrong kind says nothing that could be enforced, so it is refused, not passed over.
+A keyword of the wrong kind can't be enforced, so it is refused, not ignored.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The JSON types that a node may allow, as far as its keywords say at a glance."""
+"""The JSON types that a node may allow, from its keywords alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ORDER = ("string", "number", "null", "true", "false", "array", "object")
 
 
 def kinds_of(node: Formula) -> tuple[str, ...]:
-    """The types that a node may allow, as far as a glance tells; the easiest first."""
+    """A superset of the types that a node allows; the easiest first."""
     found: tuple[str, ...] = _ORDER
     for part in conjuncts(node):
         named = _named_kinds(part)

@@ -1,4 +1,4 @@
-"""What a typed formula says of numbers, without an automaton: intervals, lists, single values."""
+"""The numbers of a typed formula without an automaton: intervals, lists, single values."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def is_bounded_integer(formula: Formula) -> bool:
 
 
 def must_be_integer(formula: Formula) -> bool:
-    """Whether a formula says in so many words that a number is an integer, or lists integers."""
+    """Whether a formula requires an integer explicitly, or lists integers."""
     values = listed_numbers(formula)
     if values is not None:
         return all(value == value.to_integral_value() for value in values)

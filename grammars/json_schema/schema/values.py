@@ -1,4 +1,4 @@
-"""JSON values in a form that is hashable, and equal exactly where JSON Schema says equal."""
+"""JSON values in a form that is hashable, and equal exactly where JSON Schema's equality holds."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ class Search:
 
 
 def item_node(items: Items, index: int) -> Formula:
-    """What an atom says of the item at an index."""
+    """An atom's condition on the item at an index."""
     return items.prefix[index] if index < len(items.prefix) else items.rest
 
 

@@ -42,7 +42,7 @@ class ArrayPlan:
     """What some formulas say of an array.
 
     Attributes:
-        number: tells plans of one solver apart.
+        number: identifies the plan within its solver.
         formulas: the first must come out true; the others' verdicts are wanted.
         has_unique: whether items' values must be remembered.
         is_simple: there is one formula, a conjunction of ``Items`` and ``Length``.

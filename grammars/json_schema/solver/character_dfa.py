@@ -1,8 +1,8 @@
 """A string body's automaton that counts characters: how few, how many, and within which bounds.
 
-The moves of the automaton are bytes; a border is a state between two characters. What is asked
-here is about lengths in characters, so it is answered on the graph of its distinct moves, where a
-move that arrives at a border completes one character.
+The automaton has transitions by bytes; a border is a state between two characters. The questions
+here are about lengths in characters, so they are answered on the graph of its distinct transitions,
+in which a transition to a border completes one character.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BOTH = 0b1000
 
 @jit((TABLE,))
 def _moves_into(table: Array) -> tuple[Array, Array]:
-    """The distinct moves by where they arrive: ``sources[starts[t]:starts[t + 1]]`` lead to t."""
+    """The distinct transitions by target: ``sources[starts[t]:starts[t + 1]]`` lead to t."""
     num_states, num_classes = table.shape
     last = np.full(num_states, -1, np.int64)
     starts = np.zeros(num_states + 1, np.int64)

@@ -96,7 +96,7 @@ class Typer:
         return self.node(self.documents.child(leaf, *steps))
 
     def typed(self, node: Formula, kind: str) -> Formula:
-        """What a node says of values of type ``kind`` (see ``TYPES``), over typed atoms."""
+        """A node's formula for values of type ``kind`` (see ``TYPES``), over typed atoms."""
         op = node.op
         if op == "atom":
             return self._atom(node.parts[0], kind)
@@ -109,7 +109,7 @@ class Typer:
         return known
 
     def kinds(self, node: Formula) -> tuple[str, ...]:
-        """The types that a node may allow, as far as a glance tells; the easiest first."""
+        """A superset of the types that a node allows; the easiest first."""
         if node.op == "atom":
             value = node.parts[0]
             if isinstance(value, Leaf):

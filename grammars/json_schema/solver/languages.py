@@ -57,7 +57,7 @@ _MAX_COUNTED = 4096
 _MAX_PRODUCT = 4000
 _MAX_LISTED = 64
 _ENTRY_BYTES = 1500
-"""About what an entry takes beside its tables."""
+"""Approximate memory of an entry in addition to its tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Languages:
         self.leaves: dict[Hashable, Leaf] = {}
 
     def share(self, leaf: Leaf) -> None:
-        """Let other schemas that say the same as a leaf without subschemas have that leaf."""
+        """Share a leaf without subschemas among schemas with equal content."""
         if len(self.leaves) >= self._capacity:
             self.leaves.clear()
         self.leaves[leaf.content] = leaf

@@ -54,7 +54,7 @@ def number_dfa(formula: Formula, limits: RegularLimits, *, exponents: bool) -> D
             excluded = number_languages.equal_to_any(points, exponents=exponents)
             return left.difference(excluded, limits)
     if formula.op in ("all", "any"):
-        # All bounds at once.
+        # All bounds together.
         bounds = [p for p in parts if is_order(p)]
         joined = all_of(bounds) if formula.op == "all" else any_of(bounds)
         parts = [*([joined] if bounds else []), *(p for p in parts if not is_order(p))]
@@ -69,7 +69,7 @@ def number_dfa(formula: Formula, limits: RegularLimits, *, exponents: bool) -> D
 
 
 def _excluded_numbers(formula: Formula) -> frozenset[Decimal]:
-    """The values that a formula says a number is none of, if that is all it says."""
+    """The values that a formula excludes, if it has no other condition."""
     if formula.op == "not" and formula.operands[0].op == "atom":
         value = formula.operands[0].parts[0]
         if isinstance(value, NumberIs):

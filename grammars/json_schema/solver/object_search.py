@@ -15,7 +15,7 @@ from .text_sets import TextSet
 
 
 class SearchedObject(Protocol):
-    """What a search asks of an object's plan."""
+    """The interface of an object's plan for a search."""
 
     solver: Solver
     label_of: dict[str, int]
@@ -78,7 +78,7 @@ def _can_fail(
 ) -> bool:
     """Whether each atom in ``fails`` can be violated by a property of its own or a shared one.
 
-    ``chosen`` holds, by label, what its value must satisfy beside ``must``.
+    ``chosen`` holds, by label, what its value must satisfy in addition to ``must``.
     """
     if not fails:
         used = needed

@@ -41,11 +41,11 @@ class ObjectPlan:
     """What some formulas say of an object.
 
     Attributes:
-        number: tells plans of one solver apart.
+        number: identifies the plan within its solver.
         formulas: see the module's head.
         names: the names that are distinguished; the i-th has label ``first_name + i``.
         classes: the sets of all other names, with labels 1, 2, and so on.
-        never_runs_out: whatever a name begins with, it can go on in no end of ways.
+        never_runs_out: every prefix of a name has infinitely many completions.
         is_simple: there is one formula, a conjunction of atoms.
     """
 
@@ -128,7 +128,7 @@ class ObjectPlan:
     # -- labels' nodes ----------------------------------------------------------------------
 
     def node_of(self, properties: Properties, label: int) -> Formula:
-        """What an atom says of the value of a property with this label."""
+        """An atom's condition on the value of a property with this label."""
         table = self._nodes[properties]
         node = table.get(label)
         if node is None:

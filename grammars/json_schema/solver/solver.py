@@ -27,12 +27,12 @@ from .tableau import Case, expand
 _MAX_VERDICTS = 1024
 _MAX_LISTED = 64
 _SILENT = frozenset({"title", "description", "default", "examples", "deprecated", "$comment"})
-"""Keywords that say nothing of a value."""
+"""Keywords that don't constrain a value."""
 
 
 @dataclass(slots=True)
 class _Verdicts:
-    """A search that is carried on as it is asked for."""
+    """A search that advances on demand."""
 
     more: Iterator[tuple[bool, ...]]
     found: list[tuple[bool, ...]] = field(default_factory=list)
@@ -40,21 +40,21 @@ class _Verdicts:
 
 
 class Outline(Protocol):
-    """What a solver asks of the plan of an object or an array."""
+    """The interface of a plan of an object or an array."""
 
     def can_begin(self) -> bool:
         """Whether some object or array meets the plan."""
 
 
 class ObjectOutline(Outline, Protocol):
-    """What a solver asks of the plan of an object."""
+    """The interface of an object's plan."""
 
     first_name: int
     num_labels: int
     names: list[str]
 
     def node_of(self, properties: Properties, label: int) -> Formula:
-        """What an atom says of the value of a property with this label."""
+        """An atom's condition on the value of a property with this label."""
 
     def requires_other(self, other: Any, solver: Solver) -> bool:
         """Whether it requires a property that the other object can't have."""
@@ -234,7 +234,7 @@ class Solver(ABC):
         self.count_branch()
         node, rest = nodes[0], nodes[1:]
         if not any(self.are_disjoint(h, node) for h in holds):
-            # What can't hold beside the node needn't be said to fail.
+            # What contradicts the node needn't be negated.
             left = [f for f in fails if not self.are_disjoint(f, node)]
             if self.satisfiable(all_of([*holds, node, *map(negate, left)])):
                 yield from self._chosen(rest, [*holds, node], left, (*verdict, True))

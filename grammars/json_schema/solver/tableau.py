@@ -12,7 +12,7 @@ from ramet.grammars.json_schema.schema.atoms import Has, Length, Size
 from ramet.grammars.json_schema.schema.formula import Formula
 
 Case = dict[Hashable, bool]
-"""A truth for some atoms, which makes a formula true whatever the others are."""
+"""An assignment of some atoms that makes a formula true for any values of the others."""
 
 
 def expand(

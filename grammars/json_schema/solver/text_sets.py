@@ -34,7 +34,7 @@ class TextSet:
 
     @property
     def size(self) -> int | None:
-        """How many strings there are; None if there is no end of them, or far too many."""
+        """How many strings there are; None if they are infinitely or too many."""
         if not self.others:
             return len(self.texts)
         if self.base is not None:
@@ -45,12 +45,12 @@ class TextSet:
 
     @property
     def never_runs_out(self) -> bool:
-        """Whether every beginning of a string in the set begins no end of them."""
+        """Whether every prefix of a string in the set has infinitely many completions."""
         return self.others and self.base is None and self.high is None
 
     @property
     def is_counted(self) -> bool:
-        """Whether the bounds matter beside a base."""
+        """Whether the bounds matter in addition to a base."""
         return self.base is not None and (self.low > 0 or self.high is not None)
 
 

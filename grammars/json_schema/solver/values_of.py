@@ -33,13 +33,13 @@ _Values = frozenset[Hashable]
 def values_of(solver: Solver, node: Formula) -> _Values | None:
     """All values that satisfy a node, in canonical form; None if there may be many.
 
-    There are finite sets of arrays and objects, too: of so many items, of so many names, each of
+    There are finite sets of arrays and objects, too: of few items or few names, each of
     which has few values. A node that is inside itself has values without end.
     """
     sets = solver.value_sets
     if node in sets:
         return sets[node]
-    sets[node] = None  # While it is sought: what it is inside of has no end.
+    sets[node] = None  # While it is computed: a value that contains itself is in an infinite set.
     try:
         found = _values_of(solver, node)
     finally:

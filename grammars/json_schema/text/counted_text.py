@@ -32,17 +32,19 @@ class _UncountedText(TextLexeme):
 
     def install(self, state_table: StateTable) -> int:
         automaton = self.automaton
-        moves = automaton.table[:, automaton.class_of]
-        first = state_table.new_states(len(moves))
-        state_table.rows[first : first + len(moves)] = np.where(moves < 0, DEAD, moves + first)
+        transitions = automaton.table[:, automaton.class_of]
+        first = state_table.new_states(len(transitions))
+        state_table.rows[first : first + len(transitions)] = np.where(
+            transitions < 0, DEAD, transitions + first
+        )
         if self.closing.filtered:
-            state_table.states[first : first + len(moves), REACH] = state_table.bit_set(
+            state_table.states[first : first + len(transitions), REACH] = state_table.bit_set(
                 1 << self.label
             )
         target = self.closing.target(state_table, self.label)
-        state_table.rows[first : first + len(moves)][automaton.accepting, QUOTE] = target
+        state_table.rows[first : first + len(transitions)][automaton.accepting, QUOTE] = target
         mark_open(state_table, first, open_states(automaton.table, automaton.class_of))
-        state_table.fresh.extend(range(first, first + min(len(moves), MOST_PREPARED)))
+        state_table.fresh.extend(range(first, first + min(len(transitions), MOST_PREPARED)))
         return first
 
 
@@ -72,7 +74,7 @@ class CountedText(TextLexeme):
         self.key = ("counted text", closing.key, label, key, low, high)
         self._alive: dict[int, NDArray[np.bool_]] = {}
         self._uncounted = _UncountedText(closing, label, automaton, key)
-        # From every state some text of so many characters ends.
+        # From every state some text of that many characters ends.
         self._longest_end = int(automaton.shortest.max())
 
     def install(self, state_table: StateTable) -> int:
@@ -101,15 +103,17 @@ class CountedText(TextLexeme):
         automaton = self.automaton
         count, state = divmod(local, len(automaton.table))
         after = count + 1 if self.high is not None or count < self.low else count
-        moves = automaton.table[state]
-        there = np.where(automaton.at_border[moves], after, count)
-        targets = np.full(len(moves), DEAD, np.int32)
+        transitions = automaton.table[state]
+        there = np.where(automaton.at_border[transitions], after, count)
+        targets = np.full(len(transitions), DEAD, np.int32)
         for next_count in (count,) if after == count else (count, after):
             if self.high is not None and next_count > self.high:
                 continue
-            fits = (moves >= 0) & (there == next_count) & self.alive(next_count)[moves]
-            for target in set(moves[fits].tolist()):
-                targets[fits & (moves == target)] = self._state(state_table, next_count, target)
+            fits = (transitions >= 0) & (there == next_count) & self.alive(next_count)[transitions]
+            for target in set(transitions[fits].tolist()):
+                targets[fits & (transitions == target)] = self._state(
+                    state_table, next_count, target
+                )
         np.take(targets, automaton.class_of, out=row)
         if automaton.accepting[state] and count >= self.low:
             row[QUOTE] = self.closing.target(state_table, self.label)

@@ -30,7 +30,7 @@ class Spellings(Protocol):
 
     num_states: int
 
-    def moves(self, state: int) -> dict[int, int]:
+    def transitions(self, state: int) -> dict[int, int]:
         """The next state by byte."""
         ...
 
@@ -44,7 +44,7 @@ class OneSpelling:
         self._text = text
         self.num_states = len(text) + 1
 
-    def moves(self, state: int) -> dict[int, int]:
+    def transitions(self, state: int) -> dict[int, int]:
         return {self._text[state]: state + 1} if state < len(self._text) else {}
 
     def is_accepting(self, state: int) -> bool:
@@ -58,7 +58,7 @@ class DfaSpellings:
         self._dfa = dfa
         self.num_states = dfa.num_states
 
-    def moves(self, state: int) -> dict[int, int]:
+    def transitions(self, state: int) -> dict[int, int]:
         targets = self._dfa.table[state][self._dfa.class_of]
         return {int(b): int(targets[b]) for b in np.flatnonzero(targets >= 0)}
 
@@ -99,11 +99,11 @@ class ExcludedValue(Lexeme):
     def fill(self, state_table: StateTable, local: int, row: Row) -> int:
         base, spelled = divmod(local, self._spellings.num_states)
         _make_ready(state_table, base)
-        moves = self._spellings.moves(spelled)
-        targets = {byte: state_table.target(base, byte) for byte in moves}
+        transitions = self._spellings.transitions(spelled)
+        targets = {byte: state_table.target(base, byte) for byte in transitions}
         ends_here = self._spellings.is_accepting(spelled)
         filled = state_table.rows[base].copy()
-        for byte, after in moves.items():
+        for byte, after in transitions.items():
             target = targets[byte]
             if target >= 0:
                 is_alive = self._is_alive(state_table, target, after)
@@ -130,7 +130,7 @@ class ExcludedValue(Lexeme):
         while pending and not found:
             here, state = pending.pop()
             _make_ready(state_table, here)
-            moves = self._spellings.moves(state)
+            transitions = self._spellings.transitions(state)
             ends_here = self._spellings.is_accepting(state)
             if state_table.states[here, END_LABEL] >= 0 and not ends_here:
                 found = True
@@ -140,7 +140,7 @@ class ExcludedValue(Lexeme):
                 target = state_table.target(here, byte)
                 if target == DEAD or (byte == QUOTE and ends_here):
                     continue
-                after = moves.get(byte)
+                after = transitions.get(byte)
                 if after is None or target < 0:
                     found = True
                 elif (target, after) not in seen:

@@ -83,7 +83,7 @@ class ValueLexeme(Lexeme):
 class ItemLexeme(Lexeme):
     """A value like ``ValueLexeme``'s whose strings and numbers are worked out if one begins.
 
-    ``number`` and ``text`` give their lexemes; ``id`` tells lexemes of one state table apart.
+    ``number`` and ``text`` give their lexemes; ``id`` distinguishes lexemes of one state table.
     """
 
     has_edges = True

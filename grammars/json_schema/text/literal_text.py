@@ -111,7 +111,7 @@ class LiteralText(TextLexeme):
     def _spell_out(
         self, state_table: StateTable, state: int, first: int, parents: list[int]
     ) -> None:
-        """Spell a state's escapes at once, and note what is reachable by them, here and above."""
+        """Write all of a state's escapes, and note what is reachable by them, here and above."""
         bits = self._base_bits(state_table, state_table.target(state, BACKSLASH))
         while True:
             known = self._base_bits(state_table, state)

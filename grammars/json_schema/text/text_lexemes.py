@@ -316,17 +316,17 @@ class DfaText(TextLexeme):
         self.key = ("dfa text", closing.key, key)
 
     def install(self, state_table: StateTable) -> int:
-        moves, labels = self.bodies.transitions, self.bodies.labels
-        first = state_table.new_states(len(moves))
+        transitions, labels = self.bodies.transitions, self.bodies.labels
+        first = state_table.new_states(len(transitions))
         rows = state_table.rows[first : state_table.num_states]
-        np.add(moves, first, out=rows)
-        rows[moves < 0] = DEAD
+        np.add(transitions, first, out=rows)
+        rows[transitions < 0] = DEAD
         if self.closing.filtered:
             reach = state_table.new_bit_sets(self.bodies.reachable())
-            state_table.states[first : first + len(moves), REACH] = reach
+            state_table.states[first : first + len(transitions), REACH] = reach
         for label in sorted({label for label in labels.tolist() if label >= 0}):
             target = self.closing.target(state_table, label)
-            state_table.rows[first : first + len(moves)][labels == label, QUOTE] = target
+            state_table.rows[first : first + len(transitions)][labels == label, QUOTE] = target
         mark_open(state_table, first, open_states(self.bodies.table, self.bodies.class_of))
-        state_table.fresh.extend(range(first, first + min(len(moves), MOST_PREPARED)))
+        state_table.fresh.extend(range(first, first + min(len(transitions), MOST_PREPARED)))
         return first

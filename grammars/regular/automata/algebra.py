@@ -95,7 +95,7 @@ def union_all(dfas: Iterable[Dfa], limits: RegularLimits = DEFAULT_LIMITS) -> Df
     builder.start = builder.new_state()
     end = builder.new_state()
     for part in parts:
-        builder.empty_move(builder.dfa(part, builder.start), end)
+        builder.epsilon_edge(builder.dfa(part, builder.start), end)
     return builder.build(end)
 
 

@@ -91,8 +91,8 @@ class Dfa:
         byte_runs = self.byte_runs
         targets = self.table[:, byte_runs[:, 2]]
         states, runs = np.nonzero(targets >= 0)
-        moves = (states, byte_runs[runs, 0], byte_runs[runs, 1], targets[states, runs])
-        return np.stack(moves, axis=1).astype(np.int32)
+        transitions = (states, byte_runs[runs, 0], byte_runs[runs, 1], targets[states, runs])
+        return np.stack(transitions, axis=1).astype(np.int32)
 
     @cached_property
     def finals(self) -> list[int]:
@@ -142,7 +142,7 @@ class Dfa:
 
     @cached_property
     def num_members(self) -> int | None:
-        """How many members there are; None if there is no end of them."""
+        """The number of members; None if there are infinitely many."""
         if self.is_empty:
             return 0
         sizes = np.bincount(self.class_of, minlength=self.table.shape[1]).tolist()

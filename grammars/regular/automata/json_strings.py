@@ -101,7 +101,7 @@ class _Decoder:
     def __init__(self) -> None:
         self.numbers: dict[Hashable, int] = {}
         self.pending: list[Hashable] = []
-        self.moves: list[list[tuple[int, int, int]]] = []
+        self.transitions: list[list[tuple[int, int, int]]] = []
 
     def build(self) -> Transducer:
         self.mode("text")
@@ -109,8 +109,8 @@ class _Decoder:
             self.expand(name)
         modes = np.full((len(self.pending), 256), -1, np.int16)
         outputs = np.full((len(self.pending), 256), -1, np.int16)
-        for number, moves in enumerate(self.moves):
-            for byte, target, output in moves:
+        for number, transitions in enumerate(self.transitions):
+            for byte, target, output in transitions:
                 modes[number, byte] = target
                 outputs[number, byte] = output
         modes.setflags(write=False)
@@ -121,12 +121,12 @@ class _Decoder:
         if name not in self.numbers:
             self.numbers[name] = len(self.numbers)
             self.pending.append(name)
-            self.moves.append([])
+            self.transitions.append([])
         return self.numbers[name]
 
     def on(self, name: Hashable, byte: int, target: Hashable, output: int = -1) -> None:
         number = self.mode(target)
-        self.moves[self.mode(name)].append((byte, number, output))
+        self.transitions[self.mode(name)].append((byte, number, output))
 
     def digit(self, name: Hashable, digit: int, target: Hashable, output: int = -1) -> None:
         for byte in {f"{digit:x}", f"{digit:X}"}:
@@ -149,7 +149,7 @@ class _Decoder:
                 self.on(name, ord("u"), "u")
             case "u":
                 self.digit(name, 0, "u0")
-                for a in range(1, 16):  # Three bytes, whatever comes, but for surrogates.
+                for a in range(1, 16):  # Any three bytes, but for surrogates.
                     if a == 0xD:
                         self.digit(name, a, "uD")
                     else:

@@ -21,9 +21,9 @@ class NfaBuilder:
     """Grows an automaton piece by piece: each piece starts at a state and returns its end.
 
     Attributes:
-        edges: moves on a range of bytes.
+        edges: transitions on a range of bytes.
         edge_blocks: more of them, as int32[num_edges, 4] arrays.
-        empty_moves: moves on nothing, as (source, target).
+        epsilon_edges: transitions on nothing, as (source, target).
         num_states: states so far.
         start: the start state, which the caller sets.
         absorbing: a state from which every text is accepted, if there is one; else -1. Sets of
@@ -34,7 +34,7 @@ class NfaBuilder:
         self.limits = limits
         self.edges: list[ByteEdge] = []
         self.edge_blocks: list[NDArray[np.int32]] = []
-        self.empty_moves: list[tuple[int, int]] = []
+        self.epsilon_edges: list[tuple[int, int]] = []
         self.num_states = 0
         self.start = 0
         self.absorbing = -1
@@ -48,8 +48,8 @@ class NfaBuilder:
         self.num_states += 1
         return self.num_states - 1
 
-    def empty_move(self, source: int, target: int) -> None:
-        self.empty_moves.append((source, target))
+    def epsilon_edge(self, source: int, target: int) -> None:
+        self.epsilon_edges.append((source, target))
 
     def byte_range(self, low: int, high: int, source: int) -> int:
         """One byte from ``low`` to ``high``."""
@@ -69,7 +69,7 @@ class NfaBuilder:
         """The absorbing state: every text leads from it to it. It must be an end."""
         if self.absorbing < 0:
             self.absorbing = self.new_state()
-            self.empty_move(self.characters(ALL, self.absorbing), self.absorbing)
+            self.epsilon_edge(self.characters(ALL, self.absorbing), self.absorbing)
         return self.absorbing
 
     def literal(self, text: bytes, source: int) -> int:
@@ -86,9 +86,9 @@ class NfaBuilder:
         end = self.num_states - 1
         if part.is_empty:
             return end
-        self.empty_moves.append((source, offset))
+        self.epsilon_edges.append((source, offset))
         self.edge_blocks.append(part.edges + np.array([offset, 0, 0, offset], np.int32))
-        self.empty_moves += [(offset + s, end) for s in part.finals]
+        self.epsilon_edges += [(offset + s, end) for s in part.finals]
         return end
 
     def repeat(
@@ -104,7 +104,7 @@ class NfaBuilder:
         copies = maximum if maximum is not None else max(minimum, 1)
         # One copy is built by ``piece``; the others are the same with other numbers.
         first_edge, first_block = len(self.edges), len(self.edge_blocks)
-        first_empty, base = len(self.empty_moves), self.num_states
+        first_empty, base = len(self.epsilon_edges), self.num_states
         entry = self.new_state()
         exit_ = piece(self, entry)
         size = self.num_states - base
@@ -112,26 +112,28 @@ class NfaBuilder:
         if copies > 1:
             shifts = size * np.arange(1, copies, dtype=np.int32)[:, None, None]
             edges = _stacked(self.edges[first_edge:], self.edge_blocks[first_block:])
-            empty = np.array(self.empty_moves[first_empty:], np.int32).reshape(-1, 2)
+            empty = np.array(self.epsilon_edges[first_empty:], np.int32).reshape(-1, 2)
             shifted = edges[None] + shifts * np.array([1, 0, 0, 1], np.int32)
             self.edge_blocks.append(shifted.reshape(-1, 4))
-            self.empty_moves += [(s, t) for s, t in (empty[None] + shifts).reshape(-1, 2).tolist()]
-            self.empty_moves += [
+            self.epsilon_edges += [
+                (s, t) for s, t in (empty[None] + shifts).reshape(-1, 2).tolist()
+            ]
+            self.epsilon_edges += [
                 (exit_ + size * k, entry + size * (k + 1)) for k in range(copies - 1)
             ]
-        self.empty_moves.append((source, entry))
+        self.epsilon_edges.append((source, entry))
         self.num_states += size * (copies - 1)
         last = size * (copies - 1)
         end = self.new_state()
-        self.empty_moves.append((exit_ + last, end))
+        self.epsilon_edges.append((exit_ + last, end))
         if maximum is None:
             # The last copy may come again; with a minimum of 0 it may also be left out.
-            self.empty_moves.append((exit_ + last, entry + last))
+            self.epsilon_edges.append((exit_ + last, entry + last))
             if minimum == 0:
-                self.empty_moves.append((source, end))
+                self.epsilon_edges.append((source, end))
         else:
             for k in range(minimum, copies):
-                self.empty_moves.append((entry + size * k if k else source, end))
+                self.epsilon_edges.append((entry + size * k if k else source, end))
         return end
 
     def _check_size(self, more: int) -> None:
@@ -165,7 +167,7 @@ class NfaBuilder:
         self, final: NDArray[np.bool_], num_symbols: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.bool_]]:
         edges = _stacked(self.edges, self.edge_blocks)
-        empty = np.array(self.empty_moves, np.int32).reshape(-1, 2)
+        empty = np.array(self.epsilon_edges, np.int32).reshape(-1, 2)
         borders = np.zeros(num_symbols + 1, np.bool_)
         borders[edges[:, 1]] = True
         borders[edges[:, 2] + 1] = True

@@ -131,13 +131,13 @@ def _without_marker(marked: Dfa) -> Dfa:
         if first != ord("#"):
             builder.edges.append((source, first, last, target))
             continue
-        builder.empty_move(source, target)
+        builder.epsilon_edge(source, target)
         fraction = builder.byte_range(48, 57, builder.byte_range(46, 46, source))
         builder.edges.append((fraction, 48, 57, fraction))
-        builder.empty_move(fraction, target)
+        builder.epsilon_edge(fraction, target)
     end = builder.new_state()
     for state in marked.finals:
-        builder.empty_move(state, end)
+        builder.epsilon_edge(state, end)
     return builder.build(end)
 
 

@@ -48,16 +48,16 @@ def regex_format() -> Dfa:
 
     def fill(inside: int, depth: int) -> None:
         """Terms and groups lead from a state back to it."""
-        builder.empty_move(builder.dfa(term, inside), inside)
+        builder.epsilon_edge(builder.dfa(term, inside), inside)
         if depth > 0:
             group = builder.dfa(opening, inside)
             fill(group, depth - 1)
             closed = builder.byte_range(0x29, 0x29, group)
-            builder.empty_move(builder.dfa(quantifier, closed), inside)
+            builder.epsilon_edge(builder.dfa(quantifier, closed), inside)
 
     builder.start = builder.new_state()
     fill(builder.start, MAX_NESTING)
-    builder.empty_move(builder.dfa(look, builder.start), builder.start)
+    builder.epsilon_edge(builder.dfa(look, builder.start), builder.start)
     return builder.build(builder.start)
 
 

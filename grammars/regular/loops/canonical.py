@@ -80,7 +80,7 @@ def canonicalise(
     Partition refinement on transitions (Valmari and Lehtinen, STACS 2008), O(m log n) for m
     live transitions. The states must be reachable from ``start``; those that reach no accepting
     state are dropped. States are numbered breadth first from the start, classes by their first
-    symbols, and classes that no state tells apart are one.
+    symbols, and classes that no state distinguishes are one.
 
     Args:
         class_of: int64[num_symbols].
@@ -101,7 +101,7 @@ def canonicalise(
             is_known[c] = True
             order[num_used] = c
             num_used += 1
-    # Incoming moves of each state, counted and filled.
+    # Incoming transitions of each state, counted and filled.
     in_start = np.zeros(num_states + 1, np.int64)
     for s in range(num_states):
         for c in range(num_classes):
@@ -167,8 +167,8 @@ def canonicalise(
                     total += 1
     move_src = np.empty(total, np.int32)
     move_dst = np.empty(total, np.int32)
-    moves = np.arange(total).astype(np.int32)
-    move_place = moves.copy()
+    transitions = np.arange(total).astype(np.int32)
+    move_place = transitions.copy()
     move_block = np.zeros(total, np.int32)
     size = total + num_classes + 1
     move_first = np.zeros(size, np.int32)
@@ -206,7 +206,14 @@ def canonicalise(
         num_touched = 0
         for i in range(move_first[next_move_block], move_past[next_move_block]):
             num_touched = _mark(
-                move_src[moves[i]], elements, place, block, first, marked, touched, num_touched
+                move_src[transitions[i]],
+                elements,
+                place,
+                block,
+                first,
+                marked,
+                touched,
+                num_touched,
             )
         num_blocks = _split(elements, block, first, past, marked, touched, num_touched, num_blocks)
         next_move_block += 1
@@ -216,11 +223,11 @@ def canonicalise(
                 s = elements[i]
                 for k in range(in_start[s], in_start[s + 1]):
                     num_touched = _mark(
-                        into[k], moves, move_place, move_block, move_first, move_marked,
+                        into[k], transitions, move_place, move_block, move_first, move_marked,
                         move_touched, num_touched,
                     )  # fmt: skip
             num_move_blocks = _split(
-                moves, move_block, move_first, move_past, move_marked, move_touched,
+                transitions, move_block, move_first, move_past, move_marked, move_touched,
                 num_touched, num_move_blocks,
             )  # fmt: skip
             next_block += 1
@@ -251,7 +258,7 @@ def canonicalise(
             hashes[k] = (hashes[k] ^ np.uint64(out[at, k] + 1)) * np.uint64(1099511628211)
             hashes[k] ^= hashes[k] >> np.uint64(31)
         at += 1
-    # Join the columns that no state tells apart any more.
+    # Join the columns that no state distinguishes any more.
     column_of = np.full(num_classes, -1, np.int64)
     kept = np.empty(num_used, np.int64)
     num_kept = 0
@@ -282,7 +289,7 @@ def canonicalise(
 
 @jit((BYTES, BYTES))
 def joint_classes(a: Array, b: Array) -> tuple[Array, Array, Array]:
-    """The classes of symbols that two class arrays both don't tell apart.
+    """The classes of symbols that neither of two class arrays distinguishes.
 
     Returns:
         int64[num_symbols], each symbol's joint class; by joint class, its class in a and in b.

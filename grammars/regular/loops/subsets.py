@@ -41,7 +41,7 @@ def determinise(
     """Subset construction (Rabin and Scott, 1959) of an NFA in compressed-row form.
 
     State s has the edges ``edge_start[s]:edge_start[s + 1]``, each on the classes lo to hi
-    inclusive, and the empty moves ``eps_dst[eps_start[s]:eps_start[s + 1]]``. A set that has the
+    inclusive, and the epsilon edges ``eps_dst[eps_start[s]:eps_start[s + 1]]``. A set that has the
     state ``absorbing`` (-1: there is none), from which every text is accepted, is that state alone.
 
     Returns:

@@ -1,7 +1,7 @@
 """What the compiled loops that make automata have in common.
 
-Tables are int32[num_states, num_classes], where a class is a set of bytes that no state tells
-apart; -1 is dead. All loops count their work, so limits are the same on every machine.
+Tables are int32[num_states, num_classes], where a class is a set of bytes that no state
+distinguishes; -1 is dead. All loops count their work, so limits are the same on every machine.
 """
 
 from __future__ import annotations

@@ -24,11 +24,11 @@ def exponents_between(least: int, most: int) -> Dfa:
         signed = builder.byte_range(_PLUS, _PLUS, marked)
         positive = _naturals_between(max(least, 0), most)
         for source in (marked, signed):
-            builder.empty_move(builder.dfa(positive, source), end)
+            builder.epsilon_edge(builder.dfa(positive, source), end)
     if least <= 0:
         signed = builder.byte_range(_MINUS, _MINUS, marked)
         negative = _naturals_between(max(-most, 0), -least)
-        builder.empty_move(builder.dfa(negative, signed), end)
+        builder.epsilon_edge(builder.dfa(negative, signed), end)
     return builder.build(end)
 
 

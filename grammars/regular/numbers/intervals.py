@@ -29,7 +29,7 @@ _ZERO = Decimal(0)
 _DOT, _NINE, _MINUS = b".9-"
 _DIGIT = 0x30
 _ANY, _ZEROS, _NONZERO, _NOTHING = range(4)
-"""What decimals may follow: any, only zeros, some that are not all zeros, none whatever."""
+"""What decimals may follow: any, only zeros, some that are not all zeros, none at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def intervals_dfa(intervals: Iterable[Interval], *, exponents: bool = True) -> D
 def check_digits(value: Decimal) -> None:
     """Refuse a number that is too long to be written out."""
     if abs(value.adjusted()) > _MAX_DIGITS or len(value.as_tuple().digits) > _MAX_DIGITS:
-        raise too_complex("a bound of so many digits", RegularLimits())
+        raise too_complex("a bound of that many digits", RegularLimits())
 
 
 class _Bounds:
@@ -106,7 +106,7 @@ class _Bounds:
         return not (tight_high and at >= len(self.high) and self.high_open)
 
     def following(self, at: int, tight_low: bool, tight_high: bool) -> int | None:
-        """What may follow ``at`` digits if the bounds have no more digits to say; else None."""
+        """What may follow ``at`` digits if the bounds have no more digits; else None."""
         low_said, high_said = at >= len(self.low), at >= len(self.high)
         tight_low = tight_low and not (low_said and not self.low_open)
         if tight_high and high_said:
@@ -115,16 +115,16 @@ class _Bounds:
             return None
         return _NONZERO if tight_low else _ANY
 
-    def moves(
+    def transitions(
         self, at: int, tight_low: bool, tight_high: bool, least: int = 0
     ) -> Iterator[tuple[int, int, bool, bool]]:
         """Ranges of next digits, each with what the text is tight to after them."""
         low = int(self.low[at]) if at < len(self.low) else 0
         high = int(self.high[at]) if at < len(self.high) else 0
-        return tight_moves(low, high, tight_low, tight_high, least)
+        return tight_transitions(low, high, tight_low, tight_high, least)
 
 
-def tight_moves(
+def tight_transitions(
     low: int, high: int, tight_low: bool, tight_high: bool, least: int
 ) -> Iterator[tuple[int, int, bool, bool]]:
     """The digits from ``least`` that neither bound's digit rules out, by what is tight then."""
@@ -165,13 +165,13 @@ class _Decimals:
             builder.edge_blocks.append(
                 _decimal_edges(self.most) + np.array([first, 0, 0, first], np.int32)
             )
-            builder.empty_moves += [(first + i, self.ended) for i in range(_NONZERO * length)]
+            builder.epsilon_edges += [(first + i, self.ended) for i in range(_NONZERO * length)]
         return self._first + kind * length + (0 if self.most is None else at)
 
 
 @cache
 def _decimal_edges(most: int | None) -> NDArray[np.int32]:
-    """The moves among the states of ``_Decimals``: by kind, then by how many decimals were read."""
+    """The transitions of ``_Decimals``: by kind, then by how many decimals were read."""
     length = 1 if most is None else most + 1
     edges: list[tuple[int, int, int, int]] = []
     for at in range(1 if most is None else most):
@@ -196,7 +196,7 @@ class _Side:
         self._decimals = _Decimals(builder, None, self._end)
         # ``rest[k]``: k more digits before the point, and any fraction.
         self._rest = [builder.new_state()]
-        builder.empty_move(self._rest[0], self._end)
+        builder.epsilon_edge(self._rest[0], self._end)
         self._edge(self._byte(_DOT, self._rest[0]), 0, 9, self._decimals.state(_ANY, 1))
         self._scientific: dict[tuple[int, int], _Decimals] = {}
 
@@ -208,7 +208,7 @@ class _Side:
         if self._is_used:
             if self._is_negative:
                 self._builder.edges.append((self._builder.start, _MINUS, _MINUS, self._start))
-            self._builder.empty_move(self._end, end)
+            self._builder.epsilon_edge(self._end, end)
 
     def add(self, low: Decimal, low_open: bool, high: Decimal | None, high_open: bool) -> None:
         """Add an interval from 0 on."""
@@ -240,7 +240,7 @@ class _Side:
             for length in range(2, (least + 1 if most is None else most - 1) + 1):
                 at = builder.byte_range(_DIGIT, _NINE, at)
                 if length > least:
-                    builder.empty_move(at, self._rest[0])
+                    builder.epsilon_edge(at, self._rest[0])
             if most is None:
                 builder.edges.append((at, _DIGIT, _NINE, at))
 
@@ -254,7 +254,7 @@ class _Side:
             for (tight_low, tight_high), state in states.items():
                 low_digit = int(low[i]) if tight_low else 0
                 high_digit = int(high[i]) if tight_high else 9
-                for first, last, a, b in tight_moves(
+                for first, last, a, b in tight_transitions(
                     low_digit, high_digit, tight_low, tight_high, least
                 ):
                     if a or b:
@@ -267,7 +267,7 @@ class _Side:
             states = following
         for (tight_low, tight_high), state in states.items():
             if bounds.allows_end(0, tight_low, tight_high):
-                self._builder.empty_move(state, self._end)
+                self._builder.epsilon_edge(state, self._end)
             self._add_decimals(
                 self._byte(_DOT, state), tight_low, tight_high, bounds, self._decimals
             )
@@ -288,7 +288,7 @@ class _Side:
         while states and (decimals.most is None or at < decimals.most):
             following: dict[tuple[bool, bool], int] = {}
             for (tight_low, tight_high), state in states.items():
-                for first, last, a, b in bounds.moves(at, tight_low, tight_high):
+                for first, last, a, b in bounds.transitions(at, tight_low, tight_high):
                     kind = bounds.following(at + 1, a, b)
                     if kind is None:
                         if (a, b) not in following:
@@ -299,7 +299,7 @@ class _Side:
             at += 1
             for (a, b), state in following.items():
                 if bounds.allows_end(at, a, b):
-                    self._builder.empty_move(state, decimals.ended)
+                    self._builder.epsilon_edge(state, decimals.ended)
             states = following
 
     def _edge(self, source: int, first: int, last: int, target: int) -> None:
@@ -313,8 +313,8 @@ class _Side:
         decimals = self._byte(_DIGIT, self._byte(_DOT, zero))
         builder.edges.append((decimals, _DIGIT, _DIGIT, decimals))
         exponent = self._scientific_from(-999, 999).ended
-        builder.empty_move(zero, exponent)
-        builder.empty_move(decimals, exponent)
+        builder.epsilon_edge(zero, exponent)
+        builder.epsilon_edge(decimals, exponent)
 
     def _add_scientific(
         self, low: Decimal, low_open: bool, high: Decimal | None, high_open: bool
@@ -342,11 +342,11 @@ class _Side:
     ) -> None:
         decimals = self._scientific_from(least, most)
         rest = _Bounds(bounds.low[1:], bounds.low_open, bounds.high[1:], bounds.high_open)
-        for first, last, a, b in bounds.moves(0, at_low, at_high, least=1):
+        for first, last, a, b in bounds.transitions(0, at_low, at_high, least=1):
             state = self._builder.new_state()
             self._edge(self._start, first, last, state)
             if rest.allows_end(0, a, b):
-                self._builder.empty_move(state, decimals.ended)
+                self._builder.epsilon_edge(state, decimals.ended)
             self._add_decimals(self._byte(_DOT, state), a, b, rest, decimals)
 
     def _scientific_from(self, least: int, most: int) -> _Decimals:
@@ -357,7 +357,7 @@ class _Side:
             state = self._builder.new_state()
             known = self._scientific[key] = _Decimals(self._builder, MAX_DECIMALS, state)
             end = self._builder.dfa(exponents_between(least, most), state)
-            self._builder.empty_move(end, self._end)
+            self._builder.epsilon_edge(end, self._end)
         return known
 
 

@@ -12,7 +12,7 @@ Within the universe each language holds exactly the right texts, so boolean comb
 too, with ``spellings() - x`` as the complement. ``any_number()`` is the whole of RFC 8259's number
 syntax, for a number under no condition at all.
 
-Values are decimals: 0.07 is a multiple of 0.01, whatever binary floats make of it.
+Values are decimals: 0.07 is a multiple of 0.01, in spite of binary floats.
 """
 
 from __future__ import annotations

@@ -48,8 +48,8 @@ def multiples_dfa(divisor: Decimal, exponents: bool) -> Dfa:
     signed.start = signed.new_state()
     end = signed.dfa(unsigned, signed.start)
     minus = signed.byte_range(0x2D, 0x2D, signed.start)
-    signed.empty_move(signed.dfa(unsigned, minus), end)
-    signed.empty_move(signed.dfa(intervals_dfa([zero], exponents=exponents), signed.start), end)
+    signed.epsilon_edge(signed.dfa(unsigned, minus), end)
+    signed.epsilon_edge(signed.dfa(intervals_dfa([zero], exponents=exponents), signed.start), end)
     return signed.build(end).intersect(intervals_dfa([Interval()], exponents=exponents))
 
 
@@ -58,7 +58,7 @@ def _add_plain_multiples(builder: NfaBuilder, modulus: int, places: int, end: in
     zeros = builder.literal(b".0", builder.new_state())  # Only zeros after the point.
     point_zeros = builder.edges[-2][0]
     builder.edges.append((zeros, 48, 48, zeros))
-    builder.empty_move(zeros, end)
+    builder.epsilon_edge(zeros, end)
     whole = [builder.new_state() for _ in range(modulus)]
     for r, state in enumerate(whole):
         for digit in range(10):
@@ -68,31 +68,31 @@ def _add_plain_multiples(builder: NfaBuilder, modulus: int, places: int, end: in
         target = whole[digit % modulus]
         builder.edges.append((builder.start, 48 + digit, 48 + digit, target))
     zero = builder.byte_range(48, 48, builder.start)
-    builder.empty_move(zero, end)
-    builder.empty_move(zero, point_zeros)
+    builder.epsilon_edge(zero, end)
+    builder.epsilon_edge(zero, point_zeros)
     if places <= 0:
         # A multiple of the modulus, then as many zeros as the divisor ends in.
         at = whole[0]
         for _ in range(-places):
             at = builder.byte_range(48, 48, at)
-        builder.empty_move(at, end)
-        builder.empty_move(at, point_zeros)
+        builder.epsilon_edge(at, end)
+        builder.epsilon_edge(at, point_zeros)
         return
     # ``decimals[j][r]``: after j decimals.
     decimals = [[builder.new_state() for _ in range(modulus)] for _ in range(places + 1)]
     for r in range(modulus):
         builder.edges.append((whole[r], 46, 46, decimals[0][r]))
         if r * 10**places % modulus == 0:
-            builder.empty_move(whole[r], end)
+            builder.epsilon_edge(whole[r], end)
         for j in range(places):
             for digit in range(10):
                 target = decimals[j + 1][(10 * r + digit) % modulus]
                 builder.edges.append((decimals[j][r], 48 + digit, 48 + digit, target))
             if j and r * 10 ** (places - j) % modulus == 0:
-                builder.empty_move(decimals[j][r], end)
+                builder.epsilon_edge(decimals[j][r], end)
     builder.edges.append((zero, 46, 46, decimals[0][0]))
     builder.edges.append((decimals[places][0], 48, 48, decimals[places][0]))
-    builder.empty_move(decimals[places][0], end)
+    builder.epsilon_edge(decimals[places][0], end)
 
 
 def _scientific_multiples(modulus: int, places: int) -> Dfa:
@@ -110,7 +110,7 @@ def _scientific_multiples(modulus: int, places: int) -> Dfa:
     def exponents_from(least: int) -> int:
         if least not in exponents:
             exponents[least] = builder.new_state()
-            builder.empty_move(builder.dfa(exponents_between(least, 999), exponents[least]), end)
+            builder.epsilon_edge(builder.dfa(exponents_between(least, 999), exponents[least]), end)
         return exponents[least]
 
     powers = _least_powers(modulus)
@@ -124,7 +124,7 @@ def _scientific_multiples(modulus: int, places: int) -> Dfa:
             queue.append(key)
             power = powers[r]
             if power is not None:
-                builder.empty_move(states[key], exponents_from(k - places + power))
+                builder.epsilon_edge(states[key], exponents_from(k - places + power))
         return states[key]
 
     def add_digits(source: int, k: int, r: int, num_zeros: int) -> None:

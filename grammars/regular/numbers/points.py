@@ -71,7 +71,7 @@ def points_dfa(values: Iterable[Decimal], *, exponents: bool) -> Dfa:
             for high in range(first, last + 1):
                 for start, stop in ranges:
                     for low in range(start, stop + 1):
-                        builder.empty_move(source, tails.state(followings[high << 7 | low]))
+                        builder.epsilon_edge(source, tails.state(followings[high << 7 | low]))
     return builder.build(end)
 
 
@@ -113,20 +113,20 @@ class _Tails:
             kind, exponent = following
             if kind == _DECIMALS:
                 self._zeros(known)
-                self._builder.empty_move(known, self._end)
+                self._builder.epsilon_edge(known, self._end)
             elif kind == _WHOLE:
                 at = self._point_and_zero(known)
                 self._zeros(at)
                 ended = self._exponent(-999, 999) if exponent else self._end
-                self._builder.empty_move(known, ended)
-                self._builder.empty_move(at, ended)
+                self._builder.epsilon_edge(known, ended)
+                self._builder.epsilon_edge(at, ended)
             else:
                 self._mantissa(known, kind, exponent)
         return known
 
     def _mantissa(self, state: int, num_decimals: int, exponent: int) -> None:
         ended = self._exponent(exponent, exponent)
-        self._builder.empty_move(state, ended)
+        self._builder.epsilon_edge(state, ended)
         if num_decimals >= MAX_DECIMALS:
             return
         after = self.state((num_decimals + 1, exponent))
@@ -145,5 +145,5 @@ class _Tails:
         if known is None:
             known = self._exponents[least, most] = self._builder.new_state()
             tail = self._builder.dfa(exponents_between(least, most), known)
-            self._builder.empty_move(tail, self._end)
+            self._builder.epsilon_edge(tail, self._end)
         return known

@@ -1,6 +1,6 @@
 """Assertions inside a regex: conditions on the text before or after a place, decided exactly.
 
-The expression becomes an automaton whose moves may also be conditions. A configuration is
+The expression becomes an automaton whose transitions may also be conditions. A configuration is
 
     (state, what each condition's automaton makes of the text so far, obligations)
 
@@ -80,7 +80,7 @@ def _looks_ahead(node: Node) -> bool:
 
 @dataclass
 class _Conditional:
-    """An automaton some of whose moves are conditions."""
+    """An automaton some of whose transitions are conditions."""
 
     builder: NfaBuilder
     conditions: list[tuple[int, int, Before | After]] = field(default_factory=list)
@@ -97,7 +97,7 @@ class _Conditional:
             case Alternatives(options):
                 end = builder.new_state()
                 for option in options:
-                    builder.empty_move(self.add(option, source), end)
+                    builder.epsilon_edge(self.add(option, source), end)
                 return end
             case Repeat(part, minimum, maximum):
                 return self.repeat(part, source, minimum, maximum)
@@ -109,21 +109,21 @@ class _Conditional:
     def repeat(self, part: Node, source: int, minimum: int, maximum: int | None) -> int:
         builder = self.builder
         entry = builder.new_state()
-        builder.empty_move(source, entry)
+        builder.epsilon_edge(source, entry)
         ends = [entry] if minimum == 0 else []
         for k in range(1, (maximum if maximum is not None else max(minimum, 1)) + 1):
             exit_ = self.add(part, entry)
             if builder.num_states > builder.limits.max_states:
                 raise too_complex("a repetition", builder.limits)
             if maximum is None and k >= minimum and k >= 1 and k == max(minimum, 1):
-                builder.empty_move(exit_, entry)
+                builder.epsilon_edge(exit_, entry)
             entry = builder.new_state()
-            builder.empty_move(exit_, entry)
+            builder.epsilon_edge(exit_, entry)
             if k >= minimum:
                 ends.append(entry)
         end = builder.new_state()
         for state in ends:
-            builder.empty_move(state, end)
+            builder.epsilon_edge(state, end)
         return end
 
 
@@ -159,7 +159,7 @@ class _Expansion:
         for source, low, high, target in builder.edges:
             edges.setdefault(source, []).append((low, high, target))
         empty: dict[int, list[int]] = {}
-        for source, target in builder.empty_moves:
+        for source, target in builder.epsilon_edges:
             empty.setdefault(source, []).append(target)
         conditions: dict[int, list[tuple[int, Before | After]]] = {}
         for source, target, condition in automaton.conditions:
@@ -187,11 +187,11 @@ class _Expansion:
             if state == end and all(self.obliged[d].accepting[s] for d, s in obligations):
                 final.append(number)
             for target in empty.get(state, ()):
-                result.empty_move(number, visit(target, context, obligations))
+                result.epsilon_edge(number, visit(target, context, obligations))
             for target, condition in conditions.get(state, ()):
                 after = self.passed(condition, context, obligations)
                 if after is not None:
-                    result.empty_move(number, visit(target, context, after))
+                    result.epsilon_edge(number, visit(target, context, after))
             runs = self.runs(frozenset(d for d, _ in obligations))
             for low, high, target in edges.get(state, ()):
                 for first, last in runs[bisect_right(runs, (low, 256)) - 1 :]:
@@ -206,7 +206,7 @@ class _Expansion:
         return result.build_for(accepting)
 
     def runs(self, obliged: frozenset[int]) -> list[tuple[int, int]]:
-        """First and last byte of the runs of bytes that no automaton in play tells apart."""
+        """First and last byte of the runs of bytes that no automaton in play distinguishes."""
         known = self.known_runs.get(obliged)
         if known is None:
             borders = {0}

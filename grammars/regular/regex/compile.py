@@ -123,11 +123,11 @@ def _plain_dfa(node: Node, limits: RegularLimits) -> Dfa:
         match option:
             case Sequence((*parts, last)) if last == ANY_TEXT:
                 before = plain(builder, sequence(parts), builder.start)
-                builder.empty_move(before, builder.any_text())
+                builder.epsilon_edge(before, builder.any_text())
             case _:
-                builder.empty_move(plain(builder, option, builder.start), end)
+                builder.epsilon_edge(plain(builder, option, builder.start), end)
     if builder.absorbing >= 0:
-        builder.empty_move(builder.absorbing, end)
+        builder.epsilon_edge(builder.absorbing, end)
     return builder.build(end)
 
 
@@ -156,7 +156,7 @@ def plain(builder: NfaBuilder, node: Node, source: int) -> int:
         case Alternatives(options):
             end = builder.new_state()
             for option in options:
-                builder.empty_move(plain(builder, option, source), end)
+                builder.epsilon_edge(plain(builder, option, source), end)
             return end
         case Repeat(part, minimum, maximum):
             return builder.repeat(lambda b, s: plain(b, part, s), source, minimum, maximum)

@@ -53,10 +53,10 @@ def test_few_tokens_are_tried_and_few_texts_asked(name: str) -> None:
     matcher, row = grammar.matcher(), VOCAB.empty_mask()
     text = json.dumps(value, separators=(",", ":")).encode()
     for at in range(len(text)):
-        tried, asked = grammar.masks.num_tokens_tried, grammar.num_texts_asked
+        tried, asked = grammar.masks.num_tokens_tried, grammar.num_texts_requested
         matcher.fill_mask(row)
         assert grammar.masks.num_tokens_tried - tried <= _MOST_TRIED, text[:at]
-        assert grammar.num_texts_asked - asked <= _MOST_ASKED, text[:at]
+        assert grammar.num_texts_requested - asked <= _MOST_ASKED, text[:at]
         if at % 7 == 3:
             _check(matcher, row)
         assert matcher.accept_bytes(text[at : at + 1])
