@@ -28,7 +28,9 @@ from ramet.runtime.api.events import Finished, TextDelta, Timings, TokenInfo, Us
 from ramet.runtime.api.request import HintUpdate, ProgramHint
 
 if TYPE_CHECKING:
-    from ramet.lang.backends.transport import Transport
+    import ssl
+
+    from ramet.lang.backends.transport import Transport, Verify
 
 NEWS_PATH = "/v1/program_news"
 """Path at which a Ramet server takes hint updates."""
@@ -231,6 +233,7 @@ def connect(
     api_key: str | None = None,
     dialect: str | None = None,
     timeout_s: float | None = 600.0,
+    verify: Verify = True,
 ) -> HttpBackend:
     """A backend for the server at ``url`` (with or without a ``/v1`` at its end).
 
@@ -239,28 +242,35 @@ def connect(
         api_key: sent as a bearer token.
         dialect: ``ramet``, ``vllm`` or ``openai``; None: the server is asked.
         timeout_s: for a call's next piece of data.
+        verify: how the certificate of an https server is verified: True: against the trusted
+            certificates, those of the environment's ``SSL_CERT_FILE`` if it is set; a file of
+            certificates, or an ``ssl.SSLContext``; False: not at all.
 
     Raises:
+        UsageError: an argument is wrong.
         BackendError: the server can't be reached.
     """
     # An HTTP client is slow to import, and only connections need one.
-    from ramet.lang.backends.transport import Transport
+    from ramet.lang.backends.transport import Transport, tls_context
 
     if not isinstance(url, str) or not url.startswith(("http://", "https://")):
-        raise UsageError(f"not an address of a server: {url!r}")
+        advice = f"; add http://: {f'http://{url}'!r}" if isinstance(url, str) and url else ""
+        raise UsageError(f"not an address of a server: {url!r}{advice}")
     url = url.rstrip("/").removesuffix("/v1")
     if dialect is not None and dialect not in DIALECTS:
         raise UsageError(f"no dialect {dialect!r}; there are {', '.join(DIALECTS)}")
-    chosen = DIALECTS[dialect] if dialect is not None else _recognise(url, api_key)
-    return HttpBackend(Transport(url, api_key=api_key, timeout_s=timeout_s), chosen, model)
+    context = tls_context(url, verify)
+    chosen = DIALECTS[dialect] if dialect is not None else _recognise(url, api_key, context)
+    transport = Transport(url, api_key=api_key, timeout_s=timeout_s, verify=context)
+    return HttpBackend(transport, chosen, model)
 
 
-def _recognise(url: str, api_key: str | None) -> Dialect:
+def _recognise(url: str, api_key: str | None, verify: ssl.SSLContext | bool) -> Dialect:
     import httpx
 
     headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
     try:
-        response = httpx.get(f"{url}/v1/models", headers=headers, timeout=10.0)
+        response = httpx.get(f"{url}/v1/models", headers=headers, timeout=10.0, verify=verify)
         response.raise_for_status()
         owners = {str(model.get("owned_by")) for model in response.json()["data"]}
     except (httpx.HTTPError, ValueError, KeyError, TypeError, AttributeError) as error:

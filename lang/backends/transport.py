@@ -4,17 +4,44 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import httpx
 
-from ramet.lang.base.errors import BackendError
+from ramet.lang.base.errors import BackendError, UsageError
 
 MAX_TRIES = 3
 MAX_PAUSE_S = 10.0
 _BUSY = frozenset((429, 502, 503))
+
+
+Verify = bool | str | Path | ssl.SSLContext
+"""How a server's certificate is verified; see ``tls_context``."""
+
+
+def tls_context(url: str, verify: Verify) -> ssl.SSLContext | bool:
+    """What httpx takes as ``verify``.
+
+    Args:
+        verify: True: against the trusted certificates, those of ``SSL_CERT_FILE`` if that is set;
+            a file: against the certificates in it; a context: by that; False: not at all.
+
+    Raises:
+        UsageError: the file can't be read, or has no certificate.
+    """
+    if not url.startswith("https://"):
+        return False  # reading the trusted certificates takes longer than most calls
+    if not isinstance(verify, str | Path):
+        return httpx.create_ssl_context() if verify is True else verify
+    try:
+        return ssl.create_default_context(cafile=verify)
+    except (OSError, ssl.SSLError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"verify: no certificates can be read from {verify}: {reason}") from None
 
 
 class Transport:
@@ -26,9 +53,11 @@ class Transport:
         *,
         api_key: str | None = None,
         timeout_s: float | None = 600.0,
+        verify: ssl.SSLContext | bool = True,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self.url = url.rstrip("/")
+        self._verify = tls_context(url, verify)
         self._headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
         self._timeout = httpx.Timeout(timeout_s, connect=10.0)
         self._transport = transport
@@ -95,6 +124,7 @@ class Transport:
             client = httpx.AsyncClient(
                 headers=self._headers,
                 timeout=self._timeout,
+                verify=self._verify,
                 transport=self._transport,
                 limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
             )

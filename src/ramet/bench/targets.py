@@ -11,6 +11,7 @@ import httpx
 
 from ramet.bench.workloads import Job
 from ramet.grammars.constraints import JsonSchema
+from ramet.lang.backends.transport import tls_context
 from ramet.runtime.api.errors import RametError
 from ramet.runtime.api.events import Failed, Finished, TextDelta
 from ramet.runtime.api.params import SamplingParams
@@ -112,7 +113,11 @@ class UrlTarget:
         self.model = model
         limits = httpx.Limits(max_connections=1024)
         self.client = httpx.AsyncClient(
-            base_url=url, timeout=timeout_s, limits=limits, trust_env=False
+            base_url=url,
+            timeout=timeout_s,
+            limits=limits,
+            verify=tls_context(url, verify=True),
+            trust_env=False,
         )
 
     async def send(self, job: Job, prompt: tuple[int, ...], *, want_token_ids: bool) -> Outcome:
