@@ -23,6 +23,9 @@ class EngineConfig(SchedulerConfig):
     device: str = setting(
         "auto", Group.BASIC, "Device: auto, cpu, cuda or cuda:1.", metavar="DEVICE"
     )
+    chat_template: str | None = setting(
+        None, Group.CHAT, "File of a Jinja template, in place of the model's.", metavar="FILE"
+    )
     page_size: int = setting(16, Group.ENGINE, "Tokens of a KV cache page.", least=1)
     num_pages: int | None = setting(
         None, None, "Pages of the KV cache; None: as many as cache_bytes hold.", least=1

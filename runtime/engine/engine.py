@@ -170,11 +170,18 @@ class Engine:
             config = dataclasses.replace(config, max_draft_len=_DRAFT_LEN)
         with ExitStack() as on_failure:
             on_failure.callback(runner.close)
+            tokenizer = read_tokenizer(file)
+            template: ChatTemplate | None = None
+            if config.chat_template is not None:
+                from ramet.runtime.tokenizer import ChatTemplate
+
+                template = ChatTemplate.read(config.chat_template, tokenizer)
             engine = cls(
                 runner,
-                read_tokenizer(file),
+                tokenizer,
                 config,
                 model_name=Path(model).stem,
+                chat_template=template,
                 fingerprint=file.fingerprint,
                 timer=time.perf_counter,
             )

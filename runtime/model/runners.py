@@ -53,9 +53,9 @@ def load_runner(
         except OSError as error:
             if error.errno != errno.ENOMEM:
                 raise
-            raise _out_of_memory() from None
+            raise _out_of_memory(model, kv_bytes) from None
         except MemoryError:
-            raise _out_of_memory() from None
+            raise _out_of_memory(model, kv_bytes) from None
     kind, _, index = device.partition(":")
     if kind != "cuda" or (index and not index.isdecimal()):
         raise ModelLoadError(
@@ -81,11 +81,30 @@ def describe_default() -> str:
     return f"{torch.cuda.get_device_name(device)} ({architecture(device)}), by Triton kernels"
 
 
-def _out_of_memory() -> ModelLoadError:
+def _out_of_memory(model: ModelFile, kv_bytes: int) -> ModelLoadError:
+    available = _available_bytes()
     return ModelLoadError(
-        "there is not enough memory for the weights and the pages; ask for a smaller cache",
+        f"there is not enough memory for the weights, {_size_mib(model.path)} MiB as stored, and a"
+        f" cache of {kv_bytes >> 20} MiB"
+        + (f": {available >> 20} MiB are available" if available is not None else "")
+        + "; ask for a smaller cache",
         param="cache_bytes",
     )
+
+
+def _size_mib(path: Path) -> int:
+    files = [path] if path.is_file() else [each for each in path.glob("*") if each.is_file()]
+    return sum(each.stat().st_size for each in files) >> 20
+
+
+def _available_bytes() -> int | None:
+    """What the system can give to new processes, where it says so."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    sizes = [int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")]
+    return sizes[0] << 10 if sizes else None
 
 
 def _has_gpu() -> bool:

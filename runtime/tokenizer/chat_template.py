@@ -6,6 +6,7 @@ import datetime
 import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import CodeType
 from typing import Any, NoReturn
 
@@ -92,6 +93,23 @@ class ChatTemplate:
                 code="no_chat_template",
             )
         return cls(tokenizer.chat_template, tokenizer)
+
+    @classmethod
+    def read(cls, path: str | Path, tokenizer: Tokenizer) -> ChatTemplate:
+        """The template in a file.
+
+        Raises:
+            InvalidParameterError: the file can't be read as UTF-8.
+            ModelLoadError: see ``ChatTemplate``.
+        """
+        try:
+            source = Path(path).expanduser().read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise InvalidParameterError(
+                f"the chat template {path} can't be read: {reason}", param="chat_template"
+            ) from None
+        return cls(source, tokenizer)
 
     def render(
         self,

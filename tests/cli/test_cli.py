@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.machinery
+import importlib.metadata
 import re
 import sys
 from pathlib import Path
@@ -158,3 +159,9 @@ def module_search_path(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_bench_fails_where_requests_fail() -> None:
     words = ["bench", "json", "--url", "http://127.0.0.1:9", "--repeat", "1", "--per-group", "2"]
     assert CliRunner().invoke(app, words).exit_code == 1
+
+
+def test_the_version_is_printed() -> None:
+    printed = CliRunner().invoke(app, ["--version"])
+    assert printed.exit_code == 0
+    assert printed.output == f"ramet {importlib.metadata.version('ramet')}\n"

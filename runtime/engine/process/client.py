@@ -108,20 +108,28 @@ class EngineProcess:
         config: EngineConfig | None = None,
         *,
         overlap: Callable[[], object] = lambda: None,
+        prepare: Callable[[], object] | None = None,
     ) -> EngineProcess:
         """``Engine.from_model`` in a process of its own.
 
         Args:
             overlap: what this process does while the other one loads the model.
+            prepare: what the other process does first, such as to configure logging; picklable.
         """
         path = locate_model(model)
+        config = config or EngineConfig()
         process = cls.__new__(cls)
-        timeout_s = (config or EngineConfig()).engine_timeout_s
-        process._begin(partial(load_engine, path, config), timeout_s)
+        timeout_s = config.engine_timeout_s
+        process._begin(partial(load_engine, path, config, prepare), timeout_s)
         with process._closed_on_failure():
             tokenizer = read_tokenizer(open_model(path))
             overlap()
-            process._attach(tokenizer, path.stem, None)
+            template: ChatTemplate | None = None
+            if config.chat_template is not None:
+                from ramet.runtime.tokenizer import ChatTemplate
+
+                template = ChatTemplate.read(config.chat_template, tokenizer)
+            process._attach(tokenizer, path.stem, template)
         return process
 
     def _begin(self, factory: Callable[[], Engine], timeout_s: float) -> None:

@@ -64,8 +64,12 @@ class Outbox:
             self._connection.send(report)
 
 
-def load_engine(path: Path, config: EngineConfig | None) -> Engine:
-    """``Engine.from_model``, imported where it runs."""
+def load_engine(
+    path: Path, config: EngineConfig | None, prepare: Callable[[], object] | None = None
+) -> Engine:
+    """``Engine.from_model``, imported where it runs, after ``prepare``."""
+    if prepare is not None:
+        prepare()
     from ramet.runtime.engine.engine import Engine
 
     return Engine.from_model(path, config)

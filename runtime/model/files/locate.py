@@ -7,6 +7,7 @@ Nothing is downloaded, and no package is imported: only its folder is looked up.
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,9 @@ PACKAGED_MODELS: Mapping[str, PackagedModel] = {
 }
 """Models that are known by a short name."""
 
+_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+"""How models are named where they can be downloaded from."""
+
 
 def locate_model(model: str | Path) -> Path:
     """The model's file. A short name wins over a file of the same name in the current folder.
@@ -44,8 +48,15 @@ def locate_model(model: str | Path) -> Path:
     path = Path(model).expanduser()
     if not str(model) or not path.exists():  # an empty path would be the current folder
         known = ", ".join(f"{name!r} ({each.install})" for name, each in PACKAGED_MODELS.items())
+        advice = ""
+        if _REPOSITORY.fullmatch(str(model)):
+            advice = (
+                "; Ramet downloads no models: fetch this one's files first, for example by"
+                f" `hf download {model} --local-dir FOLDER`, and give that folder or a GGUF file"
+            )
         raise ModelLoadError(
-            f"no model {str(model)!r}: it is neither a file nor a known name; known: {known}",
+            f"no model {str(model)!r}: it is neither a file nor a known name; known: {known}"
+            f"{advice}",
             param="model",
         )
     return path

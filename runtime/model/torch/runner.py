@@ -122,7 +122,7 @@ class TorchRunner:
         device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
         on_gpu = device.type == "cuda"
         if on_gpu and (device.index or 0) >= torch.cuda.device_count():
-            raise ModelLoadError(f"there is no device {device}", param="device")
+            raise ModelLoadError(f"there is no device {device}: {_describe_gpus()}", param="device")
         dtype = options.dtype
         if dtype is None and on_gpu:
             dtype = torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
@@ -282,3 +282,13 @@ def sample_on_device(logits: torch.Tensor, rows: SamplingRows) -> SampledTokens:
         top_token_ids.reshape(shape),
         top_logprobs.view(np.float32).reshape(shape),
     )
+
+
+def _describe_gpus() -> str:
+    """Which GPUs torch can use, or why there are none."""
+    count = torch.cuda.device_count()
+    if count:
+        return f"there are {', '.join(f'cuda:{index}' for index in range(count))}"
+    if torch.version.cuda is None and torch.version.hip is None:
+        return f"torch {torch.__version__} is a build for CPUs"
+    return f"torch {torch.__version__} finds no GPU, or no driver for one"

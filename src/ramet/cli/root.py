@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
@@ -12,9 +13,23 @@ from ramet.runtime.api.errors import RametError
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich")
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        import importlib.metadata
+
+        typer.echo(f"ramet {importlib.metadata.version('ramet')}")
+        raise typer.Exit
+
+
 @app.callback()
-def root() -> None:
+def root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version."),
+    ] = False,
+) -> None:
     """Ramet: structured generation and agent serving."""
+    del version
 
 
 for group in (programs, serve, check, bench, model):

@@ -27,6 +27,10 @@ def as_command(serve: Callable[[dict[str, Any]], None]) -> Callable[..., None]:
     @functools.wraps(serve)
     def command(**given: Any) -> None:
         del given["help_all"]
+        first = given.pop("first")
+        if first is not None and given["model"] not in (None, first):
+            raise typer.BadParameter("there is also --model", param_hint="MODEL")
+        given["model"] = first or given["model"]
         serve({name: value for name, value in given.items() if value not in (None, [])})
 
     parameters = [
@@ -47,6 +51,14 @@ def as_command(serve: Callable[[dict[str, Any]], None]) -> Callable[..., None]:
             inspect.Parameter.KEYWORD_ONLY,
             default=False,
             annotation=Annotated[bool, help_all],
+        )
+    )
+    parameters.append(
+        inspect.Parameter(
+            "first",
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[str | None, typer.Argument(metavar="[MODEL]", hidden=True)],
         )
     )
     vars(command)["__signature__"] = inspect.Signature(parameters)
