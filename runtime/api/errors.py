@@ -194,8 +194,15 @@ class QueueFullError(RametError):
     type = "rate_limit_error"
     default_code = "queue_full"
 
-    def __init__(self, message: str, *, retry_after_s: float, param: str | None = None) -> None:
-        super().__init__(message, param=param)
+    def __init__(
+        self,
+        message: str,
+        *,
+        retry_after_s: float,
+        param: str | None = None,
+        code: str | None = None,
+    ) -> None:
+        super().__init__(message, param=param, code=code)
         self.retry_after_s = retry_after_s
 
 

@@ -26,13 +26,14 @@ class Group(enum.StrEnum):
     CAPACITY = "Capacity"
     CHAT = "Chat"
     OPERATION = "Operation"
+    ACCESS = "Access and log"
     ENGINE = "Engine, in detail"
     LIMITS = "Limits"
 
     @property
     def is_advanced(self) -> bool:
         """Only ``--help-all`` shows it."""
-        return self in (Group.ENGINE, Group.LIMITS)
+        return self in (Group.ACCESS, Group.ENGINE, Group.LIMITS)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +50,7 @@ class Setting:
         above: exclusive lower bound.
         finite: refuses infinity; NaN is always refused.
         choices: the permitted values; empty: any.
+        secret: it is left out of the configuration's representation.
     """
 
     group: Group | None
@@ -61,6 +63,7 @@ class Setting:
     above: float | None = None
     finite: bool = True
     choices: tuple[str, ...] = ()
+    secret: bool = False
 
     def check(self, name: str, value: Any) -> None:
         """Checks a number against the bounds, or a text against the choices.
@@ -90,7 +93,9 @@ class Setting:
 def setting(default: Any, group: Group | None, help: str, **declared: Any) -> Any:
     """A dataclass field that is a setting; see ``Setting`` for ``declared``."""
     declaration = Setting(group=group, help=help, **declared)
-    return dataclasses.field(default=default, metadata={_KEY: declaration})
+    return dataclasses.field(
+        default=default, metadata={_KEY: declaration}, repr=not declaration.secret
+    )
 
 
 def settings_of(config: type) -> dict[str, tuple[Setting, Any, Any]]:

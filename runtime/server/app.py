@@ -10,10 +10,11 @@ from starlette.middleware.cors import CORSMiddleware
 from ramet.runtime.engine.api import EngineApi
 from ramet.runtime.server.anthropic.bodies import CountTokensRequest, MessagesRequest
 from ramet.runtime.server.anthropic.routes import anthropic_router
+from ramet.runtime.server.calls.api_keys import read_tenants
 from ramet.runtime.server.calls.context import ServerContext
 from ramet.runtime.server.calls.lifecycle import Lifecycle
 from ramet.runtime.server.calls.prompts import PromptEncoder
-from ramet.runtime.server.calls.tenants import Tenants, read_keys_file
+from ramet.runtime.server.calls.tenants import Tenants
 from ramet.runtime.server.chat.planner import ChatPlanner
 from ramet.runtime.server.config import ServerConfig
 from ramet.runtime.server.extension import Extension
@@ -61,10 +62,11 @@ def create_app(
     lifecycle: Lifecycle | None = None,
     extensions: Sequence[Extension] = (),
     tracing: Tracing = NO_TRACING,
+    tenants: Tenants | None = None,
 ) -> FastAPI:
     """Builds the application. The caller owns the engine and the tracing, and closes them.
 
-    Pass a ``lifecycle`` to drain the server; see ``serve``.
+    Pass a ``lifecycle`` to drain the server, and ``tenants`` to replace them; see ``serve``.
     """
     config = config or ServerConfig()
     model_names = config.served_model_names or (engine.model_name,)
@@ -76,7 +78,7 @@ def create_app(
         planner=ChatPlanner(engine.tokenizer, engine.chat_template, config, engine.max_context_len),
         metrics=metrics,
         lifecycle=lifecycle or Lifecycle(),
-        tenants=Tenants(read_keys_file(config.api_keys_file)),
+        tenants=tenants or Tenants(read_tenants(config)),
         model_names=model_names,
     )
     app = FastAPI(title="Ramet", version="1", redirect_slashes=False, openapi_url=None)

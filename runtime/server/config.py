@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from ramet.runtime.api import log
+from ramet.runtime.api.errors import InvalidParameterError
 from ramet.runtime.api.settings import Group, check_settings, setting
 from ramet.runtime.server.observability.otlp_endpoint import check_endpoint
 
@@ -60,12 +62,34 @@ class ServerConfig:
         unit=1 << 20,
         least=0,
     )
+    # Keys on a command line can be seen by other users of the machine: the environment's
+    # RAMET_API_KEY and the files can't.
+    api_keys: tuple[str, ...] = setting(
+        (),
+        Group.OPERATION,
+        "API key of clients; may be repeated.",
+        option="api_key",
+        metavar="KEY",
+        secret=True,
+    )
+    api_key_file: Path | None = setting(
+        None, Group.ACCESS, "File of API keys, one a line.", metavar="FILE"
+    )
     api_keys_file: Path | None = setting(
         None,
         Group.OPERATION,
         "JSON file of tenants and their API keys.",
         option="api_keys",
         metavar="FILE",
+    )
+    ssl_certfile: Path | None = setting(
+        None, Group.ACCESS, "Certificate chain for HTTPS, in PEM.", metavar="FILE"
+    )
+    ssl_keyfile: Path | None = setting(
+        None, Group.ACCESS, "Private key, if not in the certificate's file.", metavar="FILE"
+    )
+    ssl_password_file: Path | None = setting(
+        None, Group.ACCESS, "Password of the private key.", metavar="FILE"
     )
     cors_origins: tuple[str, ...] = setting(
         (),
@@ -77,7 +101,7 @@ class ServerConfig:
     # Names of the machine itself always are; others could be of a page's site (DNS rebinding).
     allowed_hosts: tuple[str, ...] = setting(
         (),
-        Group.LIMITS,
+        Group.ACCESS,
         "Name of a server on a loopback address in requests; may be repeated.",
         option="allowed_host",
         metavar="NAME",
@@ -97,7 +121,21 @@ class ServerConfig:
         None, Group.CHAT, "Reasoning format, if not the template's.", metavar="NAME"
     )
     otlp_endpoint: str | None = setting(
-        None, Group.OPERATION, "OpenTelemetry collector to send traces to.", metavar="URL"
+        None, Group.ACCESS, "OpenTelemetry collector to send traces to.", metavar="URL"
+    )
+    log_level: str = setting(
+        "info",
+        Group.ACCESS,
+        f"Least important messages to log: {', '.join(log.LEVELS)}.",
+        metavar="LEVEL",
+        choices=log.LEVELS,
+    )
+    log_format: str = setting(
+        "text",
+        Group.ACCESS,
+        "Format of the log: text, or json (an object a line).",
+        metavar="FORMAT",
+        choices=log.FORMATS,
     )
     access_log: bool = setting(
         False, Group.OPERATION, "Log requests as JSON, without prompts.", metavar=""
@@ -106,3 +144,6 @@ class ServerConfig:
     def __post_init__(self) -> None:
         check_settings(self)
         check_endpoint(self.otlp_endpoint)
+        for name in ("ssl_keyfile", "ssl_password_file"):
+            if getattr(self, name) is not None and self.ssl_certfile is None:
+                raise InvalidParameterError(f"{name} needs ssl_certfile", param=name)

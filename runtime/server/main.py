@@ -16,7 +16,9 @@ from typing import cast
 
 import uvicorn
 
+from ramet.runtime.api.log import TextFormatter
 from ramet.runtime.engine.api import EngineApi
+from ramet.runtime.server.access import Access
 from ramet.runtime.server.app import create_app
 from ramet.runtime.server.calls.lifecycle import Lifecycle
 from ramet.runtime.server.config import ServerConfig
@@ -34,9 +36,10 @@ logger = logging.getLogger("ramet.server")
 class HttpServer(uvicorn.Server):
     """uvicorn with a graceful shutdown.
 
-    On the first SIGTERM, SIGINT or SIGHUP ``/ready`` fails and new requests are refused; running
-    ones get the grace period, then a clean error; the listening socket closes last. The process
-    exits with code 0. A second signal ends the grace period immediately.
+    On the first SIGTERM or SIGINT ``/ready`` fails and new requests are refused; running ones get
+    the grace period, then a clean error; the listening socket closes last. The process exits with
+    code 0. A second signal ends the grace period immediately. SIGHUP reads files of keys and of
+    the certificate again; without such files it is like SIGTERM.
     """
 
     def __init__(
@@ -45,15 +48,20 @@ class HttpServer(uvicorn.Server):
         config: ServerConfig,
         *,
         extensions: Sequence[Extension] = (),
+        access: Access | None = None,
         on_started: Callable[[int], None] | None = None,
     ) -> None:
         self._on_started = on_started
+        self._access = access or Access(config)
         self._lifecycle = Lifecycle()
         self._grace_s = config.grace_period_s
         self._drain: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tracing = open_tracing(config.otlp_endpoint)
-        app = create_app(engine, config, self._lifecycle, extensions, self._tracing)
+        app = create_app(
+            engine, config, self._lifecycle, extensions, self._tracing, self._access.tenants
+        )
+        tls = self._access.tls
         super().__init__(
             uvicorn.Config(
                 app,
@@ -64,7 +72,9 @@ class HttpServer(uvicorn.Server):
                     type[HttpProtocol],
                     partial(HttpProtocol, receive_timeout_s=config.receive_timeout_s),
                 ),
+                ssl_context_factory=None if tls is None else lambda *_: tls,
                 access_log=False,
+                log_config=None,
                 log_level="warning",
                 server_header=False,
                 timeout_graceful_shutdown=5,
@@ -96,6 +106,13 @@ class HttpServer(uvicorn.Server):
             return
         self._loop.call_soon_threadsafe(self._begin_drain)
 
+    def handle_hangup(self, sig: int, frame: FrameType | None) -> None:
+        """Reloads keys and certificate if they come from files; otherwise starts draining."""
+        if self._loop is None or not self._access.has_files:
+            self.handle_exit(sig, frame)
+        else:
+            self._loop.call_soon_threadsafe(self._access.reload)
+
     def stop(self) -> None:
         """Starts draining, from any thread."""
         self.handle_exit(0, None)
@@ -117,6 +134,7 @@ def serve(
     config: ServerConfig | None = None,
     *,
     extensions: Sequence[Extension] = (),
+    access: Access | None = None,
     sockets: list[socket.socket] | None = None,
     on_started: Callable[[int], None] | None = None,
 ) -> None:
@@ -124,39 +142,43 @@ def serve(
 
     Args:
         extensions: additional routes.
+        access: tenants and certificate; None: those of the configuration's files.
         sockets: bound sockets to listen on; None: binds the configured host and port.
         on_started: called with the port once the server listens.
 
     Raises:
+        InvalidParameterError: a file of keys or of the certificate can't be used.
         ListenError: the address can't be bound.
     """
     config = config or ServerConfig()
+    access = access or Access(config)
     if config.access_log:
-        _log_to_stderr("ramet.access")
+        _log_requests()
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
-    server = HttpServer(engine, config, extensions=extensions, on_started=on_started)
+    server = HttpServer(engine, config, extensions=extensions, access=access, on_started=on_started)
     with _hangup_handled_by(server):
         server.run(bind(config.host, config.port) if sockets is None else sockets)
 
 
 @contextlib.contextmanager
 def _hangup_handled_by(server: HttpServer) -> Iterator[None]:
-    """Drains on SIGHUP, which uvicorn doesn't handle, unless it is ignored as by ``nohup``."""
+    """Handles SIGHUP, which uvicorn doesn't, unless it is ignored as by ``nohup``."""
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGHUP) is not signal.SIG_DFL:
         yield
         return
-    signal.signal(signal.SIGHUP, server.handle_exit)
+    signal.signal(signal.SIGHUP, server.handle_hangup)
     try:
         yield
     finally:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-def _log_to_stderr(name: str) -> None:
-    """Writes a logger's lines, which are JSON already, to stderr unformatted."""
-    lines = logging.getLogger(name)
-    if not lines.handlers:
-        lines.addHandler(logging.StreamHandler())
+def _log_requests() -> None:
+    """Writes the access log, to stderr if nobody has configured logging."""
+    lines = logging.getLogger("ramet.access")
     lines.setLevel(logging.INFO)
-    lines.propagate = False
+    if not lines.hasHandlers():
+        handler = logging.StreamHandler()
+        handler.setFormatter(TextFormatter(with_messages=False))
+        lines.addHandler(handler)

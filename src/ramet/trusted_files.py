@@ -9,10 +9,13 @@ without POSIX owners (Windows) every file counts as trusted.
 
 from __future__ import annotations
 
+import logging
 import os
 import stat
 from pathlib import Path
 from typing import BinaryIO
+
+logger = logging.getLogger("ramet.files")
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
@@ -37,13 +40,14 @@ def make_folder(path: Path, mode: int = 0o755) -> None:
             raise
 
 
-def check_folder(path: Path) -> Path:
+def check_folder(path: Path, *, allow_sticky: bool = False) -> Path:
     """The folder without symbolic links; ``UntrustedFileError`` if another user may write there.
 
+    With ``allow_sticky``, others may add files but not replace the user's own, as in ``/tmp``.
     Raises another ``OSError`` if it doesn't exist or can't be looked into.
     """
     resolved = Path(os.path.realpath(path, strict=True))
-    _check(resolved, os.stat(resolved))
+    _check(resolved, os.stat(resolved), allow_sticky=allow_sticky)
     for above in resolved.parents:
         _check(above, os.stat(above), allow_sticky=True)
     return resolved
@@ -57,6 +61,23 @@ def open_trusted(path: Path) -> BinaryIO:
     # Checks what has been opened, so that nothing can be put in its place after the check.
     resolved = check_folder(path.parent) / path.name
     return _checked(path, open(resolved, "rb", opener=_open_without_waiting))
+
+
+def read_trusted(path: Path) -> bytes:
+    """The content of a file that an operator names, symbolic links followed; see ``open_trusted``.
+
+    Its folder may be a sticky one.
+    """
+    resolved = Path(os.path.realpath(path, strict=True))
+    check_folder(resolved.parent, allow_sticky=True)
+    with _checked(path, open(resolved, "rb", opener=_open_without_waiting)) as file:
+        return file.read()
+
+
+def warn_if_readable_by_others(path: Path, what: str) -> None:
+    """Logs a warning if users outside of the file's group may read it."""
+    if hasattr(os, "geteuid") and path.stat().st_mode & stat.S_IROTH:
+        logger.warning("other users may read %s: chmod o-r %s", what, path)
 
 
 def append_trusted(path: str | os.PathLike[str]) -> BinaryIO:

@@ -72,3 +72,28 @@ def test_a_signal_while_the_engine_starts_ends_it_gracefully(number: signal.Sign
 def children(pid: int) -> list[str]:
     tasks = Path(f"/proc/{pid}/task").glob("*/children")
     return [child for task in tasks for child in task.read_text().split()]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--ssl-certfile", "/no/such.pem"], "ssl_certfile /no/such.pem can't be read"),
+        (["--api-key-file", "/no/such"], "the API keys file /no/such can't be read"),
+        (["--chat-template", "/no/such"], "the chat template /no/such can't be read"),
+        (["--log-level", "loud"], "unknown log_level 'loud'; available: error, warning"),
+        (["org/some-model"], "`hf download org/some-model --local-dir FOLDER`"),
+        (["/no/such/model.gguf"], "no model '/no/such/model.gguf'"),
+        (["--device", "cuda:99"], "there is no device cuda:99: t"),
+    ],
+)
+def test_what_can_not_be_used_is_reported_in_a_line(arguments: list[str], message: str) -> None:
+    ended = run("--port", "0", *arguments)
+    assert ended.returncode == 1
+    assert message in ended.stderr
+    assert ended.stderr.count("\n") == 1
+
+
+def test_a_model_is_named_once() -> None:
+    ended = run("smollm2", "--model", "other")
+    assert ended.returncode == 2
+    assert "there is also --model" in ended.stderr

@@ -9,6 +9,7 @@ from fastapi import Request as HttpRequest
 from pydantic import BaseModel
 
 from ramet.runtime.api.errors import InvalidParameterError, NotFoundError
+from ramet.runtime.api.log import request_fields
 from ramet.runtime.engine.api import EngineApi
 from ramet.runtime.server.calls.lifecycle import Lifecycle
 from ramet.runtime.server.calls.prompts import PromptEncoder
@@ -63,11 +64,18 @@ class ServerContext:
 
     async def authenticate(self, http_request: HttpRequest) -> None:
         """Route dependency: finds the tenant of the API key; see ``tenant_of``."""
-        http_request.state.tenant = self.tenants.find(http_request.headers)
+        _set_tenant(http_request, self.tenants.find(http_request.headers))
 
     async def authenticate_admin(self, http_request: HttpRequest) -> None:
         """Route dependency of operators' routes: requires an admin's API key."""
-        http_request.state.tenant = self.tenants.find_admin(http_request.headers)
+        _set_tenant(http_request, self.tenants.find_admin(http_request.headers))
+
+
+def _set_tenant(http_request: HttpRequest, tenant: Tenant) -> None:
+    http_request.state.tenant = tenant
+    fields = request_fields.get()
+    if fields is not None and tenant.name:
+        fields["tenant"] = tenant.name
 
 
 def trace_of(http_request: HttpRequest) -> Trace:

@@ -15,14 +15,12 @@ import hmac
 import re
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.datastructures import Headers
 
 from ramet.runtime.api.errors import (
     AuthenticationError,
-    InvalidParameterError,
     PermissionDeniedError,
     QueueFullError,
 )
@@ -66,12 +64,21 @@ class Tenant:
     ) -> None:
         self.name = entry.name if entry else ""
         self.admin = entry.admin if entry else True
+        self.weight = entry.weight if entry else 1.0
         self._max_concurrent = entry.max_concurrent if entry else None
         self._per_minute = entry.tokens_per_minute if entry else None
         self._clock = clock
         self._budget = float(self._per_minute or 0)
         self._refilled_at = clock()
         self.num_calls = 0
+
+    def update(self, entry: TenantEntry) -> None:
+        """Takes new limits; what it has used in this minute counts towards them."""
+        used = (self._per_minute or 0) - self._budget
+        self.admin = entry.admin
+        self._max_concurrent = entry.max_concurrent
+        self._per_minute = entry.tokens_per_minute
+        self._budget = (self._per_minute or 0) - used
 
     def scoped(self, name: str) -> str:
         """Prefixes ``name`` so that no other tenant can have the same."""
@@ -83,12 +90,14 @@ class Tenant:
             raise QueueFullError(
                 f"{self.name} has {self.num_calls} running calls, the most allowed",
                 retry_after_s=1.0,
+                code="concurrency_limit_exceeded",
             )
         wait_s = self._refill()
         if wait_s > 0:
             raise QueueFullError(
                 f"{self.name} has used its {self._per_minute} tokens per minute",
                 retry_after_s=wait_s,
+                code="rate_limit_exceeded",
             )
         self.num_calls += 1
 
@@ -112,34 +121,29 @@ class Tenant:
         return 0.0 if self._budget > 0 else -self._budget / rate + 0.001
 
 
-def read_keys_file(path: Path | None) -> tuple[TenantEntry, ...]:
-    """Reads the tenants of a keys file; none without a file.
-
-    Raises:
-        InvalidParameterError: the file can't be read or is invalid.
-    """
-    if path is None:
-        return ()
-    try:
-        return KeysFile.model_validate_json(path.read_bytes()).tenants
-    except OSError as error:
-        raise InvalidParameterError(
-            f"the API keys file {path} can't be read: {error}", param="api_keys_file"
-        ) from None
-    except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        where = ".".join(map(str, first["loc"])) or "the top level"
-        raise InvalidParameterError(
-            f"the API keys file {path} is invalid at {where}: {first['msg']}", param="api_keys_file"
-        ) from None
-
-
 class Tenants:
     """Finds the tenant of a request by its key. Without entries, all requests are one tenant's."""
 
     def __init__(self, entries: Sequence[TenantEntry] = ()) -> None:
         self._anonymous = None if entries else Tenant()
-        self._by_hash = [(_hash(key), tenant) for tenant, key in _keys(entries)]
+        self._by_name: dict[str, Tenant] = {}
+        self._by_hash: list[tuple[bytes, Tenant]] = []
+        self.replace(entries)
+
+    def replace(self, entries: Sequence[TenantEntry]) -> None:
+        """Replaces tenants and keys. Running calls go on; a tenant that stays keeps its counts."""
+        by_name = {}
+        for entry in entries:
+            tenant = by_name[entry.name] = self._by_name.get(entry.name) or Tenant(entry)
+            tenant.update(entry)
+        self._by_name = by_name
+        self._by_hash = [
+            (_hash(key), by_name[entry.name]) for entry in entries for key in entry.keys
+        ]
+
+    def weights(self) -> dict[str, float]:
+        """Each tenant's share of a busy engine, as at the start."""
+        return {tenant.name: tenant.weight for tenant in self._by_name.values()}
 
     def find(self, headers: Headers) -> Tenant:
         """Finds the tenant of the key in ``Authorization: Bearer`` or ``x-api-key``.
@@ -167,10 +171,6 @@ class Tenants:
         if not tenant.admin:
             raise PermissionDeniedError("an admin's API key is required")
         return tenant
-
-
-def _keys(entries: Sequence[TenantEntry]) -> list[tuple[Tenant, str]]:
-    return [(tenant, key) for entry in entries for tenant in [Tenant(entry)] for key in entry.keys]
 
 
 def _hash(key: str) -> bytes:

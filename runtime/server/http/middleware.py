@@ -6,9 +6,9 @@ import logging
 import re
 import time
 
-import orjson
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ramet.runtime.api.log import request_fields
 from ramet.runtime.api.off_loop import client_has_gone
 from ramet.runtime.server.http.connection import HAS_GONE
 from ramet.runtime.server.http.json_response import new_id
@@ -39,6 +39,7 @@ class RequestLog:
             await self._app(scope, receive, send)
             return
         request_id = _request_id(scope)
+        request_fields.set({"request_id": request_id.decode()})
         if HAS_GONE in scope:
             client_has_gone.set(scope[HAS_GONE])
         method, is_head = scope["method"], scope["method"] == "HEAD"
@@ -66,18 +67,14 @@ class RequestLog:
             self._metrics.record_response(path, status)
             trace.end(None if route is None else path, status)
             if self._log:
-                logger.info(
-                    orjson.dumps(
-                        {
-                            "event": "http_request",
-                            "request_id": request_id.decode(),
-                            "method": method,
-                            "path": path,
-                            "status": status,
-                            "seconds": round(time.monotonic() - started, 4),
-                        }
-                    ).decode()
-                )
+                fields = {
+                    **(request_fields.get() or {}),
+                    "method": method,
+                    "path": path,
+                    "status": status,
+                    "seconds": round(time.monotonic() - started, 4),
+                }
+                logger.info("http_request", extra={"fields": fields})
 
 
 def _request_id(scope: Scope) -> bytes:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import signal
 import sys
+from functools import partial
 from typing import Any, NoReturn
 
 import typer
 
 from ramet.cli.serve_options import as_command, read_settings
 from ramet.cli.serve_settings import ServeSettings
+
+logger = logging.getLogger("ramet.server")
 
 
 def register(app: typer.Typer) -> None:
@@ -36,27 +40,37 @@ def run(settings: ServeSettings) -> None:
     # numpy isn't used for matrix products here; its threads would occupy the other cores for a
     # while after the import.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    from ramet.runtime.api.log import configure_logging
     from ramet.runtime.engine.config import EngineConfig
     from ramet.runtime.engine.process import EngineProcess
-    from ramet.runtime.server.calls.tenants import read_keys_file
+    from ramet.runtime.server.access import Access
     from ramet.runtime.server.config import ServerConfig
     from ramet.runtime.server.http.listen import bind
 
     server_config = ServerConfig(**settings.server_options())
-    tenants = read_keys_file(server_config.api_keys_file)
-    weights = {tenant.name: tenant.weight for tenant in tenants}
+    start_log = partial(configure_logging, server_config.log_level, server_config.log_format)
+    start_log()
+    access = Access(server_config)
+    weights = access.tenants.weights()
     engine_config = EngineConfig(**settings.engine_options(), tenant_weights=weights)
     host = server_config.host
 
     def announce(port: int) -> None:
-        url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-        typer.echo(f"Serving {settings.model} on {url} (Ctrl-C ends it)", err=True)
+        scheme = "http" if access.tls is None else "https"
+        url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+        line = f"Serving {settings.model} on {url} (Ctrl-C ends it)"
+        if server_config.log_format == "json":
+            logger.info(line)
+        else:
+            typer.echo(line, err=True)
         gc.enable()
         gc.freeze()  # collections need not traverse what stays
 
     # Bind first: a port in use should fail before the model is loaded.
     sockets = bind(host, server_config.port)
-    with EngineProcess.from_model(settings.model, engine_config, overlap=_import_server) as engine:
+    with EngineProcess.from_model(
+        settings.model, engine_config, overlap=_import_server, prepare=start_log
+    ) as engine:
         from ramet.lang.serving import PROGRAMS
         from ramet.runtime.server.main import serve as serve_engine
 
@@ -64,6 +78,7 @@ def run(settings: ServeSettings) -> None:
             engine,
             server_config,
             extensions=(PROGRAMS,),
+            access=access,
             sockets=sockets,
             on_started=announce,
         )

@@ -8,7 +8,8 @@ import json
 import pytest
 
 from ramet.runtime.api.errors import InvalidParameterError, QueueFullError
-from ramet.runtime.server.calls.tenants import Tenant, TenantEntry, read_keys_file
+from ramet.runtime.server.calls.api_keys import read_keys_file
+from ramet.runtime.server.calls.tenants import Tenant, TenantEntry
 from ramet.runtime.testing.scripted_model import Script
 
 ENDLESS = Script(["word "], repeat=True)
