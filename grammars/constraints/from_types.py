@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic import TypeAdapter
+from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError
+
 from ramet.grammars.errors import ConstraintError
 
 
@@ -17,10 +20,6 @@ def json_schema_of(kind: Any) -> dict[str, Any]:
     Raises:
         ConstraintError: the type has no JSON Schema.
     """
-    # Takes a while, and an engine that only compiles schemas needs none of it.
-    from pydantic import TypeAdapter
-    from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError
-
     try:
         return TypeAdapter(kind).json_schema(by_alias=True, mode="validation")
     except (PydanticInvalidForJsonSchema, PydanticSchemaGenerationError) as error:

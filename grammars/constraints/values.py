@@ -7,7 +7,9 @@ They are plain data: they compare, hash (by content), pickle, and travel as JSON
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import ConfigDict, Field, StrictBool, StrictInt
 
 JsonValue = Any
 """Any value that ``json.loads`` can give; schemas are such values."""
@@ -24,8 +26,16 @@ Formats = Literal["enforced", "annotation"]
 specification's default is."""
 
 
+class _Value:
+    """Base of all values: how they are read from JSON and checked."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(
+        extra="forbid", revalidate_instances="always"
+    )
+
+
 @dataclass(frozen=True, eq=False)
-class JsonSchema:
+class JsonSchema(_Value):
     """Text that is one JSON value valid against ``schema`` (draft 2020-12 or draft-07).
 
     ``any_order`` lets an object's properties come in any order; otherwise the schema's order is
@@ -34,7 +44,7 @@ class JsonSchema:
 
     schema: JsonValue
     whitespace: Whitespace = "compact"
-    any_order: bool = True
+    any_order: StrictBool = True
     documents: dict[str, JsonValue] = field(default_factory=dict)
     integers: Integers = "any"
     formats: Formats = "enforced"
@@ -42,7 +52,7 @@ class JsonSchema:
 
 
 @dataclass(frozen=True)
-class JsonObject:
+class JsonObject(_Value):
     """Text that is any one JSON object."""
 
     whitespace: Whitespace = "compact"
@@ -50,7 +60,7 @@ class JsonObject:
 
 
 @dataclass(frozen=True)
-class Regex:
+class Regex(_Value):
     """Text that the whole of ``pattern`` matches. ``dialect`` is Python's syntax or ECMA-262's."""
 
     pattern: str
@@ -59,7 +69,7 @@ class Regex:
 
 
 @dataclass(frozen=True)
-class Ebnf:
+class Ebnf(_Value):
     """Text that a context-free grammar derives, in GBNF's or Lark's dialect."""
 
     grammar: str
@@ -69,7 +79,7 @@ class Ebnf:
 
 
 @dataclass(frozen=True)
-class Choice:
+class Choice(_Value):
     """Text that is exactly one of ``choices``."""
 
     choices: tuple[str, ...]
@@ -81,7 +91,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class FixedText:
+class FixedText(_Value):
     """Exactly ``text``. A special token that the vocabulary names may stand for its own text."""
 
     text: str
@@ -89,7 +99,7 @@ class FixedText:
 
 
 @dataclass(frozen=True)
-class FreeText:
+class FreeText(_Value):
     """Any text in which none of the ``excluded`` texts occurs.
 
     At least ``min_tokens`` and at most ``max_tokens`` of the sequence's tokens begin in it (0: it
@@ -99,13 +109,13 @@ class FreeText:
     """
 
     excluded: tuple[str, ...] = ()
-    min_tokens: int = 0
-    max_tokens: int | None = None
+    min_tokens: StrictInt = 0
+    max_tokens: StrictInt | None = None
     kind: Literal["free_text"] = "free_text"
 
 
 @dataclass(frozen=True)
-class Tag:
+class Tag(_Value):
     """``begin``, the content, ``end``: a tool call, or a reasoning channel.
 
     Free text as the content ends at the first ``end``.
@@ -118,7 +128,7 @@ class Tag:
 
 
 @dataclass(frozen=True)
-class TriggeredTags:
+class TriggeredTags(_Value):
     """Free text in which every trigger must go on as one of ``tags``: tools in auto mode.
 
     A trigger is a text with which some tags begin; without ``triggers`` it is each tag's own
@@ -128,14 +138,14 @@ class TriggeredTags:
 
     tags: tuple[Tag, ...]
     triggers: tuple[str, ...] = ()
-    minimum: int = 0
-    maximum: int | None = None
+    minimum: StrictInt = 0
+    maximum: StrictInt | None = None
     excluded: tuple[str, ...] = ()
     kind: Literal["triggered_tags"] = "triggered_tags"
 
 
 @dataclass(frozen=True)
-class Series:
+class Series(_Value):
     """Parts in a row."""
 
     parts: tuple[Part, ...]
@@ -143,7 +153,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class AnyOf:
+class AnyOf(_Value):
     """One of the options."""
 
     options: tuple[Part, ...]
@@ -151,23 +161,24 @@ class AnyOf:
 
 
 @dataclass(frozen=True)
-class Repeated:
+class Repeated(_Value):
     """``part``, ``minimum`` to ``maximum`` times (None: any number)."""
 
     part: Part
-    minimum: int = 0
-    maximum: int | None = None
+    minimum: StrictInt = 0
+    maximum: StrictInt | None = None
     kind: Literal["repeated"] = "repeated"
 
 
-Part = (
+Part = Annotated[
     FixedText | FreeText | Tag | TriggeredTags | Series | AnyOf | Repeated
-    | JsonSchema | JsonObject | Regex | Ebnf | Choice
-)  # fmt: skip
+    | JsonSchema | JsonObject | Regex | Ebnf | Choice,
+    Field(discriminator="kind"),
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
-class StructuralTag:
+class StructuralTag(_Value):
     """Text made of parts: fixed and free texts, tags, and any other constraints."""
 
     root: Part

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
-from collections.abc import Callable, Mapping
-from typing import Any, get_args
+from collections.abc import Collection, Mapping
+from functools import reduce
+from operator import or_
+from typing import Annotated, Any, Literal
 
-from ramet.grammars.constraints import Constraint
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    TypeAdapter,
+    create_model,
+)
+
+from ramet.grammars.constraints.json_reader import JsonFault, fault_at, read_json, shown
 from ramet.grammars.constraints.serialize import constraint_from_json
+from ramet.grammars.constraints.values import Constraint
 from ramet.grammars.errors import ConstraintError
 from ramet.lang.base.errors import GraphError
 from ramet.lang.graph.checks import check_graph
@@ -26,15 +38,10 @@ from ramet.lang.graph.nodes import (
     TextWithRefs,
     ToolCall,
 )
-from ramet.lang.graph.references import Ref, Template
+from ramet.lang.graph.references import Ref
 from ramet.runtime.api.errors import RametError
 from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.api.paths import field_path
-
-_FIELDS = {"name": str, "nodes": list, "open_ends": list}
-
-Reader = Callable[[Any, str], Any]
-"""Takes a field's JSON and its path; returns what the node holds, or raises GraphError."""
 
 NODE_KINDS: dict[str, type[Node]] = {
     node_type.kind: node_type for node_type in (Text, Gen, Select, ToolCall, Fork, Join)
@@ -48,216 +55,162 @@ def read_graph(data: Any, graph: NodeGraph, *, max_nodes: int = MAX_NODES) -> No
         GraphError: data of another shape, a cycle, a dangling edge, a duplicate name, more than
             ``max_nodes`` nodes; its ``param`` is the path of what is wrong.
     """
-    if not isinstance(data, Mapping):
-        raise wrong("", "a graph is an object with a list of nodes")
-    for name in data:
-        if name not in _FIELDS:
-            hint = near(name, _FIELDS)
-            raise wrong(str(name), f"a graph has no field {name!r}{hint}")
-    items = data.get("nodes")
-    if not isinstance(items, list):
-        raise wrong("nodes", "a graph is an object with a list of nodes")
-    if len(items) > max_nodes:
-        raise wrong("nodes", f"{len(items)} nodes are more than the limit of {max_nodes}")
-    name = data.get("name", "program")
-    if not isinstance(name, str):
-        raise wrong("name", "a graph's name is a text")
+    items = data.get("nodes") if isinstance(data, Mapping) else None
+    if isinstance(items, list) and len(items) > max_nodes:
+        reason = f"{len(items)} nodes are more than the limit of {max_nodes}"
+        raise GraphError(f"nodes: {reason}", param="nodes")
     try:
-        nodes = [read_node(item, f"nodes[{index}]") for index, item in enumerate(items)]
-        graph.name = name
-        graph.load(nodes)
+        read = read_json(_GRAPHS, data, _field_names)
+    except JsonFault as fault:
+        path = _param(fault.path)
+        raise GraphError(f"{path}: {fault.reason}" if path else fault.reason, param=path) from None
+    graph.name = read.name
+    try:
+        graph.load([_node(item) for item in read.nodes])
         check_graph(graph)
-        graph.open_ends = [OpenEnd(**end) for end in data.get("open_ends") or ()]
-    except RecursionError:
-        raise wrong("nodes", "the graph nests too deep") from None
-    except TypeError as error:
-        raise wrong("open_ends", f"a bad open end: {error}") from None
     except GraphError as error:
-        if error.param is None and error.node_id:
-            ids = [item.get("id") for item in items]
-            last = len(ids) - 1 - ids[::-1].index(error.node_id)
-            error.param = f"nodes[{last}]"
+        if error.node_id:
+            ids = [item.id for item in read.nodes]
+            error.param = f"nodes[{len(ids) - 1 - ids[::-1].index(error.node_id)}]"
         raise
+    graph.open_ends = [OpenEnd(**end.model_dump()) for end in read.open_ends]
 
 
-def read_node(item: Any, path: str) -> Node:
-    """One node of a graph; ``path`` is its place, such as ``nodes[3]``.
-
-    Raises:
-        GraphError: a kind, a field or a value that isn't as it must be, with its path as ``param``.
-    """
-    if not isinstance(item, Mapping):
-        raise wrong(path, "a node is an object")
-    kind = item.get("kind")
-    if not isinstance(kind, str) or kind not in NODE_KINDS:
-        kinds = ", ".join(NODE_KINDS)
-        raise wrong(f"{path}.kind", f"{kind!r} is no kind of node; there are {kinds}")
-    node_type = NODE_KINDS[kind]
-    fields = {field.name: field for field in dataclasses.fields(node_type)}
-    values: dict[str, Any] = {}
-    for name, value in item.items():
-        if name == "kind":
-            continue
-        if name not in fields:
-            raise wrong(
-                f"{path}.{name}",
-                f"a {node_type.kind} node has no field {name!r}{near(name, fields)}",
-            )
-        values[name] = _READERS[name](value, f"{path}.{name}")
-    for name, field in fields.items():
-        needed = field.default is dataclasses.MISSING
-        if needed and field.default_factory is dataclasses.MISSING and name not in values:
-            raise wrong(f"{path}.{name}", f"a {node_type.kind} node needs {name!r}")
-    return node_type(**values)
+def _node(item: Any) -> Node:
+    given = {name: getattr(item, name) for name in item.model_fields_set - {"kind"}}
+    return NODE_KINDS[item.kind](**given)
 
 
-def wrong(path: str, reason: str) -> GraphError:
-    """The error for what stands at ``path``."""
-    return GraphError(f"{path}: {reason}" if path else reason, param=path or None)
+def _param(path: tuple[str | int, ...]) -> str | None:
+    steps = (str(step).replace("~", "~0").replace("/", "~1") for step in path)
+    return field_path("", "".join(f"/{step}" for step in steps)) or None
 
 
-def near(name: str, known: Mapping[str, Any]) -> str:
-    """A hint at the name that may have been meant."""
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+def _field_names(data: Mapping[str, Any]) -> Collection[str]:
+    if "kind" not in data:
+        return _Graph.model_fields
+    node_type = NODE_KINDS.get(data["kind"])
+    return [field.name for field in dataclasses.fields(node_type)] if node_type else ()
 
 
-def _text(value: Any, path: str) -> str:
-    if not isinstance(value, str):
-        raise wrong(path, f"expected a text, found {_shown(value)}")
-    return value
+# Fields. Those of one name mean the same in every kind of node.
 
 
-def _identifier(value: Any, path: str) -> str:
-    if not _text(value, path):
-        raise wrong(path, "an id is not empty")
-    return str(value)
-
-
-def _truth(value: Any, path: str) -> bool:
-    if not isinstance(value, bool):
-        raise wrong(path, f"expected true or false, found {_shown(value)}")
-    return value
-
-
-def _count(value: Any, path: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise wrong(path, f"expected a whole number from 0, found {_shown(value)}")
-    return value
-
-
-def _list(value: Any, path: str) -> list[Any]:
-    if not isinstance(value, list):
-        raise wrong(path, f"expected a list, found {_shown(value)}")
-    return value
-
-
-def _texts(value: Any, path: str) -> tuple[str, ...]:
-    return tuple(_text(item, f"{path}[{i}]") for i, item in enumerate(_list(value, path)))
-
-
-def _optional(read: Reader) -> Reader:
-    return lambda value, path: None if value is None else read(value, path)
-
-
-def _one_of(*words: str) -> Reader:
-    def read(value: Any, path: str) -> Any:
-        if value not in words:
-            raise wrong(path, f"{_shown(value)} is none of {', '.join(words)}")
-        return value
-
-    return read
-
-
-def _template(value: Any, path: str) -> Template:
-    return tuple(_part(item, f"{path}[{i}]") for i, item in enumerate(_list(value, path)))
-
-
-def _part(value: Any, path: str) -> str | Ref:
+def _part(value: Any) -> str | Ref:
     if isinstance(value, str):
         return value
-    if (
-        not isinstance(value, Mapping)
-        or "node_id" not in value
-        or value.keys() - {"node_id", "spec"}
-    ):
-        raise wrong(path, "a part is a text, or an object with a node_id and perhaps a spec")
-    return Ref(_text(value["node_id"], f"{path}.node_id"), _text(value.get("spec", ""), path))
+    if not isinstance(value, Mapping) or {"node_id"} != value.keys() - {"spec"}:
+        raise fault_at("a part is a text, or an object with a node_id and perhaps a spec")
+    return _ref(value["node_id"], value.get("spec", ""))
 
 
-def _choices(value: Any, path: str) -> tuple[Template, ...]:
-    choices = tuple(_template(item, f"{path}[{i}]") for i, item in enumerate(_list(value, path)))
-    if not choices or not all(choices):
-        raise wrong(path, "a select has at least one choice, and none is empty")
-    return choices
+def _ref(node_id: Any, spec: Any) -> Ref:
+    for name, value in (("node_id", node_id), ("spec", spec)):
+        if not isinstance(value, str):
+            raise fault_at(f"the {name} of a reference is a text, not {shown(value)}")
+    return Ref(node_id, spec)
 
 
-def _params(value: Any, path: str) -> SamplingParams:
+def _params(value: Any) -> SamplingParams:
     if not isinstance(value, Mapping):
-        raise wrong(path, f"expected an object, found {_shown(value)}")
+        raise fault_at(f"expected an object, found {shown(value)}")
     values = dict(value)
     try:
         if isinstance(bias := values.get("logit_bias"), Mapping):
             values["logit_bias"] = {int(token_id): item for token_id, item in bias.items()}
         return SamplingParams.from_mapping(values)
     except ValueError:
-        raise wrong(f"{path}.logit_bias", "the keys are token ids") from None
+        raise fault_at("the keys are token ids", "logit_bias") from None
     except RametError as error:
-        raise wrong(f"{path}.{error.param}" if error.param else path, error.message) from None
+        raise fault_at(error.message, *([error.param] if error.param else [])) from None
 
 
-def _constraint(value: Any, path: str) -> Constraint:
+def _constraint(value: Any) -> Constraint:
     try:
         return constraint_from_json(value)
     except ConstraintError as error:
-        raise wrong(field_path(path, error.path), error.reason) from None
+        steps = [s.replace("~1", "/").replace("~0", "~") for s in error.path.split("/")[1:]]
+        raise fault_at(error.reason, *steps) from None
 
 
-def _arguments(value: Any, path: str) -> Any:
-    if not isinstance(value, Mapping):
-        raise wrong(path, f"expected an object, found {_shown(value)}")
-    return _data(value, path)
-
-
-def _data(value: Any, path: str) -> Any:
-    """Arguments of a tool, in which references stand for values: see ``graph_json``."""
+def _data(value: Any) -> Any:
+    """Arguments of a tool, in which references stand for values: see ``to_json.py``."""
     if isinstance(value, Mapping):
         if "$ref" in value:
-            return Ref(_text(value["$ref"], path), _text(value.get("spec", ""), path))
+            return _ref(value["$ref"], value.get("spec", ""))
         if isinstance(parts := value.get("$text"), list):
-            return TextWithRefs(tuple(_data(part, path) for part in parts))
+            return TextWithRefs(tuple(_data(part) for part in parts))
         if isinstance(pairs := value.get("$map"), list):
-            if not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
-                raise wrong(path, "a $map is a list of pairs")
-            return {_text(key, path): _data(item, path) for key, item in pairs}
-        return {key: _data(item, f"{path}.{key}") for key, item in value.items()}
+            if not all(
+                isinstance(p, list) and len(p) == 2 and isinstance(p[0], str) for p in pairs
+            ):
+                raise fault_at("a $map is a list of pairs")
+            return {_key(key): _data(item) for key, item in pairs}
+        return {key: _data(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_data(item, f"{path}[{i}]") for i, item in enumerate(value)]
+        return [_data(item) for item in value]
     return value
 
 
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else f"{text[:37]}..."
+def _key(value: Any) -> str:
+    if not isinstance(value, str):
+        raise fault_at(f"a key of a $map is a text, not {shown(value)}")
+    return value
 
 
-_READERS: dict[str, Reader] = {
-    "id": _identifier,
-    "parent": _optional(_text),
-    "role": _optional(_one_of(*get_args(Role))),
-    "turn": _count,
-    "parts": _template,
-    "name": _text,
-    "params": _params,
-    "constraint": _optional(_constraint),
-    "complete": _optional(_truth),
-    "returns": _text,
-    "choices": _choices,
-    "method": _one_of(*get_args(SelectMethod)),
-    "tool": _text,
-    "arguments": _arguments,
-    "num_branches": _count,
-    "of": _one_of(*get_args(JoinKind)),
-    "inputs": _texts,
+_Count = Annotated[int, Field(ge=0)]
+_Template = Annotated[list[Annotated[str | Ref, PlainValidator(_part)]], AfterValidator(tuple)]
+_Choice = Annotated[_Template, Field(min_length=1)]
+
+_FIELDS: dict[str, Any] = {
+    "id": Annotated[str, Field(min_length=1)],
+    "parent": str | None,
+    "role": Role | None,
+    "turn": _Count,
+    "parts": _Template,
+    "name": str,
+    "params": Annotated[SamplingParams, PlainValidator(_params)],
+    "constraint": Annotated[Constraint, PlainValidator(_constraint)] | None,
+    "complete": bool | None,
+    "returns": str,
+    "choices": Annotated[list[_Choice], Field(min_length=1), AfterValidator(tuple)],
+    "method": SelectMethod,
+    "tool": str,
+    "arguments": Annotated[dict[str, Any], AfterValidator(_data)],
+    "num_branches": _Count,
+    "of": JoinKind,
+    "inputs": Annotated[list[str], AfterValidator(tuple)],
 }
-"""How a field is read; fields of one name mean the same in every kind of node."""
+
+_STRICT = ConfigDict(strict=True, extra="forbid")
+
+
+def _model_of(node_type: type[Node]) -> type[BaseModel]:
+    fields: dict[str, Any] = {"kind": Literal[node_type.kind]}
+    for field in dataclasses.fields(node_type):
+        has_default = (field.default, field.default_factory) != (dataclasses.MISSING,) * 2
+        is_required = not has_default or field.name == "choices"
+        fields[field.name] = (_FIELDS[field.name], ... if is_required else None)
+    return create_model(node_type.__name__, __config__=_STRICT, **fields)
+
+
+_NODES: Any = reduce(or_, map(_model_of, NODE_KINDS.values()))
+
+
+class _OpenEnd(BaseModel):
+    model_config = _STRICT
+
+    branch: str
+    node_id: str
+    where: str
+
+
+class _Graph(BaseModel):
+    model_config = _STRICT
+
+    name: str = "program"
+    nodes: list[Annotated[_NODES, Field(discriminator="kind")]]
+    open_ends: list[_OpenEnd] = []
+
+
+_GRAPHS = TypeAdapter(_Graph)

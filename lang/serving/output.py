@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from pydantic_core import to_jsonable_python
-
 from ramet.lang.base.errors import (
     BackendError,
     DependencyFailedError,
@@ -61,8 +59,8 @@ class ProgramOutput:
 
     def _finished(self, event: NodeFinished) -> Shaped:
         meta = event.result.meta
-        value = to_jsonable_python(event.result.value, fallback=str)
-        shaped = {"type": "value.done", **_named(event.node), "value": value}
+        # A graph's values are JSON data: texts, numbers, and lists and objects of these.
+        shaped = {"type": "value.done", **_named(event.node), "value": event.result.value}
         if meta.finish_reason is None:
             return shaped
         self._usage = add_usage(self._usage, meta.usage)

@@ -10,7 +10,6 @@ from typing import Any
 
 from fastapi import APIRouter
 from fastapi import Request as HttpRequest
-from pydantic_core import to_jsonable_python
 from starlette.responses import Response
 
 from ramet.lang.backends.engine import EngineBackend
@@ -102,10 +101,7 @@ class _Program:
 
     def end(self, output: ProgramOutput, ended: RunEnded) -> dict[str, Any]:
         """The last event."""
-        values = {
-            name: to_jsonable_python(value, fallback=str) for name, value in self.run.values.items()
-        }
-        result = {**self.head(), "values": values, "usage": output.usage}
+        result = {**self.head(), "values": self.run.values, "usage": output.usage}
         error = self.call.reason or ended.error
         if error is None:
             return {"type": "program.completed", **result}

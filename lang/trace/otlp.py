@@ -1,91 +1,123 @@
-"""A trace as OpenTelemetry spans, in OTLP's JSON encoding.
+"""A trace as OpenTelemetry spans: a workflow, with a client span for each call of the model and an
+internal one for each tool.
 
-Attributes are those of the semantic conventions for generative AI: the run is a workflow, and
-under it is a client span for each call of the model and an internal one for each tool. What a
-convention has no word for is named ``ramet.``.
+What the conventions have no attribute for is named ``ramet.``. Needs the extra ``otel``.
 """
 
 from __future__ import annotations
 
-import hashlib
+import base64
+import random
+from collections.abc import Sequence
 from typing import Any
+
+from google.protobuf.json_format import MessageToDict
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.id_generator import IdGenerator
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, set_span_in_context
 
 from ramet.lang.trace.chrome import facts
 from ramet.lang.trace.records import CallRecord, RunRecord, lane_of
-from ramet.runtime.api.params import SAMPLING_PARAMS
+from ramet.runtime.api.genai_attributes import (
+    PROVIDER,
+    Attributes,
+    finish_attributes,
+    model_attributes,
+    sampling_attributes,
+    usage_attributes,
+    workflow_attributes,
+)
 
-_INTERNAL, _CLIENT = 1, 3
-_ERROR = 2
-
-_REQUEST_ATTRIBUTES = {
-    name: spec.trace_attribute for name, spec in SAMPLING_PARAMS.items() if spec.trace_attribute
-}
+_OWN_FACTS = ("waited_s", "computed_tokens", "grammar_s")
 
 
 def otlp(trace: RunRecord) -> dict[str, Any]:
-    """One span for the run and one a call, as an exporter would post them."""
-    trace_id = hashlib.blake2b(trace.program_id.encode(), digest_size=16).hexdigest()
-    root_id = _span_id(trace, "run")
-    failed = next((record.error_type for record in trace.calls if record.error_type), None)
-    root = {
-        "gen_ai.operation.name": "invoke_workflow",
-        "gen_ai.workflow.name": trace.program,
-        "ramet.program_id": trace.program_id,
-        "ramet.seed": trace.seed,
-        "error.type": failed,
-    }
-    spans = [
-        {
-            "name": f"invoke_workflow {trace.program}",
-            "kind": _INTERNAL,
-            "spanId": root_id,
-            **_times(trace, 0.0, trace.wall_s),
-            **_outcome(root, None),
-        }
-    ]
-    for index, record in enumerate(trace.calls):
-        end = record.finished_s if record.finished_s is not None else trace.wall_s
+    """The trace in OTLP's JSON encoding, as an exporter would post it."""
+    request = encode_spans(spans(trace))
+    data: dict[str, Any] = MessageToDict(request, use_integers_for_enums=True)
+    for span in data["resourceSpans"][0]["scopeSpans"][0]["spans"]:
+        for name in ("traceId", "spanId", "parentSpanId"):
+            if name in span:  # OTLP's JSON has ids in hexadecimal, protobuf's has base64
+                span[name] = base64.b64decode(span[name]).hex()
+    return data
+
+
+def spans(trace: RunRecord) -> Sequence[ReadableSpan]:
+    """One span for the run, then one a call. A trace always has the same ids."""
+    finished = InMemorySpanExporter()
+    provider = TracerProvider(
+        id_generator=_Ids(trace.program_id),
+        resource=Resource({SERVICE_NAME: "ramet"}),
+        shutdown_on_exit=False,
+    )
+    provider.add_span_processor(SimpleSpanProcessor(finished))
+    tracer = provider.get_tracer("ramet.lang")
+
+    def time_ns(seconds: float) -> int:
+        return int((trace.began_at + seconds) * 1e9)
+
+    root = tracer.start_span(
+        f"invoke_workflow {trace.program}",
+        start_time=time_ns(0.0),
+        attributes={
+            "gen_ai.operation.name": "invoke_workflow",
+            **workflow_attributes(trace.program),
+            "ramet.program_id": trace.program_id,
+            "ramet.seed": trace.seed,
+        },
+    )
+    failed = next((record for record in trace.calls if record.error_type), None)
+    if failed is not None:
+        _mark_failed(root, failed.error_type, failed.error_type)
+    root.end(time_ns(trace.wall_s))
+    for record in trace.calls:
         is_model = record.kind in ("gen", "select", "prefill")
         attributes = _model_call(trace, record) if is_model else _own_code(record)
-        spans.append(
-            {
-                "name": _name(record, attributes),
-                "kind": _CLIENT if is_model else _INTERNAL,
-                "spanId": _span_id(trace, f"{index} {record.node_id}"),
-                "parentSpanId": root_id,
-                **_times(trace, record.added_s, end),
-                **_outcome(attributes, record.error),
-            }
+        span = tracer.start_span(
+            _name(record, attributes),
+            set_span_in_context(root),
+            kind=SpanKind.CLIENT if is_model else SpanKind.INTERNAL,
+            start_time=time_ns(record.added_s),
+            attributes={name: value for name, value in attributes.items() if value is not None},
         )
-    scope = {
-        "scope": {"name": "ramet.lang"},
-        "spans": [{"traceId": trace_id, **span} for span in spans],
-    }
-    resource = {"attributes": _attributes({"service.name": "ramet"})}
-    return {"resourceSpans": [{"resource": resource, "scopeSpans": [scope]}]}
+        _mark_failed(span, record.error_type, record.error)
+        span.end(time_ns(trace.wall_s if record.finished_s is None else record.finished_s))
+    return finished.get_finished_spans()
 
 
-def _model_call(trace: RunRecord, record: CallRecord) -> dict[str, Any]:
+class _Ids(IdGenerator):
+    """Ids that are the same each time that a trace is written."""
+
+    def __init__(self, key: str) -> None:
+        self._random = random.Random(key)
+
+    def generate_span_id(self) -> int:
+        return self._random.randrange(1, 1 << 64)
+
+    def generate_trace_id(self) -> int:
+        return self._random.randrange(1, 1 << 128)
+
+
+def _model_call(trace: RunRecord, record: CallRecord) -> Attributes:
     kind, _, place = trace.backend.partition(":")
-    usage = record.usage
-    reasons = None if record.finish_reason is None else [record.finish_reason]
+    is_local = kind == "engine"
+    operation = "chat" if record.is_chat else "text_completion"
+    reasons = {} if record.finish_reason is None else finish_attributes([record.finish_reason])
     return {
-        "gen_ai.operation.name": "chat" if record.is_chat else "text_completion",
-        "gen_ai.provider.name": "ramet" if kind == "engine" else kind,
-        "gen_ai.request.model": place if kind == "engine" else None,
+        **model_attributes(operation, place if is_local else None, PROVIDER if is_local else kind),
         "server.address": place if place.startswith("http") else None,
-        **{
-            _REQUEST_ATTRIBUTES[k]: v for k, v in record.request.items() if k in _REQUEST_ATTRIBUTES
-        },
-        "gen_ai.response.finish_reasons": reasons,
-        "gen_ai.usage.input_tokens": usage.prompt_tokens,
-        "gen_ai.usage.output_tokens": usage.completion_tokens,
-        "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens,
+        **sampling_attributes(record.request),
+        **reasons,
+        **usage_attributes([record.usage], record.usage.prompt_tokens),
         **_common(record),
     }
 
 
-def _own_code(record: CallRecord) -> dict[str, Any]:
+def _own_code(record: CallRecord) -> Attributes:
     if record.kind != "tool":
         return _common(record)
     return {
@@ -96,20 +128,18 @@ def _own_code(record: CallRecord) -> dict[str, Any]:
     }
 
 
-def _common(record: CallRecord) -> dict[str, Any]:
-    own = ("waited_s", "computed_tokens", "forced_tokens", "grammar_s")
-    numbers = {f"ramet.{name}": value for name, value in facts(record).items() if name in own}
+def _common(record: CallRecord) -> Attributes:
+    numbers = {f"ramet.{k}": value for k, value in facts(record).items() if k in _OWN_FACTS}
     return {
         "ramet.node_id": record.node_id,
         "ramet.node_kind": record.kind,
         "ramet.variable": record.name,
         "ramet.branch": lane_of(record.node_id),
         **numbers,
-        "error.type": record.error_type,
     }
 
 
-def _name(record: CallRecord, attributes: dict[str, Any]) -> str:
+def _name(record: CallRecord, attributes: Attributes) -> str:
     operation = attributes.get("gen_ai.operation.name")
     if operation is None:
         return f"{record.kind} {record.name}"
@@ -117,37 +147,7 @@ def _name(record: CallRecord, attributes: dict[str, Any]) -> str:
     return f"{operation} {of}" if of else str(operation)
 
 
-def _times(trace: RunRecord, begin_s: float, end_s: float) -> dict[str, str]:
-    return {
-        "startTimeUnixNano": str(int((trace.began_at + begin_s) * 1e9)),
-        "endTimeUnixNano": str(int((trace.began_at + end_s) * 1e9)),
-    }
-
-
-def _outcome(attributes: dict[str, Any], message: str | None) -> dict[str, Any]:
-    data: dict[str, Any] = {"attributes": _attributes(attributes)}
-    if attributes["error.type"] is not None:
-        data["status"] = {"code": _ERROR, "message": message or attributes["error.type"]}
-    return data
-
-
-def _attributes(values: dict[str, Any]) -> list[dict[str, Any]]:
-    return [
-        {"key": key, "value": _value(value)} for key, value in values.items() if value is not None
-    ]
-
-
-def _value(value: Any) -> dict[str, Any]:
-    if isinstance(value, bool):
-        return {"boolValue": value}
-    if isinstance(value, int):
-        return {"intValue": str(value)}
-    if isinstance(value, float):
-        return {"doubleValue": value}
-    if isinstance(value, list | tuple):
-        return {"arrayValue": {"values": [_value(item) for item in value]}}
-    return {"stringValue": str(value)}
-
-
-def _span_id(trace: RunRecord, name: str) -> str:
-    return hashlib.blake2b(f"{trace.program_id}/{name}".encode(), digest_size=8).hexdigest()
+def _mark_failed(span: Span, kind: str | None, message: str | None) -> None:
+    if kind is not None:
+        span.set_attribute("error.type", kind)
+        span.set_status(Status(StatusCode.ERROR, message or kind))

@@ -13,7 +13,6 @@ from pydantic_core import to_jsonable_python
 
 from ramet.lang.base.errors import UsageError
 from ramet.lang.trace.chrome import chrome
-from ramet.lang.trace.otlp import otlp
 from ramet.lang.trace.records import RunRecord
 from ramet.lang.trace.timeline import timeline
 
@@ -44,7 +43,15 @@ class Trace(RunRecord):
         return chrome(self)
 
     def otlp(self) -> dict[str, Any]:
-        """The trace as OpenTelemetry spans (OTLP's JSON), with the GenAI semantic conventions."""
+        """The trace as OpenTelemetry spans in OTLP's JSON, by the conventions for generative AI.
+
+        Raises:
+            UsageError: OpenTelemetry isn't installed.
+        """
+        try:
+            from ramet.lang.trace.otlp import otlp
+        except ImportError as error:
+            raise UsageError("spans need OpenTelemetry: pip install 'ramet[otel]'") from error
         return otlp(self)
 
     def html(self) -> str:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
-from pydantic import PydanticUserError, TypeAdapter
+from pydantic import BaseModel, PydanticUserError, TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import SchemaError
+from pydantic_core.core_schema import DecimalSchema, TaggedUnionSchema
 
+from ramet.grammars.constraints.closed_schema import closed_schema
 from ramet.lang.base.errors import OutputTypeError
 
-_LISTS_OF_SCHEMAS = ("anyOf", "oneOf", "prefixItems")
-_MAPS_OF_SCHEMAS = ("properties", "$defs", "patternProperties")
-_SCHEMAS = ("items", "additionalProperties")
+_MAX_DIGITS = 18
+"""Before the point of a Decimal that sets no bounds."""
 
 
 def adapter_of(annotation: Any, label: str) -> tuple[TypeAdapter[Any], dict[str, Any]]:
@@ -22,26 +25,55 @@ def adapter_of(annotation: Any, label: str) -> tuple[TypeAdapter[Any], dict[str,
     """
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(annotation)
-        return adapter, closed(adapter.json_schema())
+        return adapter, closed_schema(adapter.json_schema(schema_generator=_WrittenSchema))
     except (PydanticUserError, SchemaError, TypeError, ValueError) as error:
         raise OutputTypeError(f"{label} has no JSON form: {error}") from error
 
 
-def closed(schema: Any) -> Any:
-    """The schema with objects closed: where a type says nothing of further properties, there are
-    none. Pydantic would ignore them, and a model would go on inventing them."""
-    if not isinstance(schema, dict):
-        return schema
-    result = dict(schema)
-    for key in _LISTS_OF_SCHEMAS:
-        if isinstance(schema.get(key), list):
-            result[key] = [closed(item) for item in schema[key]]
-    for key in _MAPS_OF_SCHEMAS:
-        if isinstance(schema.get(key), dict):
-            result[key] = {name: closed(item) for name, item in schema[key].items()}
-    for key in _SCHEMAS:
-        if key in schema:
-            result[key] = closed(schema[key])
-    if "properties" in schema and "allOf" not in schema:
-        result.setdefault("additionalProperties", False)
-    return result
+def schema_of(model: type[BaseModel]) -> dict[str, Any]:
+    """A model's closed schema."""
+    schema: dict[str, Any] = closed_schema(model.model_json_schema(schema_generator=_WrittenSchema))
+    return schema
+
+
+class _WrittenSchema(GenerateJsonSchema):
+    """Schemas that allow no text which pydantic then refuses."""
+
+    def decimal_schema(self, schema: DecimalSchema) -> JsonSchemaValue:
+        """A number of at most 18 digits before the point; pydantic's own allows any string.
+
+        Of ``max_digits`` without ``decimal_places`` half may follow the point.
+        """
+        bounds = {
+            keyword: Decimal(str(schema.get(name)))
+            for name, keyword in self.ValidationsMapping.numeric.items()
+            if schema.get(name) is not None
+        }
+        digits, places = schema.get("max_digits"), schema.get("decimal_places")
+        if places is None and digits is not None:
+            places = digits // 2
+        if places is not None:
+            bounds.setdefault("multipleOf", Decimal(1).scaleb(-places))
+        limit = Decimal(1).scaleb(_MAX_DIGITS if digits is None else digits - (places or 0))
+        if not bounds.get("maximum", limit) < limit:
+            bounds["exclusiveMaximum"] = min(limit, bounds.get("exclusiveMaximum", limit))
+        if not bounds.get("minimum", -limit) > -limit:
+            bounds["exclusiveMinimum"] = max(-limit, bounds.get("exclusiveMinimum", -limit))
+        return {"type": "number", **{keyword: _plain(bound) for keyword, bound in bounds.items()}}
+
+    def tagged_union_schema(self, schema: TaggedUnionSchema) -> JsonSchemaValue:
+        """Requires the property that tells the branches apart, as pydantic does."""
+        written = super().tagged_union_schema(schema)
+        name = written.get("discriminator", {}).get("propertyName")
+        for branch in written.get("oneOf", ()):
+            found: Any = branch
+            if "$ref" in branch:
+                found = self.get_schema_from_definitions(branch["$ref"])
+            required = found.get("required", [])
+            if name in found.get("properties", {}) and name not in required:
+                found["required"] = [*required, name]
+        return written
+
+
+def _plain(number: Decimal) -> int | float:
+    return int(number) if number == number.to_integral_value() else float(number)

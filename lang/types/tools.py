@@ -12,7 +12,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, get_type_hints, overload
 from pydantic import ConfigDict, Field, PydanticUserError, ValidationError, create_model
 
 from ramet.lang.base.errors import OutputTypeError, ToolFailedError
-from ramet.lang.types.schemas import closed
+from ramet.lang.types.schemas import schema_of
 from ramet.runtime.api.errors import InvalidParameterError
 from ramet.runtime.api.validate import number
 
@@ -52,7 +52,7 @@ class Tool(Generic[P, T]):
         summary, documented = _read_docstring(inspect.getdoc(function) or "")
         self.description = description or summary
         self._model = _parameter_model(function, self.name, documented)
-        schema = closed(self._model.model_json_schema())
+        schema = schema_of(self._model)
         schema.pop("title", None)
         self.parameters: dict[str, Any] = {"type": "object", "properties": {}, **schema}
         functools.update_wrapper(self, function)

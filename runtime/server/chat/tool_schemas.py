@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ramet.grammars.constraints.closed_schema import closed_schema
 from ramet.runtime.api.errors import InvalidConstraintError
 from ramet.runtime.api.paths import field_path
-from ramet.runtime.server.protocol.closed_schema import closed_schema
 
 Schemas = Mapping[str, Mapping[str, Any]]
 """Argument schemas by tool name."""

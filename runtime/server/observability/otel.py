@@ -10,6 +10,7 @@ calls of the model are its children, each with those. Prompts and answers are ne
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.metadata
 import logging
 import math
@@ -26,12 +27,18 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from opentelemetry.util.types import AttributeValue
 
 from ramet.grammars.constraints import JsonObject, JsonSchema
-from ramet.runtime.api.events import Failed, Finished, Timings, Usage
-from ramet.runtime.api.params import SAMPLING_PARAMS, SamplingParams
+from ramet.runtime.api.events import Failed, Finished, Timings
+from ramet.runtime.api.genai_attributes import (
+    finish_attributes,
+    model_attributes,
+    sampling_attributes,
+    usage_attributes,
+    workflow_attributes,
+)
+from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.api.request import Request
 from ramet.runtime.server.observability.trace import Choice, Scope, Trace, Tracing
 
-_PROVIDER = "ramet"
 _FLUSH_TIMEOUT_S = 3.0
 _WARNING_PAUSE_S = 60.0
 _UNTRACED = frozenset({"/health", "/ready", "/version", "/metrics", "/openapi.json"})
@@ -157,7 +164,7 @@ class OtelTrace(Trace):
     def begin_program(self, call_id: str, name: str, tenant: str) -> None:
         if self._span.is_recording():
             self._begin(call_id, tenant, name)
-            self._span.set_attribute("gen_ai.workflow.name", name)
+            self._span.set_attributes(workflow_attributes(name))
 
     def record_node_end(self, request: Request, event: Finished | Failed) -> None:
         if not self._span.is_recording():
@@ -172,11 +179,11 @@ class OtelTrace(Trace):
             attributes={
                 **_model_attributes("text_completion", self._model),
                 **_request_attributes(request),
-                **_usage_attributes([event.usage], event.usage.prompt_tokens),
+                **usage_attributes([event.usage], event.usage.prompt_tokens),
             },
         )
         if isinstance(event, Finished):
-            node.set_attribute("gen_ai.response.finish_reasons", [event.reason])
+            node.set_attributes(finish_attributes([event.reason]))
             self._add_phases(node, event.timings)
         else:
             _mark_failed(node, event.error.code or event.error.type)
@@ -187,10 +194,10 @@ class OtelTrace(Trace):
             return
         # With several choices, all but the first find the prompt cached: not a cache statistic.
         usages = [event.usage for event in self._ends]
-        used = _usage_attributes(usages, self._prompt_tokens, with_cached=self._num_choices == 1)
+        used = usage_attributes(usages, self._prompt_tokens, with_cached=self._num_choices == 1)
         self._span.set_attributes(used)
         if self._operation in ("chat", "text_completion"):
-            self._span.set_attribute("gen_ai.response.finish_reasons", self._finish_reasons())
+            self._span.set_attributes(finish_attributes(self._finish_reasons()))
         failed = next((event.error for event in self._ends if isinstance(event, Failed)), None)
         if failed is not None and self._operation != "invoke_workflow":
             _mark_failed(self._span, failed.code or failed.type)
@@ -245,12 +252,7 @@ def _phases(timings: Timings) -> Iterator[tuple[str, float, float]]:
 
 
 def _model_attributes(operation: str, model: str) -> dict[str, AttributeValue]:
-    return {
-        "gen_ai.operation.name": operation,
-        "gen_ai.provider.name": _PROVIDER,
-        "gen_ai.request.model": model,
-        "gen_ai.response.model": model,
-    }
+    return {**model_attributes(operation, model), "gen_ai.response.model": model}
 
 
 def _request_attributes(request: Request) -> dict[str, AttributeValue]:
@@ -268,33 +270,13 @@ def _request_attributes(request: Request) -> dict[str, AttributeValue]:
     return attributes
 
 
-def _usage_attributes(
-    usages: Sequence[Usage], prompt_tokens: int, *, with_cached: bool = True
-) -> dict[str, AttributeValue]:
-    attributes: dict[str, AttributeValue] = {
-        "gen_ai.usage.input_tokens": prompt_tokens,
-        "gen_ai.usage.output_tokens": sum(usage.completion_tokens for usage in usages),
-        "ramet.usage.forced_tokens": sum(usage.forced_tokens for usage in usages),
-    }
-    if with_cached:
-        cached = sum(usage.cached_tokens for usage in usages)
-        attributes["gen_ai.usage.cache_read.input_tokens"] = cached
-    return attributes
-
-
 def _sampling_attributes(params: SamplingParams) -> dict[str, AttributeValue]:
-    """Sampling parameters that differ from their defaults."""
+    """Sampling parameters that differ from their defaults, and the temperature."""
     default = SamplingParams()
-    attributes: dict[str, AttributeValue] = {"gen_ai.request.temperature": params.temperature}
-    for name, attribute in _SAMPLING.items():
-        value = getattr(params, name)
-        if value != getattr(default, name) and value is not None:
-            attributes[attribute] = value
-    return attributes
-
-
-_SAMPLING = {
-    name: spec.trace_attribute
-    for name, spec in SAMPLING_PARAMS.items()
-    if spec.trace_attribute and name != "temperature"
-}
+    given = {
+        field.name: value
+        for field in dataclasses.fields(params)
+        if (value := getattr(params, field.name)) is not None
+        and (value != getattr(default, field.name) or field.name == "temperature")
+    }
+    return sampling_attributes(given)

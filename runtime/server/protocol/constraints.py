@@ -15,9 +15,9 @@ from ramet.grammars.constraints import (
     Regex,
     Whitespace,
 )
+from ramet.grammars.constraints.closed_schema import closed_schema
 from ramet.runtime.api.errors import InvalidConstraintError, InvalidParameterError
 from ramet.runtime.server.protocol.base import ApiModel
-from ramet.runtime.server.protocol.closed_schema import closed_schema
 from ramet.runtime.server.protocol.param_paths import RequestedConstraint
 from ramet.runtime.server.protocol.structural_tags import structural_tag
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -306,3 +307,45 @@ def test_a_wrong_value_is_described_by_its_places() -> None:
         "the output is not list[Report]: [0].score: Input should be less than or equal to 10; "
         "[0].tags[0]: Input should be 'a' or 'b'"
     )
+
+
+NUMBERS_AND_STRINGS = r"-?(0|[1-9][0-9]{0,6})(\.[0-9]{1,4})?([eE][0-9]{1,3})?|\"[a-z0-9]*\""
+DECIMALS = [
+    Decimal,
+    Annotated[Decimal, Field(ge=0, lt=100, decimal_places=2)],
+    Annotated[Decimal, Field(max_digits=5, decimal_places=2)],
+    Annotated[Decimal, Field(max_digits=5)],
+    Annotated[Decimal, Field(gt=-3, multiple_of=0.5)],
+]
+
+
+@pytest.mark.parametrize("type_", DECIMALS)
+@given(
+    text=st.from_regex(
+        r"-?(0|[1-9][0-9]{0,6})(\.[0-9]{1,4})?([eE][0-9]{1,3})?|\"[a-z0-9]*\"", fullmatch=True
+    )
+)
+@settings(max_examples=60, deadline=None)
+def test_what_a_decimal_may_be_written_as_is_read(type_: Any, text: str) -> None:
+    output = output_type(type_)
+    assert output.constraint is not None
+    if match_text(output.constraint, text):
+        assert isinstance(output.parse(text), Decimal)
+    assert not match_text(output.constraint, '"1x"')
+    assert match_text(output.constraint, "1.5")
+
+
+def test_branches_of_a_tagged_union_name_their_tag() -> None:
+    class Cat(BaseModel):
+        kind: Literal["cat"] = "cat"
+        lives: int
+
+    class Dog(BaseModel):
+        kind: Literal["dog"] = "dog"
+
+    output = output_type(Annotated[Cat | Dog, Field(discriminator="kind")])
+    assert output.constraint is not None
+    assert match_text(output.constraint, '{"kind":"dog"}')
+    assert not match_text(output.constraint, '{"lives":9}')
+    assert not match_text(output.constraint, '{"kind":"dog","lives":9}')
+    assert isinstance(output.parse('{"kind":"cat","lives":9}'), Cat)

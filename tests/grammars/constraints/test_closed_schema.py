@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ramet.runtime.server.protocol.closed_schema import closed_schema
+from ramet.grammars.constraints.closed_schema import closed_schema
 
 POINT = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
 NAMED = {"$ref": "#/$defs/p"}
@@ -64,7 +64,8 @@ def test_objects_that_may_need_other_properties_stay_open(more: dict[str, Any]) 
         {"contains": NAMED, "maxContains": 1},
         {**NAMED, "properties": {"y": {}}},
         {"properties": {"y": {}}, "anyOf": [NAMED, {"type": "null"}]},
-        {"patternProperties": {"^p": NAMED}},
+        {"patternProperties": {"^p": NAMED}, "properties": {"pq": {}}},
+        {"patternProperties": {"^p": NAMED, "q$": NAMED}},
         {"enum": [{"p": {"x": 1, "y": 2}}], "properties": {"p": NAMED}},
         {"items": [{"properties": {"deep": {"oneOf": [NAMED]}}}]},
     ],
@@ -72,6 +73,35 @@ def test_objects_that_may_need_other_properties_stay_open(more: dict[str, Any]) 
 def test_a_document_that_combines_schemas_stays_as_it_is(schema: dict[str, Any]) -> None:
     whole = {**schema, **DEFS}
     assert closed_schema(whole) is whole
+
+
+def tagged(*branches: dict[str, Any]) -> dict[str, Any]:
+    names = [f"b{index}" for index in range(len(branches))]
+    return {
+        "oneOf": [{"$ref": f"#/$defs/{name}"} for name in names],
+        "discriminator": {"propertyName": "kind"},
+        "$defs": dict(zip(names, branches, strict=True)),
+    }
+
+
+def branch(*kinds: str, required: tuple[str, ...] = ("kind",)) -> dict[str, Any]:
+    return {"properties": {"kind": {"enum": list(kinds)}}, "required": list(required)}
+
+
+def test_branches_that_a_property_tells_apart_are_closed() -> None:
+    closed = closed_schema(tagged(branch("a"), branch("b", "c")))
+    assert [b["additionalProperties"] for b in closed["$defs"].values()] == [False, False]
+
+
+@pytest.mark.parametrize("other", [branch("b", "a"), branch("b", required=()), {}, True])
+def test_branches_that_one_value_may_share_stay_open(other: Any) -> None:
+    schema = tagged(branch("a"), other)
+    assert closed_schema(schema) is schema
+
+
+def test_a_map_of_objects_has_closed_objects() -> None:
+    closed = closed_schema({"patternProperties": {"^p": NAMED}, **DEFS})
+    assert closed["$defs"]["p"]["additionalProperties"] is False
 
 
 def test_data_is_not_read_as_a_schema() -> None:
