@@ -6,7 +6,7 @@ import itertools
 from typing import Any, Protocol
 
 from ramet.grammars.errors import GrammarTooComplexError
-from ramet.grammars.json_schema.schema.atoms import Has, Items, Pattern, Properties
+from ramet.grammars.json_schema.schema.atoms import Has, Items, Pattern, Properties, TextIs
 from ramet.grammars.json_schema.schema.documents import Documents, Leaf
 from ramet.grammars.json_schema.schema.formula import (
     FALSE,
@@ -19,7 +19,10 @@ from ramet.grammars.json_schema.schema.formula import (
 )
 from ramet.grammars.json_schema.schema.keyword_values import subschemas
 
-_MAX_GUARDS = 8
+from .languages import Languages
+
+_MAX_CONTAINS = 8
+_MAX_REGIONS = 256
 
 
 class SchemaReader(Protocol):
@@ -54,49 +57,150 @@ class Seen:
         self.contains = contains
 
 
-def by_guards(leaf: Leaf, keyword: str, found: list[Seen], rest: Any) -> Formula:
-    """The disjunction, over which guards hold, of those guards and ``rest(what they evaluate)``."""
-    always = [s for s in found if s.guard.op == "true"]
+def unevaluated_properties(
+    leaf: Leaf, found: list[Seen], node: Formula, languages: Languages
+) -> Formula:
+    """Each property that no schema evaluates satisfies ``node``.
+
+    Names are grouped by the guards that cover them: of each group either one of its guards holds,
+    or all of its properties satisfy ``node``. The formula grows with the names and with the ways in
+    which patterns overlap, not with the sets of guards.
+    """
+    always, sometimes = _by_guard(found)
     if any(s.everything for s in always):
         return TRUE
+    certain = [atom(Pattern(p)) for p in sorted({p for s in always for p in s.patterns})]
+    known = frozenset(n for s in always for n in s.names)
+    names = sorted({n for s in found for n in s.names} - known)
+    groups: dict[tuple[Formula, ...], list[str]] = {}
+    for name in names:
+        if not any(languages.has_text(p, name) for p in certain):
+            covering = tuple(
+                guard
+                for guard, seen in sometimes.items()
+                if any(_covers(s, name, languages) for s in seen)
+            )
+            groups.setdefault(covering, []).append(name)
+    parts = [
+        any_of([*covering, atom(Properties(tuple((n, node) for n in group), (), TRUE))])
+        for covering, group in groups.items()
+    ]
+    listed = known.union(names)
+    patterns = [
+        p
+        for p in dict.fromkeys(atom(Pattern(p)) for s in found for p in sorted(s.patterns))
+        if p not in certain
+    ]
+    others = all_of([*map(negate, certain), *([negate(atom(TextIs(listed)))] if listed else [])])
+    for matched, region in _overlaps(leaf, patterns, others, languages):
+        covering = tuple(
+            guard
+            for guard, seen in sometimes.items()
+            if any(
+                s.everything or any(atom(Pattern(p)) in matched for p in s.patterns) for s in seen
+            )
+        )
+        if matched:
+            rest = Properties((), ((region, node),), TRUE)
+        else:
+            free = tuple((p, TRUE) for p in [*certain, *patterns])
+            rest = Properties(tuple((n, TRUE) for n in sorted(listed)), free, node)
+        parts.append(any_of([*covering, atom(rest)]))
+    return all_of(parts)
+
+
+def _by_guard(found: list[Seen]) -> tuple[list[Seen], dict[Formula, list[Seen]]]:
+    """What is always evaluated, and what is if a guard holds."""
+    always: list[Seen] = []
     sometimes: dict[Formula, list[Seen]] = {}
     for seen in found:
-        if seen.guard.op != "true":
+        if seen.guard.op == "true":
+            always.append(seen)
+        else:
             sometimes.setdefault(seen.guard, []).append(seen)
-    if len(sometimes) > _MAX_GUARDS:
-        raise GrammarTooComplexError(
-            f"{leaf.path}/{keyword}",
-            keyword,
-            f"what is evaluated depends on more than {_MAX_GUARDS} subschemas",
-        )
-    cases = []
-    for truth in itertools.product((True, False), repeat=len(sometimes)):
-        guards = [g if t else negate(g) for g, t in zip(sometimes, truth, strict=True)]
-        there = [s for ss, t in zip(sometimes.values(), truth, strict=True) if t for s in ss]
-        cases.append(all_of([*guards, rest(always + there)]))
-    return any_of(cases)
+    return always, sometimes
 
 
-def rest_of(seen: list[Seen], node: Formula) -> Formula:
-    """Each property but those satisfies ``node``."""
-    if any(s.everything for s in seen):
-        return TRUE
-    names = sorted({n for s in seen for n in s.names})
-    patterns = sorted({p for s in seen for p in s.patterns})
-    return atom(
-        Properties(
-            tuple((n, TRUE) for n in names), tuple((atom(Pattern(p)), TRUE) for p in patterns), node
-        )
+def _covers(seen: Seen, name: str, languages: Languages) -> bool:
+    return (
+        seen.everything
+        or name in seen.names
+        or any(languages.has_text(atom(Pattern(p)), name) for p in seen.patterns)
     )
 
 
-def rest_of_items(seen: list[Seen], node: Formula) -> Formula:
-    """Each item past those, and not among what is contained, satisfies ``node``."""
-    if any(s.everything for s in seen):
+def _overlaps(
+    leaf: Leaf, patterns: list[Formula], others: Formula, languages: Languages
+) -> list[tuple[tuple[Formula, ...], Formula]]:
+    """The sets of patterns that a name in ``others`` can match together, with those names."""
+    regions: list[tuple[tuple[Formula, ...], Formula]] = [((), others)]
+    for pattern in patterns:
+        divided = []
+        for matched, region in regions:
+            inner = all_of([region, pattern])
+            if not languages.texts(inner).is_empty:
+                divided.append(((*matched, pattern), inner))
+            outer = all_of([region, negate(pattern)])
+            if not matched or not languages.texts(outer).is_empty:
+                divided.append((matched, outer))
+        regions = divided
+        if len(regions) > _MAX_REGIONS:
+            raise GrammarTooComplexError(
+                f"{leaf.path}/unevaluatedProperties",
+                "unevaluatedProperties",
+                f"evaluated patterns overlap in more than {_MAX_REGIONS} ways",
+            )
+    return regions
+
+
+def unevaluated_items(leaf: Leaf, found: list[Seen], node: Formula) -> Formula:
+    """Each item that no schema evaluates satisfies ``node``.
+
+    Items are grouped by the guards that cover their index. Only schemas with ``contains`` are
+    looked at in all combinations, as an item may be any of what they contain.
+    """
+    always, sometimes = _by_guard(found)
+    if any(s.everything for s in always):
         return TRUE
-    num_items = max((s.num_items for s in seen), default=0)
-    rest = any_of([node, *(s.contains for s in seen)])
-    return TRUE if rest.op == "true" else atom(Items((TRUE,) * num_items, rest))
+    first = max((s.num_items for s in always), default=0)
+    node = any_of([node, *(s.contains for s in always)])
+    choosing = [g for g, seen in sometimes.items() if any(s.contains.op != "false" for s in seen)]
+    if len(choosing) > _MAX_CONTAINS:
+        raise GrammarTooComplexError(
+            f"{leaf.path}/unevaluatedItems",
+            "unevaluatedItems",
+            f"more than {_MAX_CONTAINS} subschemas with contains evaluate items on conditions",
+        )
+    cases = []
+    for truth in itertools.product((True, False), repeat=len(choosing)):
+        guards = [g if t else negate(g) for g, t in zip(choosing, truth, strict=True)]
+        contained = [
+            s.contains for g, t in zip(choosing, truth, strict=True) if t for s in sometimes[g]
+        ]
+        rest = any_of([node, *contained])
+        cases.append(all_of([*guards, _items_by_index(sometimes, first, rest)]))
+    return any_of(cases)
+
+
+def _items_by_index(sometimes: dict[Formula, list[Seen]], first: int, node: Formula) -> Formula:
+    """Each item from ``first`` on satisfies ``node`` or is covered by its index."""
+    if node.op == "true":
+        return TRUE
+    borders = sorted({s.num_items for seen in sometimes.values() for s in seen} | {first})
+    parts = []
+    for low in [b for b in borders if b >= first]:
+        high = next((b for b in borders if b > low), None)
+        covering = [
+            guard
+            for guard, seen in sometimes.items()
+            if any(s.everything or (high is not None and s.num_items >= high) for s in seen)
+        ]
+        if high is None:
+            items = Items((TRUE,) * low, node)
+        else:
+            items = Items((TRUE,) * low + (node,) * (high - low), TRUE)
+        parts.append(any_of([*covering, atom(items)]))
+    return all_of(parts)
 
 
 def collect(

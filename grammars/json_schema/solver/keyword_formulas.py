@@ -48,7 +48,7 @@ from ramet.grammars.json_schema.schema.keywords import ROLES
 from ramet.grammars.json_schema.schema.kinds import OF_TYPE, kinds_of
 from ramet.grammars.regular.formats import FORMAT_NAMES, string_format
 
-from .evaluated import Seen, by_guards, collect, rest_of, rest_of_items
+from .evaluated import Seen, collect, unevaluated_items, unevaluated_properties
 from .languages import Languages
 from .value_formulas import const_formula, join_properties, values_formula
 
@@ -308,7 +308,7 @@ class Typer:
     def _unevaluated_properties(self, leaf: Leaf, node: Formula) -> Formula:
         found: list[Seen] = []
         collect(self, leaf, "object", TRUE, found, own=False)
-        return by_guards(leaf, "unevaluatedProperties", found, lambda seen: rest_of(seen, node))
+        return unevaluated_properties(leaf, found, node, self._languages)
 
     # -- arrays -----------------------------------------------------------------------------
 
@@ -334,11 +334,7 @@ class Typer:
             if node.op != "true":
                 found: list[Seen] = []
                 collect(self, leaf, "array", TRUE, found, own=False)
-                parts.append(
-                    by_guards(
-                        leaf, "unevaluatedItems", found, lambda seen: rest_of_items(seen, node)
-                    )
-                )
+                parts.append(unevaluated_items(leaf, found, node))
         return parts
 
     def items(self, leaf: Leaf) -> tuple[tuple[Formula, ...], Formula]:
