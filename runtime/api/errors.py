@@ -20,6 +20,8 @@
     ├── RequestAbortedError         499  the caller, or a disconnect, ended it
     ├── DeadlineExceededError       504
     ├── OutOfPagesError             503  the last running request outgrew the page pool
+    ├── MemoryFullError             503  a part of the server's memory is full
+    │   └── SlowReaderError         503  a client reads its answer too slowly
     ├── EngineDeadError             503
     │   ├── EngineUnresponsiveError 503  it makes no progress, or takes in no more requests
     │   └── ShuttingDownError       503  the server drains its calls and accepts no new ones
@@ -228,6 +230,24 @@ class OutOfPagesError(RametError):
     status = 503
     type = "capacity_error"
     default_code = "out_of_pages"
+
+
+class MemoryFullError(RametError):
+    """A part of the server's memory is full; ``part`` names it. The request may be sent again."""
+
+    status = 503
+    type = "capacity_error"
+    default_code = "memory_full"
+
+    def __init__(self, message: str, *, part: str, param: str | None = None) -> None:
+        super().__init__(message, param=param)
+        self.part = part
+
+
+class SlowReaderError(MemoryFullError):
+    """The client takes its answer more slowly than the server may keep it."""
+
+    default_code = "slow_reader"
 
 
 class EngineDeadError(RametError):

@@ -12,6 +12,9 @@ from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.api.request import PARAMS_AGAINST_COMPLETION, Pooling, ProgramHint, Request
 from ramet.runtime.api.validate import number, only_ints, text, whole
 
+_REQUEST_BYTES = 8 << 10
+_TOKEN_BYTES = 128
+
 
 def check_request(request: Request, *, vocab_size: int, max_len: int) -> int:
     """Checks a request; returns the most tokens that it may grow to.
@@ -141,3 +144,8 @@ def _check_scoring(request: Request) -> None:
             f"score_from must be within the prompt's {len(request.prompt_token_ids)} tokens",
             param="score_from",
         )
+
+
+def prompt_bytes(request: Request) -> int:
+    """About the memory of a request's prompt, in both processes, from submission to end."""
+    return _REQUEST_BYTES + _TOKEN_BYTES * len(request.prompt_token_ids)

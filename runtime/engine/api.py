@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Protocol
 from ramet.grammars import Constraint
 from ramet.runtime.api.events import Event
 from ramet.runtime.api.request import HintUpdate, Request
+from ramet.runtime.engine.memory_plan import MemoryPlan
 from ramet.runtime.engine.stats import EngineStats
+from ramet.runtime.engine.unread_answers import UnreadAnswers
 from ramet.runtime.tokenizer import ChatTemplate, Tokenizer
 
 if TYPE_CHECKING:
@@ -38,6 +40,14 @@ class EventStream(EventSource, Protocol):
     async def __aenter__(self) -> EventStream: ...
 
     async def __aexit__(self, *exception: object) -> None: ...
+
+
+class LimitedStream(EventStream, Protocol):
+    """An event stream whose unread events can be counted."""
+
+    def limit_unread(self, unread: UnreadAnswers) -> None:
+        """Counts what waits for a reader, and keeps nothing that has been read."""
+        ...
 
 
 Submit = Callable[[Request], EventSource]
@@ -72,8 +82,15 @@ class GenerationEngine(Protocol):
 class EngineApi(GenerationEngine, Protocol):
     """A running engine."""
 
+    def submit(self, request: Request) -> LimitedStream: ...
+
     @property
     def max_context_len(self) -> int: ...
+
+    @property
+    def memory_plan(self) -> MemoryPlan:
+        """How the server's memory is divided."""
+        ...
 
     @property
     def vocabulary(self) -> Vocabulary:

@@ -30,12 +30,19 @@ class EngineConfig(SchedulerConfig):
     num_pages: int | None = setting(
         None, None, "Pages of the KV cache; None: as many as cache_bytes hold.", least=1
     )
-    # The default holds max_num_seqs requests of a few hundred tokens each of a small model. The
-    # memory is taken when it is first used or, up to 128 MiB, while a CPU's engine is idle.
-    cache_bytes: int = setting(
-        384 << 20,
+    # See ``memory_plan.plan_memory``.
+    memory_gib: float | None = setting(
+        None,
         Group.CAPACITY,
-        "Memory of the KV cache, in MiB.",
+        "Memory of the whole server; default: the machine's.",
+        metavar="GIB",
+        above=0,
+    )
+    # The memory is taken when it is first used or, up to 128 MiB, while a CPU's engine is idle.
+    cache_bytes: int | None = setting(
+        None,
+        Group.CAPACITY,
+        "Memory of the KV cache, in MiB; default: 384 or more.",
         option="cache_mib",
         unit=1 << 20,
         least=1,
@@ -54,10 +61,10 @@ class EngineConfig(SchedulerConfig):
     # Of several threads, one is reserved for large constraints. With one alone, a constraint that
     # takes seconds keeps all others waiting.
     grammar_threads: int = setting(2, Group.ENGINE, "Threads that compile constraints.", least=1)
-    grammar_bytes: int = setting(
-        256 << 20,
+    grammar_bytes: int | None = setting(
+        None,
         Group.ENGINE,
-        "Memory for compiled constraints, in MiB.",
+        "Memory for compiled constraints, in MiB; default: 256.",
         option="grammar_mib",
         unit=1 << 20,
         least=1,

@@ -26,6 +26,7 @@ class ConstraintCompiler:
         vocabulary: makes the vocabulary, which takes a while.
         config: how much is cached, and where.
         is_wanted: False once the engine is closed.
+        max_bytes: most memory of compiled constraints.
     """
 
     def __init__(
@@ -33,10 +34,13 @@ class ConstraintCompiler:
         vocabulary: Callable[[], Vocabulary],
         config: EngineConfig,
         is_wanted: Callable[[], bool] = lambda: True,
+        *,
+        max_bytes: int,
     ) -> None:
         self._vocabulary = vocabulary
         self._config = config
         self._is_wanted = is_wanted
+        self._max_bytes = max_bytes
         self._lock = threading.Lock()
         self._made: GrammarCompiler | None = None
 
@@ -63,7 +67,7 @@ class ConstraintCompiler:
                 folder = self._config.grammar_cache
                 made = GrammarCompiler(
                     self._vocabulary(),
-                    max_bytes=self._config.grammar_bytes,
+                    max_bytes=self._max_bytes,
                     regular_backend=cast(RegularBackend, self._config.regular_backend),
                     store=None if folder is None else AutomatonStore(folder),
                 )

@@ -28,6 +28,7 @@ from ramet.runtime.api.errors import (
 )
 from ramet.runtime.api.events import Event
 from ramet.runtime.api.fork_guard import ForkGuard
+from ramet.runtime.api.memory import MemoryPart
 from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.api.request import HintUpdate, ProgramHint, Request
 from ramet.runtime.api.warm_up import begin_compiling
@@ -40,6 +41,7 @@ from ramet.runtime.engine.daemon_threads import DaemonThreads
 from ramet.runtime.engine.grammar_manager import GrammarManager, find_first_completion
 from ramet.runtime.engine.grammar_vocabulary import grammar_vocabulary
 from ramet.runtime.engine.input_processor import InputProcessor
+from ramet.runtime.engine.memory_plan import DEFAULT_CACHE_BYTES, MemoryPlan, plan_memory
 from ramet.runtime.engine.prefix_persistence import PrefixPersistence
 from ramet.runtime.engine.request_registry import RequestRegistry
 from ramet.runtime.engine.request_stream import Completion, RequestStream, Wakeups
@@ -47,7 +49,8 @@ from ramet.runtime.engine.stats import EngineStats
 from ramet.runtime.engine.step_thread import StepThread
 from ramet.runtime.engine.step_watchdog import StepWatchdog
 from ramet.runtime.model.load import open_model
-from ramet.runtime.model.runners import load_runner
+from ramet.runtime.model.memory_needs import memory_needs
+from ramet.runtime.model.runners import chosen_device, load_runner
 from ramet.runtime.scheduler import Scheduler, SequenceState
 from ramet.runtime.scheduler.sequence.sequence import Sequence
 from ramet.runtime.tokenizer import Tokenizer, read_tokenizer
@@ -77,6 +80,7 @@ class Engine:
         model_name: the model's name.
         chat_template: formats chats; None: the tokenizer's own, if it has one.
         fingerprint: identifies the model; ``config.prefix_store`` needs it.
+        memory: how memory is divided; None: as ``plan_memory`` does for a model of no known size.
         clock: seconds; deadlines and timings are by it.
         timer: see ``Scheduler``.
     """
@@ -90,10 +94,12 @@ class Engine:
         model_name: str = "model",
         chat_template: ChatTemplate | None = None,
         fingerprint: str = "",
+        memory: MemoryPlan | None = None,
         clock: Callable[[], float] = time.monotonic,
         timer: Callable[[], float] | None = None,
     ) -> None:
         self.config = config = config or EngineConfig()
+        self.memory_plan = memory or plan_memory(config)
         if tokenizer.vocab_size > runner.vocab_size:
             raise ModelLoadError(
                 f"the tokenizer has {tokenizer.vocab_size} tokens, but the model's head only "
@@ -120,11 +126,15 @@ class Engine:
             on_end=self._note_end,
             run_in_background=self._mask_threads.submit,
         )
-        self._requests = RequestRegistry(self._scheduler, config.max_waiting)
+        self._prompt_memory = MemoryPart("prompts", self.memory_plan.prompts)
+        self._requests = RequestRegistry(self._scheduler, config.max_waiting, self._prompt_memory)
         self._core = EngineCore(self._scheduler, runner, self._deliver, clock)
         self._closing = False
         self._compiler = ConstraintCompiler(
-            lambda: self.vocabulary, config, lambda: not self._closing
+            lambda: self.vocabulary,
+            config,
+            lambda: not self._closing,
+            max_bytes=self.memory_plan.grammars,
         )
         self._grammars = GrammarManager(
             self._compiler.compile, self._compiler.find, num_threads=config.grammar_threads
@@ -158,12 +168,15 @@ class Engine:
         config = config or EngineConfig()
         begin_compiling()
         file = open_model(model)
+        device = chosen_device(config.device)
+        needs = memory_needs(file, page_size=config.page_size, on_gpu=device != "cpu")
+        memory = plan_memory(config, needs)
         runner = load_runner(
             file,
-            device=config.device,
+            device=device,
             num_pages=config.num_pages,
             page_size=config.page_size,
-            kv_bytes=config.cache_bytes,
+            kv_bytes=memory.kv or config.cache_bytes or DEFAULT_CACHE_BYTES,
             num_threads=config.num_threads,
         )
         if config.max_draft_len is None and runner.exact_in_any_batch:
@@ -183,6 +196,7 @@ class Engine:
                 model_name=Path(model).stem,
                 chat_template=template,
                 fingerprint=file.fingerprint,
+                memory=memory,
                 timer=time.perf_counter,
             )
             on_failure.callback(engine.close)
@@ -311,7 +325,11 @@ class Engine:
         """Current counts; safe from any thread."""
         self._fork_guard.require("the engine")
         return EngineStats.collect(
-            self._scheduler, self._cache, self._requests.num_unscheduled, self._compiler.stats()
+            self._scheduler,
+            self._cache,
+            self._requests.num_unscheduled,
+            self._compiler.stats(),
+            self._prompt_memory.usage(),
         )
 
     def check(self) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 
 from ramet.runtime.api.errors import InvalidParameterError, QueueFullError, RametError
+from ramet.runtime.api.memory import MemoryPart
+from ramet.runtime.engine.admission import prompt_bytes
 from ramet.runtime.scheduler import Scheduler, Sequence
 
 
@@ -16,11 +18,13 @@ class RequestRegistry:
     Args:
         scheduler: releases the sequences; it says how many of them run.
         max_waiting: most requests that don't run yet.
+        memory: counts their prompts.
     """
 
-    def __init__(self, scheduler: Scheduler, max_waiting: int) -> None:
+    def __init__(self, scheduler: Scheduler, max_waiting: int, memory: MemoryPart) -> None:
         self._scheduler = scheduler
         self._max_waiting = max_waiting
+        self._memory = memory
         self._lock = threading.Lock()
         self._live: dict[str, Sequence] = {}
         self._closed: RametError | None = None
@@ -32,7 +36,11 @@ class RequestRegistry:
         return max(0, len(self._live) - scheduler.num_running - scheduler.num_waiting)
 
     def register(self, sequence: Sequence) -> None:
-        """Registers a request: from here on it gets its one terminal event."""
+        """Registers a request: from here on it gets its one terminal event.
+
+        Raises:
+            QueueFullError, MemoryFullError: too many requests, or too long ones, are waiting.
+        """
         request_id = sequence.request.request_id
         with self._lock:
             if self._closed is not None:
@@ -47,6 +55,7 @@ class RequestRegistry:
                     f"the queue is full: {self._max_waiting} requests are waiting",
                     retry_after_s=self._scheduler.stats.expected_wait_s(excess),
                 )
+            self._memory.take(prompt_bytes(sequence.request))
             self._live[request_id] = sequence
 
     def release(self, request_id: str, reason: RametError) -> None:
@@ -58,7 +67,8 @@ class RequestRegistry:
     def remove(self, sequence: Sequence) -> None:
         """Removes a request that has ended."""
         with self._lock:
-            self._live.pop(sequence.request.request_id, None)
+            if self._live.pop(sequence.request.request_id, None) is not None:
+                self._memory.give_back(prompt_bytes(sequence.request))
 
     def close(self, reason: RametError) -> None:
         """Refuses all further requests with ``reason``; only the first call counts."""

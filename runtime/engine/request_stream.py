@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ramet.runtime.api.batch import Float32Array
-from ramet.runtime.api.errors import InvariantError
+from ramet.runtime.api.errors import InvariantError, SlowReaderError
 from ramet.runtime.api.events import (
     Embedding,
     Event,
@@ -26,6 +26,7 @@ from ramet.runtime.api.events import (
 )
 from ramet.runtime.api.fork_guard import ForkGuard
 from ramet.runtime.api.request import Request
+from ramet.runtime.engine.unread_answers import UnreadAnswers
 
 _Waiter = TypeVar("_Waiter", threading.Event, "asyncio.Future[None]")
 
@@ -89,7 +90,7 @@ class RequestStream:
     ``async with`` early aborts the request. An error in the reader affects no other request.
 
     Each event is read once: several readers share them. ``result()`` is always the whole output,
-    also after its events were read, and may be called again.
+    also after its events were read, and may be called again; but not after ``limit_unread``.
     """
 
     def __init__(self, request: Request, *, abort: Callable[[str], None], wakeups: Wakeups) -> None:
@@ -101,7 +102,9 @@ class RequestStream:
         self._events: deque[Event] = deque()
         self._waiters: list[threading.Event | asyncio.Future[None]] = []
         self._last: Finished | Failed | None = None
-        self._collector = Collector()
+        self._collector: Collector | None = Collector()
+        self._unread: UnreadAnswers | None = None
+        self._is_dropped = False
 
     @property
     def request_id(self) -> str:
@@ -115,17 +118,43 @@ class RequestStream:
     def push(self, event: Event) -> None:
         """For the engine: adds an event; the reader wakes when the engine flushes its wake-ups."""
         with self._lock:
+            if self._is_dropped:
+                return
             if self._last is not None:
                 raise InvariantError(f"{self.request_id}: an event after the terminal one")
             if isinstance(event, Finished | Failed):
                 self._last = event
             self._events.append(event)
             waiters, self._waiters = self._waiters, []
+            slowest = None if self._unread is None else self._unread.add(self, event)
         for waiter in waiters:
             self._wakeups.add(waiter)
+        if slowest is not None:
+            slowest.drop()
+
+    def limit_unread(self, unread: UnreadAnswers) -> None:
+        """Counts what waits for a reader, from now on, and keeps nothing that has been read."""
+        self._unread = unread
+        self._collector = None
+
+    def drop(self, error: SlowReaderError) -> None:
+        """Replaces the unread events by a failure, and aborts the request."""
+        with self._lock:
+            if not self._events:
+                return
+            self._is_dropped = True
+            usage = Usage(prompt_tokens=len(self.request.prompt_token_ids))
+            self._last = Failed(error, usage)
+            self._events.clear()
+            self._events.append(self._last)
+        self._abort(self.request_id)
 
     def abort(self) -> None:
         """Ends the request within a step; its stream then ends in ``Failed``."""
+        with self._lock:
+            if self._unread is not None:
+                self._unread.remove(self)
+                self._unread = None
         self._abort(self.request_id)
 
     # -- reading -------------------------------------------------------------------------------
@@ -137,15 +166,21 @@ class RequestStream:
             events = list(self._events)
             self._events.clear()
             for event in events:
-                self._collector.add(event)
+                self._note_read(event)
         return events
+
+    def _note_read(self, event: Event) -> None:
+        if self._collector is not None:
+            self._collector.add(event)
+        if self._unread is not None and not self._events:
+            self._unread.remove(self)
 
     def _pop(self, new_waiter: Callable[[], _Waiter]) -> tuple[Event | None, _Waiter | None]:
         """The next event, or a registered waiter for it, or neither if none will come."""
         with self._lock:
             if self._events:
                 event = self._events.popleft()
-                self._collector.add(event)
+                self._note_read(event)
                 return event, None
             if self._last is not None:
                 return None, None
@@ -199,7 +234,7 @@ class RequestStream:
             try:
                 self._next(deadline)
             except StopIteration:
-                return self._collector.completion()
+                return self._completion()
 
     async def aresult(self) -> Completion:
         """``result`` for asyncio; a cancelled wait aborts the request."""
@@ -209,6 +244,11 @@ class RequestStream:
         except asyncio.CancelledError:
             self.abort()
             raise
+        return self._completion()
+
+    def _completion(self) -> Completion:
+        if self._collector is None:
+            raise InvariantError(f"{self.request_id}: its events are not kept")
         return self._collector.completion()
 
     def __await__(self) -> Generator[Any, None, Completion]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ramet.grammars import GrammarStats
+from ramet.runtime.api.memory import PartUsage, resident_bytes
 from ramet.runtime.cache import RadixCache
 from ramet.runtime.engine.gc_pauses import GC_PAUSES
 from ramet.runtime.scheduler import Scheduler
+
+_NOTHING = PartUsage(0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,8 @@ class EngineStats:
     num_grammars: int = 0
     num_grammar_bytes: int = 0
     longest_gc_pause_s: float = 0.0
+    resident_bytes: int = 0
+    prompts: PartUsage = _NOTHING
 
     @classmethod
     def collect(
@@ -45,6 +50,7 @@ class EngineStats:
         cache: RadixCache,
         num_compiling: int,
         grammars: GrammarStats,
+        prompts: PartUsage,
     ) -> EngineStats:
         """The counts as of now."""
         stats = scheduler.stats
@@ -72,4 +78,6 @@ class EngineStats:
             num_grammars=grammars.num_grammars,
             num_grammar_bytes=grammars.num_bytes,
             longest_gc_pause_s=GC_PAUSES.longest_s,
+            resident_bytes=resident_bytes(),
+            prompts=prompts,
         )

@@ -31,8 +31,7 @@ def load_runner(
     ModelLoadError: a device that isn't there, or that Ramet doesn't know; kernels that the CPU
     lacks; too little memory.
     """
-    if device == "auto":
-        device = "cuda" if _has_gpu() else "cpu"
+    device = chosen_device(device)
     # Each runner's libraries take a while to import, so only the one that runs is.
     if device == "cpu":
         from ramet.kernels.cpu.machine.features import best_dot_path
@@ -67,6 +66,13 @@ def load_runner(
         device=device, num_pages=num_pages, page_size=page_size, kv_bytes=kv_bytes
     )
     return TorchRunner.load(model, options)
+
+
+def chosen_device(device: str) -> str:
+    """The device that ``auto`` stands for; any other one as it is."""
+    if device != "auto":
+        return device
+    return "cuda" if _has_gpu() else "cpu"
 
 
 def describe_default() -> str:

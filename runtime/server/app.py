@@ -13,11 +13,13 @@ from ramet.runtime.server.anthropic.routes import anthropic_router
 from ramet.runtime.server.calls.api_keys import read_tenants
 from ramet.runtime.server.calls.context import ServerContext
 from ramet.runtime.server.calls.lifecycle import Lifecycle
+from ramet.runtime.server.calls.memory import ServerMemory
 from ramet.runtime.server.calls.prompts import PromptEncoder
 from ramet.runtime.server.calls.tenants import Tenants
 from ramet.runtime.server.chat.planner import ChatPlanner
 from ramet.runtime.server.config import ServerConfig
 from ramet.runtime.server.extension import Extension
+from ramet.runtime.server.http.body import BodyMemory
 from ramet.runtime.server.http.documentation import documentation_router
 from ramet.runtime.server.http.error_response import install_error_handlers
 from ramet.runtime.server.http.head_check import HeadCheck
@@ -71,12 +73,14 @@ def create_app(
     config = config or ServerConfig()
     model_names = config.served_model_names or (engine.model_name,)
     metrics = ServerMetrics(model_names[0])
+    memory = ServerMemory(engine.memory_plan)
     context = ServerContext(
         engine=engine,
         config=config,
         prompts=PromptEncoder(engine.tokenizer, engine.max_context_len),
         planner=ChatPlanner(engine.tokenizer, engine.chat_template, config, engine.max_context_len),
         metrics=metrics,
+        memory=memory,
         lifecycle=lifecycle or Lifecycle(),
         tenants=tenants or Tenants(read_tenants(config)),
         model_names=model_names,
@@ -108,6 +112,7 @@ def create_app(
             allow_methods=["GET", "POST"],
             allow_headers=["*"],
         )
+    app.add_middleware(BodyMemory, part=memory.bodies)
     app.add_middleware(
         HeadCheck,
         host=config.host,

@@ -33,6 +33,14 @@ class ServerConfig:
         metavar="SECONDS",
         above=0,
     )
+    send_timeout_s: float = setting(
+        60.0,
+        Group.LIMITS,
+        "Time for a client to take some of its answer.",
+        option="send_timeout",
+        metavar="SECONDS",
+        above=0,
+    )
     max_body_bytes: int = setting(
         32 << 20,
         Group.LIMITS,
@@ -109,7 +117,7 @@ class ServerConfig:
     grace_period_s: float = setting(
         30.0,
         Group.OPERATION,
-        "Grace period for requests on shutdown.",
+        "Grace period on shutdown.",
         option="grace",
         metavar="SECONDS",
         least=0,

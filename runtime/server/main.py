@@ -70,7 +70,11 @@ class HttpServer(uvicorn.Server):
                 loop="uvloop",
                 http=cast(
                     type[HttpProtocol],
-                    partial(HttpProtocol, receive_timeout_s=config.receive_timeout_s),
+                    partial(
+                        HttpProtocol,
+                        receive_timeout_s=config.receive_timeout_s,
+                        send_timeout_s=config.send_timeout_s,
+                    ),
                 ),
                 ssl_context_factory=None if tls is None else lambda *_: tls,
                 access_log=False,

@@ -11,6 +11,7 @@ from ramet.kernels.sampling.rows import without_logprobs
 from ramet.runtime.api.batch import Batch, Float32Array, SampledTokens, SamplingRows
 from ramet.runtime.api.errors import InvariantError
 from ramet.runtime.api.events import Event
+from ramet.runtime.api.memory import MemoryPart
 from ramet.runtime.api.request import Request
 from ramet.runtime.cache import PagePool, RadixCache
 from ramet.runtime.engine.core import EngineCore
@@ -85,7 +86,9 @@ class Simulation:
             on_end=lambda sequence: self.requests.remove(sequence),
             run_in_background=None if mask_steps is None else self._make_later,
         )
-        self.requests = RequestRegistry(self.scheduler, config.max_waiting)
+        self.requests = RequestRegistry(
+            self.scheduler, config.max_waiting, MemoryPart("prompts", 64 << 20)
+        )
         self.core = EngineCore(self.scheduler, self.runner)
         self.events: dict[Sequence, list[Event]] = {}
 

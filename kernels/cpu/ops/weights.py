@@ -123,6 +123,13 @@ def pack(
     return _lay_out(form, num_columns, words, scales, others, allocate)
 
 
+def packed_bytes(kind: str, shape: tuple[int, int]) -> int:
+    """Bytes that ``pack``, without ``exact``, makes of a tensor; ``KeyError`` as there."""
+    form = FORMATS["u8" if kind in _FLOATS else _UNPACK[kind][0]]
+    num_rows, num_columns = shape
+    return -(-num_rows // BLOCK_ROWS) * form.block_bytes(-(-num_columns // GROUP))
+
+
 def pack_float(
     values: Float32Array, *, exact: bool, allocate: Allocate = aligned_empty
 ) -> PackedWeight:

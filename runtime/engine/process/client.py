@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import dataclasses
 import logging
 import multiprocessing
 import threading
@@ -27,6 +28,7 @@ from ramet.runtime.api.errors import (
     RequestAbortedError,
 )
 from ramet.runtime.api.fork_guard import ForkGuard
+from ramet.runtime.api.memory import MemoryPart
 from ramet.runtime.api.request import HintUpdate, Request
 from ramet.runtime.engine.admission import check_request
 from ramet.runtime.engine.config import EngineConfig
@@ -174,6 +176,9 @@ class EngineProcess:
         ready = self._started.result()
         self.vocab_size = ready.vocab_size
         self.max_context_len = ready.max_context_len
+        self.memory_plan = ready.memory_plan
+        self._prompt_memory = MemoryPart("prompts", ready.memory_plan.prompts)
+        self._pending.limit_prompts(self._prompt_memory)
 
     # -- the engine's interface ------------------------------------------------------------------
 
@@ -204,9 +209,12 @@ class EngineProcess:
         with self._lock:
             if self._error is not None:
                 raise self._error
-            self._pending.require_new(request.request_id)
-            self._send(Submit(request, max_len))
             self._pending.add(stream)
+            try:
+                self._send(Submit(request, max_len))
+            except EngineUnresponsiveError:
+                self._pending.remove(request.request_id)
+                raise
         return stream
 
     def abort(self, request_id: str) -> None:
@@ -246,7 +254,7 @@ class EngineProcess:
     def stats(self) -> EngineStats:
         """Counts as of now; EngineDeadError if the engine doesn't answer."""
         stats: EngineStats = self._ask("stats", _STATS_TIMEOUT_S)
-        return stats
+        return dataclasses.replace(stats, prompts=self._prompt_memory.usage())
 
     def check(self) -> None:
         """Raises InvariantError if a page, a slot or a state is not as it must be."""

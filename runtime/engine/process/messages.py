@@ -8,6 +8,7 @@ from typing import Any, Literal
 from ramet.grammars.constraints import Constraint
 from ramet.runtime.api.events import Event
 from ramet.runtime.api.request import HintUpdate, Request
+from ramet.runtime.engine.memory_plan import MemoryPlan
 
 Question = Literal["stats", "check", "clear_cache"]
 """Methods of the engine that may be asked for by name."""
@@ -69,6 +70,7 @@ class Ready:
 
     vocab_size: int
     max_context_len: int
+    memory_plan: MemoryPlan
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 
 from ramet.runtime.api.errors import DeadlineExceededError, InvalidParameterError, RametError
 from ramet.runtime.api.events import Event, Failed, Finished, Usage
+from ramet.runtime.api.memory import MemoryPart
+from ramet.runtime.engine.admission import prompt_bytes
 from ramet.runtime.engine.request_stream import RequestStream, Wakeups
 
 _DEADLINE_SLACK_S = 0.5
@@ -26,20 +28,29 @@ class PendingRequests:
         self._lock = lock
         self._streams: dict[str, RequestStream] = {}
         self._deadlines: dict[str, float] = {}
+        self._memory: MemoryPart | None = None
 
     def __contains__(self, request_id: str) -> bool:
         return request_id in self._streams
 
-    def require_new(self, request_id: str) -> None:
-        """Refuses the id of a running request."""
-        if request_id in self._streams:
-            raise InvalidParameterError(
-                f"a request {request_id!r} is running already", param="request_id"
-            )
+    def limit_prompts(self, memory: MemoryPart) -> None:
+        """Counts prompts from now on."""
+        self._memory = memory
 
     def add(self, stream: RequestStream) -> None:
-        """Adds a request; its deadline counts from now."""
+        """Adds a request; its deadline counts from now.
+
+        Raises:
+            InvalidParameterError: one with its id is running.
+            MemoryFullError: the memory for prompts is full.
+        """
         request = stream.request
+        if request.request_id in self._streams:
+            raise InvalidParameterError(
+                f"a request {request.request_id!r} is running already", param="request_id"
+            )
+        if self._memory is not None:
+            self._memory.take(prompt_bytes(request))
         self._streams[request.request_id] = stream
         if request.deadline_s is not None:
             deadline = time.monotonic() + request.deadline_s + _DEADLINE_SLACK_S
@@ -51,7 +62,7 @@ class PendingRequests:
             for request_id, event in events:
                 stream = self._streams.get(request_id)
                 if isinstance(event, Finished | Failed):
-                    self._remove(request_id)
+                    self.remove(request_id)
                 if stream is not None:
                     stream.push(event)
             self.wakeups.flush()
@@ -61,7 +72,7 @@ class PendingRequests:
         with self._lock:
             for request_id in request_ids:
                 stream = self._streams.get(request_id)
-                self._remove(request_id)
+                self.remove(request_id)
                 if stream is not None:
                     usage = Usage(prompt_tokens=len(stream.request.prompt_token_ids))
                     stream.push(Failed(error, usage))
@@ -81,6 +92,9 @@ class PendingRequests:
                 self.fail(late, DeadlineExceededError("the request's deadline has passed"))
         return late
 
-    def _remove(self, request_id: str) -> None:
-        self._streams.pop(request_id, None)
+    def remove(self, request_id: str) -> None:
+        """Forgets a request, which ends without an event from here."""
+        stream = self._streams.pop(request_id, None)
+        if stream is not None and self._memory is not None:
+            self._memory.give_back(prompt_bytes(stream.request))
         self._deadlines.pop(request_id, None)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fastapi import Request as HttpRequest
 
 from ramet.runtime.api.request import Request
-from ramet.runtime.engine.api import EngineApi, Submit
+from ramet.runtime.engine.api import Submit
 from ramet.runtime.server.calls.context import ServerContext, tenant_of, trace_of
 from ramet.runtime.server.calls.engine_requests import build_requests, sampling_params
 from ramet.runtime.server.calls.generation import Generation, start_generation
@@ -42,7 +42,7 @@ class ChatCall:
             http_request,
             self.id,
             self.requests,
-            submit=_submit(self.plan, context.engine),
+            submit=_submit(self.plan, context),
             origins=self.plan.origins,
             later=self.plan.budget.answer if self.plan.budget else None,
         )
@@ -81,11 +81,11 @@ async def prepare_chat_call(
     return ChatCall(call_id, model, plan, requests, choices)
 
 
-def _submit(plan: ChatPlan, engine: EngineApi) -> Submit:
+def _submit(plan: ChatPlan, context: ServerContext) -> Submit:
     """How a plan's requests are submitted: as they are, or with bounded reasoning."""
-    budget = plan.budget
+    budget, engine = plan.budget, context.engine
     if budget is None:
-        return engine.submit
+        return context.submit
     return lambda request: BudgetedStream(
-        request, budget, engine.tokenizer, engine.submit, engine.max_context_len
+        request, budget, engine.tokenizer, context.submit, engine.max_context_len
     )

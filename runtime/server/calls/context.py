@@ -10,8 +10,10 @@ from pydantic import BaseModel
 
 from ramet.runtime.api.errors import InvalidParameterError, NotFoundError
 from ramet.runtime.api.log import request_fields
-from ramet.runtime.engine.api import EngineApi
+from ramet.runtime.api.request import Request
+from ramet.runtime.engine.api import EngineApi, EventStream
 from ramet.runtime.server.calls.lifecycle import Lifecycle
+from ramet.runtime.server.calls.memory import ServerMemory
 from ramet.runtime.server.calls.prompts import PromptEncoder
 from ramet.runtime.server.calls.tenants import Tenant, Tenants
 from ramet.runtime.server.chat.planner import ChatPlanner
@@ -32,6 +34,7 @@ class ServerContext:
     prompts: PromptEncoder
     planner: ChatPlanner
     metrics: ServerMetrics
+    memory: ServerMemory
     lifecycle: Lifecycle
     tenants: Tenants
     model_names: tuple[str, ...]
@@ -45,6 +48,12 @@ class ServerContext:
                 code="model_not_found",
             )
         return name or self.model_names[0]
+
+    def submit(self, request: Request) -> EventStream:
+        """Submits a request, whose unread events count as the server's memory."""
+        stream = self.engine.submit(request)
+        stream.limit_unread(self.memory.answers)
+        return stream
 
     async def body(self, request: HttpRequest, model: type[Body]) -> Body:
         """Reads and validates the request's body."""

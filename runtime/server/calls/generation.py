@@ -53,7 +53,7 @@ async def start_generation(
                 requests = await _compile(context, call, later, requests)
             whole = requests[0].constraint
             for request in requests:
-                generation.add((submit or context.engine.submit)(request))
+                generation.add((submit or context.submit)(request))
             await generation.begin()
     except InvalidConstraintError as error:
         call.close()
@@ -130,7 +130,8 @@ class Generation:
             async for events in self._read(self._sources[0]):
                 yield 0, events
             return
-        queue: asyncio.Queue[tuple[int, list[Event] | Exception]] = asyncio.Queue()
+        # Bounded, so that what a slow reader leaves is counted, in the sources.
+        queue: asyncio.Queue[tuple[int, list[Event] | Exception]] = asyncio.Queue(1)
         pumps = [
             asyncio.create_task(self._pump(index, source, queue))
             for index, source in enumerate(self._sources)
@@ -156,9 +157,9 @@ class Generation:
         """Moves one source's events to the call's queue until it ends."""
         try:
             async for events in self._read(source):
-                queue.put_nowait((index, events))
+                await queue.put((index, events))
         except Exception as error:
-            queue.put_nowait((index, error))
+            await queue.put((index, error))
 
     async def _read(self, source: EventSource) -> AsyncIterator[list[Event]]:
         """Yields all events that are ready, at least one; raises a failure."""

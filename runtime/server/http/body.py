@@ -8,12 +8,14 @@ from typing import TypeVar
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ramet.runtime.api.errors import (
     InvalidRequestError,
     RequestAbortedError,
     RequestTooLargeError,
 )
+from ramet.runtime.api.memory import MemoryLease, MemoryPart
 from ramet.runtime.api.off_loop import run_off_loop
 from ramet.runtime.server.protocol.base import invalid_body
 
@@ -23,12 +25,35 @@ Result = TypeVar("Result")
 _INLINE_BYTES = 64 * 1024
 """Largest body that is processed on the event loop: a few milliseconds of work at worst."""
 
+BODY_FACTOR = 4
+"""Memory of a body while its call runs, as a multiple of its bytes: raw and parsed."""
+
+
+class BodyMemory:
+    """Gives back what ``read_body`` has counted for a request when its response is complete."""
+
+    def __init__(self, app: ASGIApp, *, part: MemoryPart) -> None:
+        self._app = app
+        self._part = part
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        lease = MemoryLease(self._part)
+        scope["state"] = {**scope.get("state", {}), "body_memory": lease}
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            lease.close()
+
 
 async def read_body(request: Request, model: type[Body], max_bytes: int) -> Body:
     """Reads a JSON body and validates it.
 
     Raises:
         RequestTooLargeError: more than ``max_bytes``, announced or actual.
+        MemoryFullError: the memory for bodies is full.
         InvalidRequestError: not JSON, or not valid for ``model``.
         RequestAbortedError: the client has disconnected.
     """
@@ -43,8 +68,10 @@ async def read_body(request: Request, model: type[Body], max_bytes: int) -> Body
     if announced.isdigit() and int(announced) > max_bytes:
         raise _too_large(max_bytes)
     raw = bytearray()
+    lease: MemoryLease = request.state.body_memory
     try:
         async for chunk in request.stream():
+            lease.take(BODY_FACTOR * len(chunk))
             raw += chunk
             if len(raw) > max_bytes:
                 raise _too_large(max_bytes)

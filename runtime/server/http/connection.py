@@ -16,6 +16,7 @@ from ramet.runtime.api.errors import RequestTimeoutError
 from ramet.runtime.server.http.error_response import error_body
 from ramet.runtime.server.http.half_closed import HalfClosedProbe
 from ramet.runtime.server.http.json_response import json_bytes
+from ramet.runtime.server.http.send_watch import SendWatch
 
 HAS_GONE = "ramet.has_gone"
 """A request's scope has a function here that says whether its client has disconnected."""
@@ -82,10 +83,13 @@ class HttpProtocol(HttpToolsProtocol):
     idle state.
     """
 
-    def __init__(self, *args: Any, receive_timeout_s: float, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, receive_timeout_s: float, send_timeout_s: float, **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
         self.parser = _Parser(self)
         self._receive_timeout_s = receive_timeout_s
+        self._send_timeout_s = send_timeout_s
         self._unanswered: deque[RequestResponseCycle] = deque()
         self._head_bytes = 0
         self._awaited = _Awaited.REQUEST
@@ -94,6 +98,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._send_watch = SendWatch(transport, self.loop, self._send_timeout_s)
         self._watch()
 
     def data_received(self, data: bytes) -> None:
@@ -164,8 +169,17 @@ class HttpProtocol(HttpToolsProtocol):
         first = self._first_unanswered()
         return first is not None and not first.response_started
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._send_watch.start()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._send_watch.stop()
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_watching()
+        self._send_watch.stop()
         if self._half_closed is not None:
             self._half_closed.stop()
         for cycle in self._unanswered:

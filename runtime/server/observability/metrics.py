@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Histogram, Metric
 
 from ramet.runtime.api.events import Failed, Finished, Timings, Usage
 from ramet.runtime.engine.gc_pauses import GC_PAUSES
@@ -175,8 +175,11 @@ class ServerMetrics:
         )
         self._program_calls = self._histogram("ramet:program_calls", "Calls of a program.", _TOKENS)
 
-    def render(self, stats: EngineStats | None) -> bytes:
-        """Renders all series in the text format; ``stats`` is None if the engine is down."""
+    def render(self, stats: EngineStats | None, others: Iterable[Metric] = ()) -> bytes:
+        """Renders all series, and others, in the text format.
+
+        ``stats`` is None if the engine is down.
+        """
         is_up = float(stats is not None)
         readings = [reading("ramet:engine_up", "gauge", "Whether the engine is alive.", is_up)]
         if stats is not None:
@@ -184,7 +187,7 @@ class ServerMetrics:
                 reading(name, kind, help_text, read(stats))
                 for name, kind, help_text, read in _ENGINE_SERIES
             ]
-        return render_metrics(self._registry, readings, self._labels)
+        return render_metrics(self._registry, [*readings, *others], self._labels)
 
     def _counter(self, name: str, help_text: str, *labels: str) -> Counter:
         return Counter(name, help_text, labels, registry=self._registry)

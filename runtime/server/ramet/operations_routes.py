@@ -18,6 +18,7 @@ from ramet.runtime.engine.stats import EngineStats
 from ramet.runtime.server.calls.context import ServerContext
 from ramet.runtime.server.http.json_response import JsonResponse
 from ramet.runtime.server.observability.exposition import CONTENT_TYPE
+from ramet.runtime.server.observability.memory_metrics import memory_metrics
 
 
 def operations_router(context: ServerContext) -> APIRouter:
@@ -49,7 +50,8 @@ def operations_router(context: ServerContext) -> APIRouter:
         stats: EngineStats | None = None
         with contextlib.suppress(EngineDeadError):
             stats = await asyncio.to_thread(context.engine.stats)
-        text = await asyncio.to_thread(context.metrics.render, stats)
+        memory = memory_metrics(context.memory.plan, context.memory.usage(), stats)
+        text = await asyncio.to_thread(context.metrics.render, stats, memory)
         return Response(text, media_type=CONTENT_TYPE)
 
     return router

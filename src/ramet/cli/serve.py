@@ -58,11 +58,14 @@ def run(settings: ServeSettings) -> None:
     def announce(port: int) -> None:
         scheme = "http" if access.tls is None else "https"
         url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
-        line = f"Serving {settings.model} on {url} (Ctrl-C ends it)"
-        if server_config.log_format == "json":
-            logger.info(line)
-        else:
-            typer.echo(line, err=True)
+        plan = engine.memory_plan
+        lines = [f"Serving {settings.model} on {url} (Ctrl-C ends it)", plan.summary()]
+        lines += [f"Warning: {warning}" for warning in plan.warnings]
+        for line in lines:
+            if server_config.log_format == "json":
+                logger.info(line)
+            else:
+                typer.echo(line, err=True)
         gc.enable()
         gc.freeze()  # collections need not traverse what stays
 

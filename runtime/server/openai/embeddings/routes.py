@@ -46,7 +46,7 @@ def embeddings_router(context: ServerContext) -> APIRouter:
             )
         ]
         trace_of(http_request).describe(model)
-        limit = InFlightLimit(context.engine.submit, context.config.max_choices)
+        limit = InFlightLimit(context.submit, context.config.max_choices)
         generation = await start_generation(
             context, http_request, call_id, requests, submit=limit.submit
         )

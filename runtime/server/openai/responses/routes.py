@@ -50,7 +50,9 @@ def responses_router(context: ServerContext) -> APIRouter:
     """The Responses API of a server."""
     router = APIRouter(tags=["OpenAI"])
     config = context.config
-    stores = ResponseStores(config.max_stored_responses, config.max_stored_response_bytes)
+    stores = ResponseStores(
+        config.max_stored_responses, config.max_stored_response_bytes, context.memory.responses
+    )
 
     def store_of(http_request: HttpRequest) -> ResponseStore:
         return stores.for_tenant(tenant_of(http_request).name)
