@@ -232,6 +232,13 @@ class Matcher:
         with self._pushdown.lock:
             return self._pushdown.is_accepting(self._parser_stack)
 
+    def could_end(self, num_tokens: int, text: bytes) -> bool:
+        """Whether the output would be complete with ``text`` in place of its last ``num_tokens``
+        tokens; an end token counts as one."""
+        other = self.fork()
+        other.rollback(num_tokens)
+        return (not text or other.accept_bytes(text)) and other.is_accepting
+
     def fork(self) -> Matcher:
         """An independent matcher at the same position."""
         counts = self._counts.copy()

@@ -15,10 +15,11 @@ LIKELY_OUTPUT_LEN = 64
 Pooling = Literal["mean", "last"]
 """Which hidden states make an embedding: of all prompt tokens, or of the last."""
 
-PARAMS_AGAINST_COMPLETION = (
-    "stop", "stop_token_ids", "bad_words", "allowed_token_ids", "min_tokens",
-)  # fmt: skip
-"""Sampling parameters that could end an output early, or forbid what completes it."""
+PARAMS_AGAINST_COMPLETION = ("bad_words", "allowed_token_ids")
+"""Sampling parameters that could forbid what completes an output."""
+
+DEFAULT_LANDING = 0.5
+"""The share of its budget from which on an output lands softly, where no other is named."""
 
 FIRST_COMPLETION_WORK = 6_000
 """Lexeme states that the search for an output's completion may look at before its first token, and
@@ -99,6 +100,10 @@ class Request:
             too few for any completion, the shortest one is forced. True needs a constraint of
             which completions can be found, and none of ``PARAMS_AGAINST_COMPLETION``; None: where
             these are so.
+        stop_anywhere: stop strings and stop tokens end the output also where it isn't valid then;
+            otherwise they count, held to a constraint, only where it is.
+        landing: the share of ``params.max_tokens`` from which on tokens that close the output gain
+            likelihood; in [0, 1), with ``complete`` only. None: they never do.
         cache_salt: prefixes are shared only between requests with the same salt.
         priority: larger runs earlier.
         hint: of the program that sent it, if one did.
@@ -117,6 +122,8 @@ class Request:
     params: SamplingParams = field(default_factory=SamplingParams)
     constraint: Constraint | None = None
     complete: bool | None = False
+    stop_anywhere: bool = False
+    landing: float | None = None
     cache_salt: str = ""
     priority: int = 0
     hint: ProgramHint | None = None

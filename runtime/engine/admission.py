@@ -109,7 +109,13 @@ def _within(token_ids: Collection[int], vocab_size: int) -> bool:
 
 
 def _check_complete(request: Request) -> None:
-    """A complete output has a constraint, and nothing else may end it or forbid what ends it."""
+    """A complete output has a constraint, and nothing may forbid what ends it."""
+    landing = request.landing
+    if landing is not None:
+        if not 0 <= number("landing", landing) < 1:
+            raise InvalidParameterError("landing must be at least 0 and below 1", param="landing")
+        if request.complete is False:
+            raise InvalidParameterError("landing needs complete", param="landing")
     if not request.complete:
         return
     if request.constraint is None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Callable, Set
+from functools import partial
 from typing import NamedTuple
 
 from ramet.runtime.api.events import TokenInfo
@@ -45,11 +46,20 @@ class OutputStream:
         self._held_len = 0
         self.num_tokens = 0
 
-    def feed_token(self, token: TokenInfo, *, ends_output: bool = False) -> StreamStep:
+    def feed_token(
+        self,
+        token: TokenInfo,
+        *,
+        ends_output: bool = False,
+        may_stop: Callable[[int], bool] | None = None,
+    ) -> StreamStep:
         """Takes the next token.
 
-        ``ends_output`` says that the token is an end-of-text or stop token: its own text is shown
-        only with ``include_stop_str_in_output``, and then like any other token's.
+        Args:
+            ends_output: the token is an end-of-text or stop token: its own text is shown only with
+                ``include_stop_str_in_output``, and then like any other token's.
+            may_stop: whether the output may end so many bytes before this token's end; a stop
+                string that would end it elsewhere is text like any other. None: anywhere.
         """
         self.num_tokens += 1
         special = token.token_id in self._special_ids
@@ -59,13 +69,13 @@ class OutputStream:
                 return _NOTHING
             if self._matcher is None:
                 return StreamStep(text)
-            return self._take(text, True)
+            return self._take(text, True, may_stop)
         # A structural token ends any character that is still incomplete.
         before = self._take(self._utf8.feed(b"", final=True), True)
         if before.stopped:
             return before
         shown = not (special and self._skip_special) and (self._include_stop or not ends_output)
-        step = self._take(token.token_bytes.decode("utf-8", "replace"), shown)
+        step = self._take(token.token_bytes.decode("utf-8", "replace"), shown, may_stop)
         return StreamStep(before.text + step.text, step.matched)
 
     def finish(self) -> StreamStep:
@@ -75,7 +85,9 @@ class OutputStream:
             return step
         return StreamStep(step.text + self._release(self._held_len))
 
-    def _take(self, text: str, shown: bool) -> StreamStep:
+    def _take(
+        self, text: str, shown: bool, may_stop: Callable[[int], bool] | None = None
+    ) -> StreamStep:
         if not text:
             return _NOTHING
         if self._matcher is None:
@@ -84,12 +96,18 @@ class OutputStream:
         if self.num_tokens < self._min_tokens:
             self._matcher.skip(text)
         else:
-            match = self._matcher.find(text)
+            counts = None if may_stop is None else partial(self._counts, text, may_stop)
+            match = self._matcher.find(text, counts)
         if match is not None:
             return self._stop(text, shown, match)
         self._held.append((text, shown))
         self._held_len += len(text)
         return StreamStep(self._release(self._held_len - self._matcher.held_len))
+
+    def _counts(self, text: str, may_stop: Callable[[int], bool], match: StopMatch) -> bool:
+        """Whether the output may end with a stop string that was found in ``text``."""
+        after = len(text[match.end :].encode()) + self._utf8.num_held
+        return may_stop(after if self._include_stop else after + len(match.string.encode()))
 
     def _stop(self, text: str, shown: bool, match: StopMatch) -> StreamStep:
         self._held.append((text[: match.end], shown))

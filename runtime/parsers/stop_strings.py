@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 
@@ -88,14 +88,22 @@ class StopStringMatcher:
         """How many of the last characters could still become one of the strings."""
         return self.stops.depth[self._state]
 
-    def find(self, piece: str) -> StopMatch | None:
-        """Reads up to the first match in ``piece``, which restarts the matcher behind it."""
+    def find(
+        self, piece: str, counts: Callable[[StopMatch], bool] | None = None
+    ) -> StopMatch | None:
+        """Reads up to the first match in ``piece``, which restarts the matcher behind it.
+
+        ``counts`` says of a match whether it is one; None: all are.
+        """
         advance, match, state = self.stops.advance, self.stops.match, self._state
         for index, char in enumerate(piece):
             state = advance(state, char)
-            if match[state] is not None:
-                self._state = 0
-                return StopMatch(match[state] or "", index + 1)
+            string = match[state]
+            if string is not None:
+                found = StopMatch(string, index + 1)
+                if counts is None or counts(found):
+                    self._state = 0
+                    return found
         self._state = state
         return None
 

@@ -12,12 +12,13 @@ class Utf8Assembler:
 
     def __init__(self) -> None:
         self._decoder = _new_decoder("replace")
-        self._is_open = False  # whether it holds bytes of a character
+        self.num_held = 0
+        """Bytes of a character that isn't whole yet."""
 
     def feed(self, piece: bytes, *, final: bool = False) -> str:
         """The text that is complete now. With ``final``, a cut character is one U+FFFD."""
-        if not self._is_open and piece.isascii():
+        if not self.num_held and piece.isascii():
             return piece.decode("ascii")  # most tokens: the decoder takes several times as long
         text = self._decoder.decode(piece, final)
-        self._is_open = bool(self._decoder.getstate()[0])
+        self.num_held = len(self._decoder.getstate()[0])
         return text

@@ -190,6 +190,7 @@ class Scheduler:
             self._output.send_prompt_logprobs(sequence)
         try:
             end = self._output.start_output(sequence)
+            self._output.update_landing(sequence)
         except Exception as error:  # a fault of one request's own matcher
             self.release(sequence, error)
             return

@@ -54,9 +54,7 @@ class Slots:
         self._seeds[slot] = sequence.seed
         self._biases.pop(slot, None)
         self._seen.pop(slot, None)
-        if params.logit_bias:
-            ids = np.fromiter(params.logit_bias.keys(), np.int32)
-            self._biases[slot] = ids, np.fromiter(params.logit_bias.values(), np.float32)
+        self._write_biases(sequence, slot)
         if params.presence_penalty or params.frequency_penalty or params.repetition_penalty != 1:
             self._seen[slot] = SeenTokens(sequence)
         if (
@@ -77,15 +75,28 @@ class Slots:
         self._not_greedy.discard(slot)
         self._free.append(slot)
 
+    def _write_biases(self, sequence: Sequence, slot: int) -> None:
+        """Writes what is added to the logits of a sequence's next token."""
+        biases = dict(sequence.params.logit_bias)
+        for token_id, value in sequence.landing_biases.items():
+            biases[token_id] = biases.get(token_id, 0.0) + value
+        self._biases.pop(slot, None)
+        if biases:
+            ids = np.fromiter(biases.keys(), np.int32)
+            self._biases[slot] = ids, np.fromiter(biases.values(), np.float32)
+            self._not_greedy.add(slot)
+
     def counts_tokens(self, sequence: Sequence) -> bool:
-        """Whether penalties make the sequence's logits depend on its own tokens."""
-        return sequence.slot in self._seen
+        """Whether the sequence's logits depend on its own tokens, by penalties or its landing."""
+        return sequence.slot in self._seen or sequence.request.landing is not None
 
     def note_tokens(self, sequence: Sequence) -> None:
-        """Counts the tokens that a sequence has got since the last call, if penalties need it."""
+        """Takes in the tokens that a sequence has got since the last call."""
         seen = self._seen.get(sequence.slot)
         if seen is not None:
             seen.update(sequence)
+        if sequence.request.landing is not None:
+            self._write_biases(sequence, sequence.slot)
 
     def gather(
         self,

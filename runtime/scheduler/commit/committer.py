@@ -71,7 +71,7 @@ class Committer:
             end = None
             if row.draws:
                 end = self._take_draws(row, drawn, first + row.num_scores)
-            self._slots.note_tokens(sequence)
+            self._note_tokens(sequence)
         except Exception as error:  # a fault of this request's own matcher or stream
             return error
         if sequence.num_output and sequence.first_token_time is None:
@@ -92,7 +92,7 @@ class Committer:
             end: End | Exception | None
             try:
                 end = self._output.resume(sequence, late)
-                self._slots.note_tokens(sequence)
+                self._note_tokens(sequence)
                 if end is None:
                     self._output.flush(sequence)
             except Exception as error:  # a fault of this request's own matcher or stream
@@ -100,6 +100,10 @@ class Committer:
             if end is not None:
                 ended.append((sequence, end))
         return ended
+
+    def _note_tokens(self, sequence: Sequence) -> None:
+        self._output.update_landing(sequence)
+        self._slots.note_tokens(sequence)
 
     @staticmethod
     def _end_prompt(sequence: Sequence) -> End:

@@ -21,6 +21,8 @@ from ramet.runtime.api.events import (
 )
 from ramet.runtime.scheduler.commit.completion import Completions
 from ramet.runtime.scheduler.commit.jump_forward import JumpForward
+from ramet.runtime.scheduler.commit.landing import Landing
+from ramet.runtime.scheduler.commit.stops import StopConditions
 from ramet.runtime.scheduler.sequence.late_draw import ForkingMatcher, LateDraw
 from ramet.runtime.scheduler.sequence.sequence import Matcher, Sequence
 from ramet.runtime.scheduler.sequence.token_bans import pack
@@ -60,6 +62,8 @@ class OutputWriter:
         self._plain: dict[int, TokenInfo] = {}  # each is made once
         self._jump_forward = JumpForward(tokenizer, self._texts) if forced_tokens else None
         self._completions = Completions(tokenizer)
+        self._stops = StopConditions(self._texts)
+        self._landing = Landing(self._texts, tokenizer.special_ids, tokenizer.eos_ids)
 
     def token_info(
         self,
@@ -108,6 +112,11 @@ class OutputWriter:
             return None
         return self._append_all(sequence, tokens[:keep], None, complete=complete)
 
+    def update_landing(self, sequence: Sequence) -> None:
+        """Sets the biases of a sequence's next token, if it is to land softly."""
+        if sequence.request.landing is not None:
+            sequence.landing_biases = self._landing.biases(sequence)
+
     def advance(self, sequence: Sequence, token: TokenInfo) -> End | None:
         """Takes a drawn token, and what the grammar forces after it; returns the end, if it is.
 
@@ -123,8 +132,8 @@ class OutputWriter:
             return self._append(sequence, token)
         if not matcher.accept(token.token_id):
             raise InvariantError(f"the grammar refuses token {token.token_id}, which it allowed")
-        if matcher.is_finished:
-            return self._append(sequence, token, complete=True)
+        if matcher.is_finished or self._stops.is_stop_token(sequence, token.token_id, num_new=1):
+            return self._append(sequence, token, complete=matcher.is_finished)
         if not self._can_complete(sequence, matcher, 1):
             matcher.rollback(1)
             return self._complete(sequence, matcher)
@@ -165,30 +174,39 @@ class OutputWriter:
         return self._force(sequence, token, text) if text else self._append(sequence, token)
 
     def _append(
-        self, sequence: Sequence, token: TokenInfo, *, complete: bool = False
+        self, sequence: Sequence, token: TokenInfo, *, complete: bool = False, num_ahead: int = 0
     ) -> End | None:
-        """Adds a token; ``complete``: the grammar is at its end."""
+        """Adds a token; ``complete``: the grammar is at its end. The matcher has accepted
+        ``num_ahead`` tokens after it."""
         params, token_id = sequence.params, token.token_id
         sequence.append(token_id)
         bad_words = sequence.bans.bad_words
         if bad_words is not None:
             bad_words.feed(token.token_bytes)
-        may_stop = sequence.num_output >= params.min_tokens
-        if may_stop and token_id in params.stop_token_ids:
-            return self._write(sequence, token, End("stop", token_id), ends_output=True)
+        may_stop = self._stops.may_stop(sequence, num_ahead)
+        if self._stops.is_stop_token(sequence, token_id, num_ahead=num_ahead):
+            end: End | None = End("stop", token_id)
+            return self._write(sequence, token, end, may_stop, ends_output=True)
         ends = token_id in self._eos_ids
-        if complete or (ends and may_stop and not params.ignore_eos):
-            return self._write(sequence, token, End("stop"), ends_output=ends)
-        if sequence.num_tokens >= sequence.max_len:
-            return self._write(sequence, token, End(_reason_at_limit(sequence)))
-        return self._write(sequence, token, None)
+        may_end = sequence.num_output >= params.min_tokens and not params.ignore_eos
+        end = None
+        if complete or (ends and may_end):
+            end = End("stop")
+        elif sequence.num_tokens >= sequence.max_len:
+            end, ends = End(_reason_at_limit(sequence)), False
+        return self._write(sequence, token, end, may_stop, ends_output=ends and end is not None)
 
     @staticmethod
     def _write(
-        sequence: Sequence, token: TokenInfo, end: End | None, *, ends_output: bool = False
+        sequence: Sequence,
+        token: TokenInfo,
+        end: End | None,
+        may_stop: Callable[[int], bool] | None,
+        *,
+        ends_output: bool,
     ) -> End | None:
         """Adds the token's text; a stop string that it completes is the end instead."""
-        step = sequence.text.feed_token(token, ends_output=ends_output)
+        step = sequence.text.feed_token(token, ends_output=ends_output, may_stop=may_stop)
         sequence.unsent_text += step.text
         sequence.unsent_tokens.append(token)
         if step.matched is not None:
@@ -289,8 +307,10 @@ class OutputWriter:
                 certain = ((token_id, 0.0),) if wanted else ()
                 token = self.token_info(token_id, None if wanted is None else 0.0, certain)
             sequence.num_forced += not is_drawn
-            last = index == len(token_ids) - 1
-            end = self._append(sequence, token, complete=complete and last)
+            num_ahead = len(token_ids) - 1 - index
+            end = self._append(
+                sequence, token, complete=complete and not num_ahead, num_ahead=num_ahead
+            )
             if end is not None:
                 return end
         return None

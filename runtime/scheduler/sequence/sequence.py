@@ -52,6 +52,8 @@ class Matcher(Protocol):
 
     def rollback(self, num_tokens: int) -> None: ...
 
+    def could_end(self, num_tokens: int, text: bytes) -> bool: ...
+
     def forced_bytes(self) -> bytes: ...
 
     def completion(self, *, max_work: int = ...) -> list[bytes | int]: ...
@@ -84,6 +86,7 @@ class Sequence:
         "first_token_time",
         "grammar_s",
         "held",
+        "landing_biases",
         "late_draw",
         "matcher",
         "max_len",
@@ -147,6 +150,7 @@ class Sequence:
         self.num_forced = 0
         self.num_completed = 0
         self.completion: tuple[bytes | int, ...] | None = None
+        self.landing_biases: dict[int, float] = {}
         self.num_preemptions = 0
         self.cached_len = 0
         self.slot = NO_SLOT

@@ -198,6 +198,8 @@ class MessagesRequest(CountTokensRequest, CallFields):
         default=None, max_length=8
     )
 
+    FIELD_OF: ClassVar = {"stop": "stop_sequences"}
+
     def check(self) -> None:
         """Checks constraints that span several fields.
 

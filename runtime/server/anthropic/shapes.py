@@ -128,10 +128,13 @@ def answer_end(choice: ChatChoice, *, max_tokens: int | None) -> dict[str, Any]:
 
 
 def _usage(usage: Usage) -> dict[str, Any]:
-    """Usage in Anthropic's shape, which counts cached prompt tokens separately."""
+    """Usage in Anthropic's shape, which counts cached prompt tokens separately; the counts of
+    forced tokens are Ramet's own."""
     return {
         "input_tokens": usage.prompt_tokens - usage.cached_tokens,
         "cache_creation_input_tokens": 0,
         "cache_read_input_tokens": usage.cached_tokens,
         "output_tokens": usage.completion_tokens,
+        "forced_tokens": usage.forced_tokens,
+        "completion_forced_tokens": usage.completion_forced_tokens,
     }

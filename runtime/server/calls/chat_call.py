@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from fastapi import Request as HttpRequest
 
+from ramet.runtime.api.errors import InvalidRequestError
 from ramet.runtime.api.request import Request
 from ramet.runtime.engine.api import Submit
 from ramet.runtime.server.calls.context import ServerContext, tenant_of, trace_of
@@ -16,6 +18,7 @@ from ramet.runtime.server.chat.choice import ChatChoice, ShownTokens
 from ramet.runtime.server.chat.conversation import Conversation
 from ramet.runtime.server.chat.planner import ChatPlan
 from ramet.runtime.server.chat.reasoning_budget import BudgetedStream
+from ramet.runtime.server.protocol.param_paths import named_by_field
 from ramet.runtime.server.protocol.shared_fields import CallFields
 
 
@@ -28,6 +31,7 @@ class ChatCall:
     plan: ChatPlan
     requests: list[Request]
     choices: list[ChatChoice]
+    field_of: Callable[[str], str]
 
     @property
     def choice(self) -> ChatChoice:
@@ -45,6 +49,7 @@ class ChatCall:
             submit=_submit(self.plan, context),
             origins=self.plan.origins,
             later=self.plan.budget.answer if self.plan.budget else None,
+            field_of=self.field_of,
         )
 
 
@@ -62,7 +67,10 @@ async def prepare_chat_call(
     With ``fit_context``, a ``max_tokens`` beyond the remaining context means all of that.
     """
     model = context.check_model(body.model)
-    params = sampling_params(body)
+    try:
+        params = sampling_params(body)
+    except InvalidRequestError as error:
+        raise named_by_field(error, body.field_of) from None
     plan = await context.planner.plan(conversation)
     remaining_len = context.engine.max_context_len - len(plan.prompt)
     if fit_context and params.max_tokens is not None and params.max_tokens > remaining_len:
@@ -74,11 +82,11 @@ async def prepare_chat_call(
         [plan.prompt],
         plan.constraint,
         tenant_of(http_request),
-        complete=None if plan.has_whole_calls else False,
+        complete=None if plan.has_tools else False,
     )
     eos_ids = context.engine.tokenizer.eos_ids
     choices = [ChatChoice(plan.parser(), ShownTokens(params, eos_ids)) for _ in requests]
-    return ChatCall(call_id, model, plan, requests, choices)
+    return ChatCall(call_id, model, plan, requests, choices, body.field_of)
 
 
 def _submit(plan: ChatPlan, context: ServerContext) -> Submit:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ramet.grammars.constraints import Constraint
 from ramet.grammars.constraints.writing import for_writing
+from ramet.runtime.api.errors import InvalidParameterError
 from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.api.request import ProgramHint, Request
 from ramet.runtime.server.calls.tenants import Tenant
@@ -36,12 +37,18 @@ def build_requests(
     hint = own.hint() if own else None
     if own is not None and own.complete:
         complete = True if own.complete is True else None
+    landing = own.landing_share if own else None
+    if landing is not None and (complete is False or constraint is None):
+        raise InvalidParameterError(
+            "ramet.landing needs ramet.complete and a constraint", param="ramet.landing"
+        )
     return [
         Request(
             prompt_token_ids=prompt,
             params=_nth_choice(params, choice),
             constraint=None if constraint is None else for_writing(constraint),
             complete=complete,
+            landing=landing,
             cache_salt=tenant.scoped(body.cache_salt or ""),
             tenant=tenant.name,
             priority=body.priority,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 
 from fastapi import Request as HttpRequest
@@ -12,6 +12,7 @@ from ramet.grammars.constraints import Constraint
 from ramet.runtime.api.errors import (
     DeadlineExceededError,
     InvalidConstraintError,
+    InvalidRequestError,
     RequestAbortedError,
 )
 from ramet.runtime.api.events import Event, Failed, Finished
@@ -20,7 +21,7 @@ from ramet.runtime.engine.api import EventSource, Submit
 from ramet.runtime.server.calls.call import Call
 from ramet.runtime.server.calls.context import ServerContext
 from ramet.runtime.server.calls.respond import abort_on_disconnect
-from ramet.runtime.server.protocol.param_paths import Origins
+from ramet.runtime.server.protocol.param_paths import Origins, named_by_field
 
 
 async def start_generation(
@@ -32,6 +33,7 @@ async def start_generation(
     submit: Submit | None = None,
     origins: Origins | None = None,
     later: Constraint | None = None,
+    field_of: Callable[[str], str] | None = None,
 ) -> Generation:
     """Admits a call, submits its requests and waits for the first event.
 
@@ -42,6 +44,7 @@ async def start_generation(
         submit: the engine's, if None.
         origins: the fields that the constraint comes from, for errors.
         later: the constraint of a follow-up request; compiled now, so that it is refused now.
+        field_of: the body's field of a parameter, for errors.
     """
     call = Call(context, http_request, call_id)
     whole = later
@@ -60,6 +63,9 @@ async def start_generation(
         if origins is None or whole is None:
             raise
         raise origins.locate(whole, error) from None
+    except InvalidRequestError as error:
+        call.close()
+        raise error if field_of is None else named_by_field(error, field_of) from None
     except BaseException:
         call.close()
         raise

@@ -72,9 +72,9 @@ class ChatPlan:
     budget: ReasoningBudget | None = None
 
     @property
-    def has_whole_calls(self) -> bool:
-        """Whether tool calls are completed within ``max_tokens``, so that none is cut."""
-        return self.tool_format is not None and self.constraint is not None and not self.budget
+    def has_tools(self) -> bool:
+        """Whether tools may be called. No call is cut: it is completed within ``max_tokens``."""
+        return self.tool_format is not None and self.constraint is not None
 
     def adapt(self, params: SamplingParams) -> SamplingParams:
         """Adapts the parameters to what the parser needs."""

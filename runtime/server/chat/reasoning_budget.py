@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from ramet.grammars.constraints import Constraint, FixedText, FreeText, Series, StructuralTag
-from ramet.runtime.api.errors import ContextLengthError, RametError
+from ramet.runtime.api.errors import ContextLengthError, InvalidParameterError, RametError
 from ramet.runtime.api.events import Event, Failed, Finished, TextDelta, Timings, TokenInfo, Usage
 from ramet.runtime.api.request import Request
 from ramet.runtime.engine.api import Submit
@@ -87,6 +87,7 @@ class BudgetedStream:
         self._token_ids = list(self._opening)
         self._num_added = len(self._opening)
         self._first: Finished | None = None
+        self._answer = request
         self._is_opened = budget.is_open
         self._is_aborted = False
         params = request.params
@@ -111,6 +112,8 @@ class BudgetedStream:
                     params, max_tokens=min(budget.num_tokens, max_reasoning_len), min_tokens=0
                 ),
                 constraint=budget.reasoning_constraint(),
+                complete=False,
+                stop_anywhere=budget.answer is None,
             )
         )
 
@@ -135,6 +138,8 @@ class BudgetedStream:
     def _translate(self, event: Event) -> Event:
         """Translates an event: a normal end of the first request starts the second."""
         match event:
+            case Failed(error) if self._is_short(error):
+                return self._submit_answer(dataclasses.replace(self._answer, complete=False), ())
             case Failed(error, usage):
                 return Failed(error, self._total_usage(usage))
             case Finished() if self._first is None and event.matched_stop is None:
@@ -150,14 +155,14 @@ class BudgetedStream:
         return event
 
     def _start_answer(self, end: Finished) -> TextDelta | Failed:
-        """Submits the second request; returns the text inserted between the two."""
+        """Ends the reasoning and submits the second request."""
         self._first = end
         added = self._closing if end.reason == "length" else self._follow
         self._num_added += len(added)
         used = end.usage.completion_tokens + self._num_added
         params = self._request.params
         left = None if params.max_tokens is None else params.max_tokens - used
-        request = dataclasses.replace(
+        self._answer = dataclasses.replace(
             self._request,
             prompt_token_ids=(*self._request.prompt_token_ids, *self._token_ids, *added),
             params=dataclasses.replace(
@@ -167,6 +172,17 @@ class BudgetedStream:
             deadline_s=self._time_left(end.timings),
             request_id=f"{self._request.request_id}-answer",
         )
+        return self._submit_answer(self._answer, added)
+
+    def _is_short(self, error: RametError) -> bool:
+        """Whether the reasoning has left too few tokens for a complete answer, where one was
+        wanted if possible."""
+        is_short = isinstance(error, InvalidParameterError) and error.param == "max_tokens"
+        return is_short and self._first is not None and self._answer.complete is None
+
+    def _submit_answer(self, request: Request, added: Sequence[int]) -> TextDelta | Failed:
+        """Submits the second request; returns the text inserted between the two."""
+        self._answer = request
         try:
             self._source = self._submit(request)
         except RametError as error:
@@ -198,6 +214,7 @@ class BudgetedStream:
             completion_tokens=(first.completion_tokens + self._num_added + last.completion_tokens),
             cached_tokens=min(cached, num_prompt),
             forced_tokens=first.forced_tokens + self._num_added + last.forced_tokens,
+            completion_forced_tokens=last.completion_forced_tokens,
         )
 
     def _total_timings(self, last: Timings) -> Timings:

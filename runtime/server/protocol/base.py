@@ -21,6 +21,23 @@ from ramet.runtime.api.errors import InvalidParameterError, InvalidRequestError
 UNKNOWN = "unknown_parameter"
 UNSUPPORTED = "unsupported_parameter"
 THREAD_UNSUPPORTED = "thread_unsupported_request"
+MISSING = "missing_field"
+
+OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
+    "cache_prompt": (),
+    "grammar": ("guided_grammar",),
+    "n_predict": ("max_tokens", "max_output_tokens"),
+    "repeat_penalty": ("repetition_penalty",),
+    **dict.fromkeys(
+        ("max_gen_len", "max_length", "max_new_tokens", "max_tokens", "max_completion_tokens",
+         "num_predict"),
+        ("max_output_tokens", "max_tokens"),
+    ),
+}  # fmt: skip
+"""Fields of other servers and APIs, each with what has its meaning here, if anything has."""
+
+_SIMILARITY = 0.7
+"""Names below this ratio of difflib's are other words, not misspellings."""
 
 
 def _integral(value: Any) -> Any:
@@ -87,8 +104,12 @@ class ApiModel(BaseModel):
 
     @classmethod
     def _near(cls, name: str) -> str:
-        known = [*cls._fields_by_key(), *cls.NO_EFFECT, *cls.UNSUPPORTED]
-        close = difflib.get_close_matches(name, known, n=1)
+        """A hint at a field that is taken: another server's word for it, or a similar name."""
+        fields = cls._fields_by_key()
+        close = [other for other in OTHER_NAMES.get(name, ()) if other in fields]
+        if name not in OTHER_NAMES:
+            known = [*fields, *cls.NO_EFFECT]
+            close = difflib.get_close_matches(name, known, n=1, cutoff=_SIMILARITY)
         return f"; did you mean {close[0]}?" if close else ""
 
 
@@ -122,7 +143,9 @@ def invalid_body(error: ValidationError) -> InvalidRequestError:
         return InvalidRequestError(
             f"the body is not valid JSON: {context.get('error', first['msg'])}", code="invalid_json"
         )
-    if kind == "missing":
+    if kind in ("missing", MISSING):
+        if kind == MISSING:
+            path = f"{path}.{context['name']}" if path else str(context["name"])
         return InvalidParameterError(
             f"{path} is required", param=path or None, code="missing_required_parameter"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Literal
 
 import orjson
@@ -9,6 +10,7 @@ from pydantic import Field
 
 from ramet.grammars.constraints import (
     Choice,
+    Constraint,
     Ebnf,
     JsonObject,
     JsonSchema,
@@ -44,11 +46,13 @@ class NamedSchema(ApiModel):
 class ResponseFormat(ApiModel):
     """OpenAI's ``response_format`` of chat and, as in vLLM, of completions.
 
-    ``structural_tag`` is vLLM's: see ``protocol.structural_tags``.
+    ``structural_tag`` is vLLM's: see ``protocol.structural_tags``. A ``schema`` next to the type is
+    llama.cpp's and others' way to write OpenAI's ``json_schema.schema``.
     """
 
     type: Literal["text", "json_object", "json_schema", "structural_tag"]
     json_schema: NamedSchema | None = None
+    schema_: dict[str, Any] | bool | None = Field(default=None, alias="schema")
     format: dict[str, Any] | None = None
     structures: list[dict[str, Any]] | None = None
     triggers: list[str] | None = None
@@ -65,6 +69,12 @@ class ResponseFormat(ApiModel):
             raise InvalidParameterError(
                 f"{field}.{name} belongs to the type structural_tag", param=f"{field}.{name}"
             )
+        if self.json_schema is not None and self.type != "json_schema":
+            raise InvalidParameterError(
+                f"{field} has a json_schema, but its type is {self.type!r}", param=field
+            )
+        if self.schema_ is not None:
+            return self._requested_schema(self.schema_, f"{field}.schema")
         if self.type == "json_schema":
             if self.json_schema is None or self.json_schema.schema_ is None:
                 raise InvalidParameterError(
@@ -74,11 +84,14 @@ class ResponseFormat(ApiModel):
             return RequestedConstraint(
                 answer_schema(self.json_schema.schema_), f"{field}.json_schema.schema"
             )
-        if self.json_schema is not None:
-            raise InvalidParameterError(
-                f"{field} has a json_schema, but its type is {self.type!r}", param=field
-            )
         return RequestedConstraint(JsonObject(), field) if self.type == "json_object" else None
+
+    def _requested_schema(self, schema: dict[str, Any] | bool, field: str) -> RequestedConstraint:
+        """The constraint of a schema that stands next to the type."""
+        if self.type not in ("json_object", "json_schema") or self.json_schema is not None:
+            other = "json_schema" if self.json_schema is not None else f"type {self.type!r}"
+            raise InvalidParameterError(f"{field} can't be combined with {other}", param=field)
+        return RequestedConstraint(answer_schema(schema), field)
 
 
 class StructuredOutputs(ApiModel):
@@ -122,7 +135,7 @@ class StructuredOutputs(ApiModel):
 
 
 class ConstraintFields(ApiModel):
-    """The constraint fields of chat and completions."""
+    """The constraint fields of chat and completions: OpenAI's, vLLM's and SGLang's."""
 
     response_format: ResponseFormat | None = None
     structured_outputs: StructuredOutputs | None = None
@@ -130,6 +143,9 @@ class ConstraintFields(ApiModel):
     guided_regex: str | None = None
     guided_choice: list[str] | None = None
     guided_grammar: str | None = None
+    regex: str | None = None
+    ebnf: str | None = None
+    json_schema: dict[str, Any] | str | bool | None = None
 
     def requested_constraint(self) -> RequestedConstraint | None:
         """The constraint that the body requests; None if there is none."""
@@ -140,16 +156,24 @@ class ConstraintFields(ApiModel):
             given.append(wanted)
         if self.structured_outputs is not None:
             given.append(self.structured_outputs.requested_constraint("structured_outputs"))
-        if self.guided_json is not None:
-            schema = answer_schema(_schema(self.guided_json, "guided_json"))
-            given.append(RequestedConstraint(schema, "guided_json"))
-        if self.guided_regex is not None:
-            given.append(RequestedConstraint(Regex(self.guided_regex), "guided_regex"))
+        given += self._given(("guided_json", "json_schema"), _schema_constraint)
+        given += self._given(("guided_regex", "regex"), lambda pattern, _: Regex(pattern))
         if self.guided_choice is not None:
             given.append(_choice(self.guided_choice, "guided_choice"))
-        if self.guided_grammar is not None:
-            given.append(RequestedConstraint(Ebnf(self.guided_grammar), "guided_grammar"))
+        given += self._given(("guided_grammar", "ebnf"), lambda grammar, _: Ebnf(grammar))
         return _only_one(given, "response_format") if given else None
+
+    def _given(
+        self, names: tuple[str, ...], constraint_of: Callable[[Any, str], Constraint]
+    ) -> Iterator[RequestedConstraint]:
+        """The constraints of those of some fields that were sent."""
+        for name in names:
+            if (value := getattr(self, name)) is not None:
+                yield RequestedConstraint(constraint_of(value, name), name)
+
+
+def _schema_constraint(value: dict[str, Any] | str | bool, field: str) -> JsonSchema:
+    return answer_schema(_schema(value, field))
 
 
 def _schema(value: dict[str, Any] | str | bool, field: str) -> Any:
@@ -171,7 +195,9 @@ def _choice(choices: list[str], field: str) -> RequestedConstraint:
 
 
 def _only_one(given: list[RequestedConstraint], field: str) -> RequestedConstraint:
+    """The one constraint of ``field``; an error names the first field that is too many."""
     if len(given) != 1:
         kinds = ", ".join(requested.field for requested in given) or "none"
-        raise InvalidConstraintError(f"give exactly one constraint, not {kinds}", param=field)
+        wrong = given[1].field if given else field
+        raise InvalidConstraintError(f"give exactly one constraint, not {kinds}", param=wrong)
     return given[0]

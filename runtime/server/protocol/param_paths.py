@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
 from ramet.grammars.constraints import Constraint, JsonSchema, Part, StructuralTag
-from ramet.runtime.api.errors import InvalidConstraintError
+from ramet.runtime.api.errors import InvalidConstraintError, InvalidRequestError
 from ramet.runtime.api.paths import field_path
 
 P = TypeVar("P", bound=Part)
@@ -108,3 +110,16 @@ def _relocated(error: InvalidConstraintError, field: str, owner: str) -> Invalid
         pointer=error.pointer,
         reason=reason,
     )
+
+
+def named_by_field(
+    error: InvalidRequestError, field_of: Callable[[str], str]
+) -> InvalidRequestError:
+    """Returns an error about a parameter, with the name of the body's field that sets it."""
+    name = error.param
+    field = name and field_of(name)
+    if not name or not field or field == name:
+        return error
+    error.message = re.sub(rf"\b{re.escape(name)}\b", field, error.message)
+    error.args, error.param = (error.message,), field
+    return error

@@ -6,6 +6,7 @@ the conversion copies by name. A test checks that names and types agree.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from pydantic import Field
@@ -24,6 +25,12 @@ class CommonSampling(ApiModel):
 
     # Fields whose meaning differs from the parameter of the same name.
     OWN_MEANING: ClassVar[frozenset[str]] = frozenset()
+    FIELD_OF: ClassVar[Mapping[str, str]] = {}
+    """The fields by parameter, where another name is this API's."""
+
+    def field_of(self, param: str) -> str:
+        """The body's field that sets a parameter."""
+        return self.FIELD_OF.get(param, param)
 
     def sampling_values(self) -> dict[str, Any]:
         """The given fields that are parameters, by name."""

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, WithJsonSchema, model_validator
 
 from ramet.runtime.api.errors import InvalidParameterError
-from ramet.runtime.api.request import ProgramHint
+from ramet.runtime.api.request import DEFAULT_LANDING, ProgramHint
 from ramet.runtime.api.validate import only_ints
 from ramet.runtime.server.protocol.base import ApiModel, Int
 from ramet.runtime.server.protocol.constraints import ConstraintFields
@@ -40,9 +40,11 @@ class StreamOptions(ApiModel):
 
 class RametFields(ApiModel):
     """The ``ramet`` object: what the program that sends the request knows of the future, and
-    whether the output ends valid within ``max_tokens`` (see ``Request.complete``)."""
+    how the output ends: valid within ``max_tokens`` (see ``Request.complete``), and softly (see
+    ``Request.landing``; true is half of the budget)."""
 
     complete: Literal[True, False, "if_possible"] = False
+    landing: bool | Annotated[float, Field(ge=0, lt=1)] | None = None
     program_id: str | None = None
     node_id: str | None = None
     steps_to_next_use: Int | None = Field(default=None, ge=0, le=10**9)
@@ -55,16 +57,21 @@ class RametFields(ApiModel):
 
     @model_validator(mode="after")
     def _hints_have_a_program(self) -> Self:
-        hints = self.model_fields_set - {"complete", "program_id"}
+        hints = self.model_fields_set - {"complete", "landing", "program_id"}
         if self.program_id is None and hints:
             raise ValueError(f"{min(hints)} needs program_id")
         return self
+
+    @property
+    def landing_share(self) -> float | None:
+        """``Request.landing``; None: the output isn't to land softly."""
+        return DEFAULT_LANDING if self.landing is True else self.landing or None
 
     def hint(self) -> ProgramHint | None:
         """The hint as the client means it; None if there is none."""
         if self.program_id is None:
             return None
-        return ProgramHint(**self.model_dump(exclude_none=True, exclude={"complete"}))
+        return ProgramHint(**self.model_dump(exclude_none=True, exclude={"complete", "landing"}))
 
 
 class EngineFields(ApiModel):

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
-from ramet.runtime.server.protocol.base import UNSUPPORTED
+from ramet.runtime.server.protocol.base import MISSING, UNSUPPORTED
 
 
 def type_of(default: str = "") -> Callable[[Any], str]:
@@ -39,12 +39,13 @@ def supported_types(
         if not isinstance(value, dict):
             return value  # validation has a better message
         kind = read(value)
+        if not kind and value.get("type") is None:
+            raise PydanticCustomError(MISSING, "type is required", {"name": "type"})
         if kind not in types and kind not in aliases:
-            shown = f"type {kind!r}" if kind else "no type"
             raise PydanticCustomError(
                 UNSUPPORTED,
-                "{what} of {shown} are not supported by this server; supported: {names}",
-                {"name": "type", "what": what, "shown": shown, "names": names},
+                "{what} of type {kind} are not supported by this server; supported: {names}",
+                {"name": "type", "what": what, "kind": repr(value["type"]), "names": names},
             )
         return value
 

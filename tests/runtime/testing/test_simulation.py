@@ -85,6 +85,9 @@ class DigitsMatcher:
         if num_tokens:
             del self.history[-num_tokens:]
 
+    def could_end(self, num_tokens: int, text: bytes) -> bool:
+        return not text and len(self.history) - num_tokens == self.count
+
     def forced_bytes(self) -> bytes:
         left = self.count - len(self.history)
         return b"7" * min(left, 9) if self.forced and len(self.history) % 3 == 1 else b""

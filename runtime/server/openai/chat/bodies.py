@@ -190,6 +190,7 @@ class ChatCompletionRequest(GenerationRequest):
 
     def conversation(self) -> Conversation:
         """The body's conversation."""
+        _check_results(self.messages)
         allowed: tuple[str, ...] | None = None
         choice: ChosenTools = "auto"
         match self.tool_choice:
@@ -214,6 +215,11 @@ class ChatCompletionRequest(GenerationRequest):
             continue_final_message=self.continue_final_message,
         )
 
+    def field_of(self, param: str) -> str:
+        if param == "max_tokens" and self.max_tokens is None:
+            return "max_completion_tokens"
+        return super().field_of(param)
+
     def sampling_values(self) -> dict[str, Any]:
         values = super().sampling_values()
         if self.max_completion_tokens is not None:
@@ -228,3 +234,25 @@ class ChatCompletionRequest(GenerationRequest):
         elif self.top_logprobs:
             raise InvalidParameterError("top_logprobs needs logprobs: true", param="top_logprobs")
         return values
+
+
+def _check_results(messages: list[Message]) -> None:
+    """Checks that each tool's result names a call of an earlier message.
+
+    Calls without an id, which some clients send, can't be named.
+    """
+    ids: set[str | None] = set()
+    for index, message in enumerate(messages):
+        ids.update(call.id for call in message.tool_calls or ())
+        if message.role != "tool" or None in ids:
+            continue
+        param = f"messages[{index}].tool_call_id"
+        if message.tool_call_id is None:
+            raise InvalidParameterError(
+                f"{param} is required", param=param, code="missing_required_parameter"
+            )
+        if message.tool_call_id not in ids:
+            raise InvalidParameterError(
+                f"{param}: no earlier message has a tool call with the id {message.tool_call_id!r}",
+                param=param,
+            )

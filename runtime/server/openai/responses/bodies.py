@@ -82,7 +82,7 @@ class TextFormat(ApiModel):
             raise InvalidParameterError(
                 "text.format of type json_schema needs a name and a schema", param="text.format"
             )
-        if self.type != "json_schema" and self.schema_ is not None:
+        if self.type == "text" and self.schema_ is not None:
             raise InvalidParameterError(
                 f"text.format has a schema, but its type is {self.type!r}", param="text.format"
             )
@@ -154,6 +154,7 @@ class ResponsesRequest(InputTokensRequest, CallFields):
     stream_options: StreamOptions | None = None
     top_logprobs: Int | None = Field(default=None, ge=0, le=20)
 
+    FIELD_OF: ClassVar = {"max_tokens": "max_output_tokens"}
     # max_tool_calls counts calls of built-in tools, of which there are none.
     NO_EFFECT: ClassVar = NO_EFFECT - {"metadata", "store"} | {"max_tool_calls"}
     UNSUPPORTED: ClassVar = InputTokensRequest.UNSUPPORTED | {

@@ -66,7 +66,11 @@ def finished_fields(choice: ChatChoice, completed_at: int) -> dict[str, Any]:
                 "cache_write_tokens": 0,  # writing to the cache is free
             },
             "output_tokens": usage.completion_tokens,
-            "output_tokens_details": {"reasoning_tokens": choice.num_reasoning_tokens},
+            "output_tokens_details": {
+                "reasoning_tokens": choice.num_reasoning_tokens,
+                "forced_tokens": usage.forced_tokens,
+                "completion_forced_tokens": usage.completion_forced_tokens,
+            },
             "total_tokens": usage.prompt_tokens + usage.completion_tokens,
         },
     }

@@ -99,13 +99,6 @@ def test_forcing_stops_at_max_tokens(make_engine):
     assert (done.finish_reason, len(done.tokens)) == ("length", 3)
 
 
-def test_stop_strings_count_in_forced_text(make_engine):
-    engine = make_engine()
-    params = SamplingParams(temperature=0, max_tokens=40, stop=("long",))
-    done = engine.generate("x", params, constraint=Choice(("a quite long text to say",)))
-    assert (done.text, done.matched_stop) == ("a quite ", "long")
-
-
 def test_bad_words_hold_against_the_grammar(make_engine):
     engine = make_engine([Script(["a open"])])
     params = SamplingParams(temperature=0, max_tokens=40, bad_words=("secret",))
