@@ -31,6 +31,7 @@ from .masks.vocabulary import Vocabulary
 from .pushdown.automaton import AutomatonLexeme, Whole
 from .pushdown.context_table import Context
 from .pushdown.lexemes import DfaLexeme
+from .pushdown.listed_texts import ListedLexeme
 from .pushdown.pushdown_table import PushdownTable
 from .regular import Dfa, literals, regex_dfa
 from .regular.automata.store import AutomatonStore
@@ -54,6 +55,9 @@ _COUNTS = 4
 
 _SHEDS = 16
 """The share of the memory that is freed when there is too much."""
+
+_MAX_CHOICE_DFA = 20_000
+"""Characters of a choice that becomes a minimal automaton."""
 
 _PATIENCE_S = 0.1
 """How long a compilation waits for one that is running."""
@@ -278,7 +282,7 @@ def start_of(
                 )
                 return _whole(dfa, "regex")
             case Choice():
-                return _whole(literals(constraint.choices, limits.regular), "choice")
+                return _choice(constraint, limits)
             case Ebnf():
                 automaton = ebnf_automaton(constraint, limits.regular)
                 return lambda _: Whole(AutomatonLexeme(automaton))
@@ -289,6 +293,19 @@ def start_of(
     except RecursionError:
         raise GrammarTooComplexError("", "", "the constraint nests too deep") from None
     raise ConstraintError("", "kind", f"{type(constraint).__name__} is no known constraint")
+
+
+def _choice(constraint: Choice, limits: CompileLimits) -> Start:
+    """One automaton of few texts; of many, a trie that is made as it is read."""
+    size = sum(map(len, constraint.choices))
+    if size <= _MAX_CHOICE_DFA:
+        return _whole(literals(constraint.choices, limits.regular), "choice")
+    if size > limits.max_literal_bytes:
+        raise GrammarTooComplexError(
+            "", "choice", f"the choices have more than {limits.max_literal_bytes} characters"
+        )
+    lexeme = ListedLexeme(constraint.choices)
+    return lambda _: Whole(lexeme)
 
 
 def _whole(dfa: Dfa, keyword: str) -> Start:

@@ -70,8 +70,13 @@ class LexemeEnds:
     def _shortest(self) -> Iterator[LexemeEnd]:
         seen = {self._state}
         level: list[tuple[int, bytes]] = [(self._state, b"")]
+        known: list[LexemeEnd] = []
         while level:
             following: list[tuple[int, bytes]] = []
+            level = self._searched(level, known)
+            length = len(level[0][1]) if level else len(known and known[-1].text)
+            while known and len(known[0].text) <= length:
+                yield known.pop(0)
             for state, _ in level:
                 self._resolve(state)
             for state, text in level:
@@ -86,6 +91,21 @@ class LexemeEnds:
                         seen.add(target)
                         following.append((target, text + bytes((byte,))))
             level = following
+        yield from known
+
+    def _searched(
+        self, level: list[tuple[int, bytes]], known: list[LexemeEnd]
+    ) -> list[tuple[int, bytes]]:
+        """The states whose ends are to be searched; the ends of others join ``known``, in order."""
+        searched = []
+        for state, text in level:
+            ends = self._state_table.shortest_ends(state)
+            if ends is None:
+                searched.append((state, text))
+            else:
+                known += [LexemeEnd(text + e.text, e.label, e.is_open) for e in ends]
+                known.sort(key=lambda end: len(end.text))
+        return searched
 
     def all_texts(self, label: int) -> Iterator[LexemeEnd]:
         """Different texts that end the lexeme with a label, in order of length, up to a bound."""

@@ -59,6 +59,9 @@ class Lexeme(ABC):
     installed_at: int = -1
     """A token of the state table that last installed it, and the start state there: its to use."""
 
+    has_ends: ClassVar[bool] = False
+    """Whether ``ends`` knows the shortest ends from some states."""
+
     has_edges: ClassVar[bool] = False
     """Whether ``fill`` leaves ``LAZY`` entries to ``edge``."""
 
@@ -76,6 +79,10 @@ class Lexeme(ABC):
     def shortest_end(self, state_table: StateTable, state: int) -> LexemeEnd | None:
         """A shortest way to end from a state of the state table; None where it is to be
         searched."""
+        return None
+
+    def ends(self, local: int) -> list[tuple[bytes, int, bool]] | None:
+        """By label, a shortest end from a reserved state, as ``LexemeEnd`` has it; None: search."""
         return None
 
     def edge(self, state_table: StateTable, local: int, byte: int, row: Row) -> None:
@@ -146,6 +153,7 @@ class StateTable:
         self.num_words = 0
         self._lazy: dict[int, tuple[Lexeme, int]] = {}
         self._edges: dict[int, tuple[Lexeme, int]] = {}
+        self._with_ends: dict[int, tuple[Lexeme, int]] = {}
         self._block_firsts: list[int] = []
         self._block_lexemes: list[Lexeme] = []
         self._reserved: dict[tuple[Hashable, int], int] = {}
@@ -243,6 +251,8 @@ class StateTable:
         self.rows[state] = row
         if lexeme.has_edges:
             self._edges[state] = (lexeme, local)
+        if lexeme.has_ends:
+            self._with_ends[state] = (lexeme, local)
         self.states[state, END_LABEL] = label
         self.states[state, READY] = 1
 
@@ -255,6 +265,14 @@ class StateTable:
     def origin(self, state: int) -> tuple[Lexeme, int] | None:
         """The lexeme of a state that was reserved by itself, and its number there."""
         return self._lazy.get(state)
+
+    @_locked
+    def shortest_ends(self, state: int) -> list[LexemeEnd] | None:
+        """By label, a shortest end of the lexeme from a state; None where it is to be searched."""
+        self.make_ready(state)
+        known = self._with_ends.get(state)
+        ends = None if known is None else known[0].ends(known[1])
+        return None if ends is None else [LexemeEnd(*end) for end in ends]
 
     def has_edges(self, state: int, lexeme: Lexeme, local: int) -> None:
         """Let ``lexeme.edge`` write the ``LAZY`` entries of a state's row."""

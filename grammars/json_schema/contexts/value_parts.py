@@ -12,6 +12,7 @@ from ramet.grammars.json_schema.text.lexemes import (
     CLOSE_ARRAY,
     ValueLexeme,
 )
+from ramet.grammars.json_schema.text.listed_text import ListedText
 from ramet.grammars.json_schema.text.literal_text import EXCLUDED, LiteralText
 from ramet.grammars.json_schema.text.text_lexemes import (
     AnyText,
@@ -122,6 +123,7 @@ def text_lexeme(
         check_size(listed, languages.limits)
         if base is not None or sum(map(len, listed)) <= _MAX_TREE_BYTES:
             return LiteralText(closing, listed, base)
+        return ListedText(closing, listed)
     if len(parts) == 1 and infinite and infinite[0][1].is_counted:
         label, texts = infinite[0]
         body = languages.body(texts, counted=False)

@@ -31,6 +31,8 @@ class Closing:
 
     key: Hashable = "value"
     filtered = False
+    ends_value: ClassVar[bool] = True
+    """Whether the quote is the lexeme's last byte."""
 
     def targets(self, state_table: StateTable, num_labels: int) -> NDArray[np.int32]:
         """int32[num_labels or more]: by label, the row's entry for a string's closing quote."""
@@ -52,6 +54,7 @@ class KeyClosing(Closing):
     """A name's closing quote: white space and a colon follow, and end the lexeme."""
 
     filtered = True
+    ends_value = False
 
     def __init__(self, layout: Layout) -> None:
         self.key = ("key", layout.kind)
