@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -49,6 +50,9 @@ Start = Callable[[PushdownTable], Context]
 
 _NUM_COMMON = 100
 """Transitions of a pushdown table for any JSON value that are worked out at most; it has fewer."""
+
+_PREPARE_S = 0.002
+"""How long a compilation goes on making what masks are likely to ask for (see ``Preparation``)."""
 
 _COUNTS = 4
 """How often the memory of all grammars is counted while their number doubles, about."""
@@ -204,7 +208,7 @@ class GrammarCompiler:
         like = (
             self._any_json_like(constraint, shared) if isinstance(constraint, JsonSchema) else None
         )
-        return Grammar(start, shared, self.limits, like)
+        return _prepared(Grammar(start, shared, self.limits, like))
 
     def _shared_insides(self) -> ContextIndependentMasks:
         if self._shared is None or self._shared.state_table.num_bytes > _MAX_SHARED_BYTES:
@@ -226,7 +230,8 @@ class GrammarCompiler:
             pushdown = self._any_json[key] = known = PushdownTable(self.limits, shared.state_table)
             anything = dataclasses.replace(constraint, schema=True, documents={})
             pushdown.intern(compile_schema(anything, self._languages, self.limits).start(pushdown))
-            pushdown.prepare(_NUM_COMMON)
+            for _ in itertools.islice(pushdown.likely_transitions(), _NUM_COMMON):
+                pass
         return known
 
 
@@ -246,6 +251,11 @@ def _own_grammar(start: Start, vocab: Vocabulary, limits: CompileLimits) -> Gram
         raise GrammarTooComplexError(
             "", "states", f"the first token alone needs {grammar.num_states} automaton states"
         )
+    return _prepared(grammar)
+
+
+def _prepared(grammar: Grammar) -> Grammar:
+    grammar.preparation.run(_PREPARE_S)
     return grammar
 
 

@@ -14,19 +14,13 @@ from .limits import CompileLimits
 from .masks.context_independent import ContextIndependentMasks, new_context_independent_masks
 from .masks.masks import Masks
 from .matcher import Matcher
+from .preparation import Preparation
 from .pushdown.context_table import Context
 from .pushdown.parser_stack import ParserStack
 from .pushdown.pushdown_table import PushdownTable
 
 _NUM_CHECKED = 8
 """Transitions that are worked out when compiling: one that can't be made is the schema's fault."""
-
-_NUM_PREPARED, _PREPARE_S = 2000, 0.01
-"""Transitions that are worked out so that no mask has to wait for them, and about how long that
-may take."""
-
-_NUM_MASKS = 64
-"""Lexeme states of which the masks' parts are found when compiling."""
 
 _SHARE_OF_LIMITS = 8
 """Tables that reach this part of the limits are given up (see ``Grammar.is_crowded``)."""
@@ -59,6 +53,7 @@ class Grammar:
         context_independent: the parts of masks and the lexemes that it may share with other
             grammars.
         completions: finds what completes an output.
+        preparation: makes ahead what masks are likely to ask for.
     """
 
     def __init__(
@@ -86,12 +81,11 @@ class Grammar:
         with self._pushdown.lock:
             context = self._pushdown.intern(start(self._pushdown))
             self._start = self._pushdown.first_position(context)
-            room = limits.max_contexts // _SHARE_OF_LIMITS - self._pushdown.num_contexts
-            self._pushdown.prepare(_NUM_CHECKED, min(_NUM_PREPARED, room // 2), _PREPARE_S)
+        room = limits.max_contexts // _SHARE_OF_LIMITS // 2
+        self.preparation = Preparation(self._pushdown, context_independent, room)
+        self.preparation.check(_NUM_CHECKED)
         self.masks = Masks(self._pushdown, context_independent)
         self.completions = CompletionSearch(self._pushdown)
-        with context_independent.state_table.lock:
-            context_independent.prepare(_NUM_MASKS)
         # The first mask is needed in any case: its parts are computed now.
         self.masks.write(self.parser_stack(), self.vocab.empty_mask())
 

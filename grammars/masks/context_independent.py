@@ -150,15 +150,12 @@ class ContextIndependentMasks:
             return self._keep(key, self._ends(part, state, live, frames))
         return part
 
-    def prepare(self, count: int) -> None:
-        """Compute likely masks of new states, up to ``count`` of them."""
-        fresh = self.state_table.fresh
-        for state in fresh[:count]:
-            part = self.at(state, NO_FILTER, self._no_frames)
-            if part is self._answers[state][0] and part is not self._nothing:
-                self._visits[state] = _MANY_VISITS
-                self.at(state, NO_FILTER, self._no_frames)
-        fresh.clear()
+    def prepare(self, state: int) -> None:
+        """Compute the likely masks of a new state."""
+        part = self.at(state, NO_FILTER, self._no_frames)
+        if part is self._answers[state][0] and part is not self._nothing:
+            self._visits[state] = _MANY_VISITS
+            self.at(state, NO_FILTER, self._no_frames)
 
     def _answer(self, state: int) -> tuple[ContextIndependentMask | None, int, bool]:
         """What can be walked from a state at once, if some labels are live (as ``ROOM_LABEL`` has

@@ -9,7 +9,6 @@ arrays (see ``pushdown_table.py``).
 from __future__ import annotations
 
 import threading
-import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -293,30 +292,24 @@ class ContextTable:
             self._after_text[key] = known
         return known
 
-    def prepare(self, num_checked: int, count: int = 0, seconds: float = 0.0) -> None:
-        """Work out likely transitions: some in any case, then up to ``count``, in about some time.
+    def likely_transitions(self) -> Iterator[tuple[int, int]]:
+        """Makes likely transitions and yields the context and label of each.
 
         Of each context its first label is followed first, so that what lies on a schema's main
         road comes first; then the other labels, those of the first contexts first.
 
-        GrammarTooComplexError: one of the first ``num_checked`` can't be made. At one of the
-        others, perhaps on a road that no text takes, this ends.
+        GrammarTooComplexError: one can't be made; those after it aren't either.
         """
-        end = time.monotonic() + seconds
-        count = max(count, num_checked)
-        num_made = 0
         others: deque[tuple[int, Iterator[int]]] = deque()
         num_seen = 0
-        while num_made < count:
+        while num_seen < len(self.context_list) or others:
             if num_seen < len(self.context_list):
                 context = self.context_list[num_seen]
                 at, labels = num_seen, iter(context.likely())
                 num_seen += 1
                 others.append((at, labels))
-            elif others:
-                at, labels = others[0]
             else:
-                return
+                at, labels = others[0]
             label = next(labels, None)
             if label is None:
                 if others[0][1] is labels:
@@ -324,15 +317,8 @@ class ContextTable:
                 elif others[-1][1] is labels:
                     others.pop()
             elif (at, label) not in self._after:
-                try:
-                    self.transition(at, label)
-                except GrammarTooComplexError:
-                    if num_made < num_checked:
-                        raise
-                    return
-                num_made += 1
-                if num_made >= num_checked and time.monotonic() > end:
-                    return
+                self.transition(at, label)
+                yield at, label
 
     def _encoded(self, after: After) -> int:
         if after is None:

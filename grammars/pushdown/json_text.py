@@ -68,8 +68,9 @@ def _key_decoder() -> Transducer:
 
 
 def key_body(dfa: Dfa, limits: RegularLimits) -> Dfa:
-    """The spellings in ``KEY_TEXT`` of the texts in ``dfa``, a language of valid UTF-8."""
-    return json_string_body(dfa, limits, decoder=_key_decoder())
+    """The spellings in ``KEY_TEXT`` of the texts in ``dfa``, a language of valid UTF-8; equal for
+    equal languages."""
+    return json_string_body(dfa, limits, decoder=_key_decoder(), minimal=False)
 
 
 @cache

@@ -9,6 +9,7 @@ from typing import cast
 from ramet.grammars import (
     AutomatonStore,
     Constraint,
+    Grammar,
     GrammarCompiler,
     GrammarStats,
     RegularBackend,
@@ -47,6 +48,10 @@ class ConstraintCompiler:
     def compile(self, constraint: Constraint, key: str | None = None) -> CompiledGrammar:
         """The constraint's grammar. ConstraintError, or GrammarTooComplexError."""
         return self._compiler().compile(constraint, key)
+
+    def prepare(self, grammar: CompiledGrammar, seconds: float) -> bool:
+        """Goes on preparing a grammar's masks for about some time; whether there is more."""
+        return isinstance(grammar, Grammar) and grammar.preparation.run(seconds)
 
     def warm_up(self) -> None:
         """Makes the compiler before the first constraint comes."""

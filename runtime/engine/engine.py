@@ -137,7 +137,10 @@ class Engine:
             max_bytes=self.memory_plan.grammars,
         )
         self._grammars = GrammarManager(
-            self._compiler.compile, self._compiler.find, num_threads=config.grammar_threads
+            self._compiler.compile,
+            self._compiler.find,
+            prepare=self._compiler.prepare,
+            num_threads=config.grammar_threads,
         )
         self._prefixes = PrefixPersistence(self._cache, runner, config, fingerprint)
         self._trace: TraceWriter | None = None

@@ -34,6 +34,10 @@ class CompiledGrammar(Protocol):
 _LARGE = 1 << 15
 """Characters of a constraint that may take seconds to compile."""
 
+_SLICE_S, _NUM_SLICES = 0.002, 100
+"""After its compilation a grammar prepares its masks in so many slices of such a length at most;
+compilations that wait go between them."""
+
 
 @dataclass(slots=True)
 class _Compilation:
@@ -52,6 +56,7 @@ class GrammarManager:
         compile_grammar: compiles a constraint, given with its ``content_key``.
         find: the cached grammar of such a constraint, or None; called in the caller's thread, so
             it must be quick.
+        prepare: goes on preparing a grammar's masks for so many seconds; whether there is more.
         num_threads: compilations at a time; of several, one is for large constraints, so that
             others never wait for these.
     """
@@ -61,10 +66,12 @@ class GrammarManager:
         compile_grammar: Callable[[Constraint, str], CompiledGrammar],
         find: Callable[[Constraint, str], CompiledGrammar | None] = lambda *_: None,
         *,
+        prepare: Callable[[CompiledGrammar, float], bool] = lambda *_: False,
         num_threads: int = 1,
     ) -> None:
         self._compile = compile_grammar
         self._find = find
+        self._prepare = prepare
         self._lock = threading.Lock()
         self._compilations: dict[str, _Compilation] = {}
         self._closed = False
@@ -136,10 +143,16 @@ class GrammarManager:
                 del self._compilations[key]
                 raise RequestAbortedError("no request waits for this grammar any more")
         try:
-            return self._compile_checked(constraint, key)
+            grammar = self._compile_checked(constraint, key)
         finally:
             with self._lock:
                 del self._compilations[key]
+        self._threads.submit(self._prepare_masks, grammar, _NUM_SLICES)
+        return grammar
+
+    def _prepare_masks(self, grammar: CompiledGrammar, num_slices: int) -> None:
+        if self._prepare(grammar, _SLICE_S) and num_slices > 1:
+            self._threads.submit(self._prepare_masks, grammar, num_slices - 1)
 
     def _compile_checked(self, constraint: Constraint, key: str) -> CompiledGrammar:
         try:

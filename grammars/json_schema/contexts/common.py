@@ -10,12 +10,10 @@ from ramet.grammars.json_schema.text.text_lexemes import QUOTE, AnyText, Closing
 from ramet.grammars.pushdown.json_text import KEY_SLICE, VALUE_SLICE
 from ramet.grammars.pushdown.lexemes import DfaLexeme, LiteralLexeme
 from ramet.grammars.pushdown.state_table import StateTable
+from ramet.grammars.regular.formats import FORMAT_NAMES
 from ramet.grammars.regular.numbers import any_number, integers, plain_integers
 
-_FORMATS = (
-    "date-time", "date", "time", "email", "hostname", "ipv4", "ipv6", "uri", "uri-reference",
-    "uuid",
-)  # fmt: skip
+_FORMATS = sorted(FORMAT_NAMES - {"idn-hostname"})
 
 _TYPES = ("string", "number", "integer", "boolean", "null", "object", "array")
 

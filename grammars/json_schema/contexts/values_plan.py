@@ -12,8 +12,10 @@ from ramet.grammars.json_schema.schema.documents import Documents, Leaf
 from ramet.grammars.json_schema.schema.formula import TRUE, Formula, atom
 from ramet.grammars.json_schema.schema.layout import Layout
 from ramet.grammars.json_schema.solver.children import Child
+from ramet.grammars.json_schema.solver.differing import Differing
 from ramet.grammars.json_schema.solver.frames import Frame
 from ramet.grammars.json_schema.solver.keyword_formulas import Typer
+from ramet.grammars.json_schema.solver.object_search import bits_of
 from ramet.grammars.json_schema.solver.objects import ObjectPlan
 from ramet.grammars.json_schema.solver.plans import PlanSolver
 from ramet.grammars.json_schema.solver.text_sets import TextSet
@@ -85,6 +87,7 @@ class Values:
         self._plans: dict[object, ValuePlan] = {}
         self._names: dict[object, TextLexeme] = {}
         self._live: dict[object, int] = {}
+        self._differing: dict[int, Differing | None] = {}
         self.unique_items: dict[Formula, Any] = {}
 
     def plan(self, nodes: tuple[Formula, ...], accepts: Callable[[Verdict], bool]) -> ValuePlan:
@@ -174,14 +177,16 @@ class Values:
             live = 0
             if plan.holds_now(frame.residual[0], frame.seen, frame.count):
                 live |= frame.verdict() in frame.goals
-            for label in range(1, plan.num_labels):
-                is_name = label >= plan.first_name
-                if (frame.seen | spent) >> label & 1 or (is_name and label < frame.floor):
-                    continue
+            free = self._free(frame, spent)
+            differing = self._differing_of(frame)
+            if differing is not None:
+                sure, free = differing.live(
+                    frame.residual[0], frame.seen, frame.count, frame.floor, free
+                )
+                live |= sure
+            for label in bits_of(free):
                 child = plan.child(frame.residual, label)
-                if not self.solver.satisfiable(child.nodes[0]):
-                    continue
-                if any(
+                if self.solver.satisfiable(child.nodes[0]) and any(
                     self.object_accepts(frame, label, child, v)
                     for v in self.solver.verdicts(child.nodes)
                 ):
@@ -189,11 +194,27 @@ class Values:
             known = self._live[key] = live
         return known
 
+    def _free(self, frame: OpenObject, spent: int) -> int:
+        """The labels that neither names that are there nor the order rule out."""
+        plan = frame.plan
+        free = ((1 << plan.num_labels) - 2) & ~(frame.seen | spent)
+        if frame.floor > plan.first_name:
+            free &= (1 << plan.first_name) - 1 | -(1 << frame.floor)
+        return free
+
+    def _differing_of(self, frame: OpenObject) -> Differing | None:
+        """How an object differs from given ones, if that is all that is unusual about it."""
+        plan = frame.plan
+        if plan.is_simple or frame.goals != ((),):
+            return None
+        if plan.number not in self._differing:
+            self._differing[plan.number] = Differing.of(plan, in_order=not self.any_order)
+        return self._differing[plan.number]
+
     def object_accepts(self, frame: OpenObject, label: int, child: Child, verdict: Verdict) -> bool:
         """Whether an object can be completed after a property with a verdict."""
         plan = frame.plan
         seen = frame.seen | (1 << label if label >= plan.first_name else 0)
-        residual = plan.after_child(frame.residual, child, verdict)
         used = list(frame.used)
         if label < plan.first_name and plan.classes[label - 1].size is not None and not frame.label:
             used[label - 1] += 1
@@ -201,6 +222,12 @@ class Values:
         for i, texts in enumerate(plan.classes):
             if texts.size is not None and used[i] >= texts.size:
                 spent |= 2 << i
+        residual = plan.after_child(frame.residual, child, verdict)
+        differing = self._differing_of(frame)
+        if differing is not None and differing.leaves_room(
+            residual[0], frame.seen, frame.count, frame.floor, label
+        ):
+            return True
         self.solver.begin()
         return plan.can_end_with(
             residual, seen, frame.count + 1, spent, frame.goals,

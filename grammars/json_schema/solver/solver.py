@@ -65,6 +65,7 @@ class Solver(ABC):
 
     Attributes:
         value_sets: the values of nodes that have few (see ``values_of.py``).
+        endless: by node, whether it plainly has no end of values (see ``differing.py``).
     """
 
     def __init__(self, typer: Typer, languages: Languages, limits: CompileLimits) -> None:
@@ -79,6 +80,7 @@ class Solver(ABC):
         self._disjoint: dict[tuple[Formula, Formula], bool] = {}
         self._open: dict[tuple[Formula, str], int] = {}
         self._lowest_asked = 0
+        self.endless: dict[Formula, bool] = {}
         self.value_sets: dict[Formula, frozenset[Hashable] | None] = {}
 
     @abstractmethod

@@ -46,8 +46,11 @@ def expand(
         for formula, truth in choices:
             so_far = _value(formula, case)
             if so_far is None:
-                open_parts = [p for p in formula.operands if _value(p, case) is None]
-                if formula.op != "one" and len(open_parts) == 1:
+                if formula.op == "one":
+                    open_choices.append((formula, truth))
+                    continue
+                open_parts, _ = _open_parts(formula, case)
+                if len(open_parts) == 1:
                     goals.append((open_parts[0], truth))
                 else:
                     open_choices.append((formula, truth))
@@ -61,7 +64,7 @@ def expand(
         yield case
         return
     formula, truth = choices[0]
-    for alternative in _alternatives(formula, truth, case):
+    for alternative in _alternatives(formula, truth, *_open_parts(formula, case)):
         yield from expand([*reversed(choices[1:]), *alternative], dict(case), can_meet, count)
 
 
@@ -75,23 +78,46 @@ def _value(formula: Formula, case: Case) -> bool | None:
     if op == "not":
         inner = _value(formula.operands[0], case)
         return None if inner is None else not inner
-    values = [_value(p, case) for p in formula.operands]
-    if op == "all":
-        return False if False in values else None if None in values else True
-    if op == "any":
-        return True if True in values else None if None in values else False
-    num_true = values.count(True)
-    if num_true > 1:
-        return False
-    return None if None in values else num_true == 1
+    is_open = False
+    if op == "one":
+        num_true = 0
+        for part in formula.operands:
+            value = _value(part, case)
+            if value:
+                num_true += 1
+                if num_true > 1:
+                    return False
+            is_open = is_open or value is None
+        return None if is_open else num_true == 1
+    decisive = op == "any"
+    for part in formula.operands:
+        value = _value(part, case)
+        if value is decisive:
+            return decisive
+        is_open = is_open or value is None
+    return None if is_open else not decisive
+
+
+def _open_parts(formula: Formula, case: Case) -> tuple[list[Formula], int]:
+    """The parts that a case doesn't decide, and how many it makes true."""
+    found: list[Formula] = []
+    num_true = 0
+    for part in formula.operands:
+        value = _value(part, case)
+        if value is None:
+            found.append(part)
+        else:
+            num_true += value
+    return found, num_true
 
 
 def _alternatives(
-    formula: Formula, truth: bool, case: Case
+    formula: Formula, truth: bool, parts: list[Formula], num_true: int
 ) -> Iterator[list[tuple[Formula, bool]]]:
-    """The ways to give a disjunction, or an exactly-one, its truth; the simplest first."""
-    parts = [p for p in formula.operands if _value(p, case) is None]
-    num_true = sum(_value(p, case) is True for p in formula.operands)
+    """The ways to give a disjunction, or an exactly-one, its truth; the simplest first.
+
+    ``parts`` are its open ones; ``num_true`` others are true.
+    """
     if formula.op != "one":
         yield from ([(p, truth)] for p in sorted(parts, key=lambda p: _effort(p, truth)))
         return

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from ramet.grammars.json_schema.schema.atoms import TextIs
 from ramet.grammars.json_schema.schema.formula import Formula, all_of, atom, negate
 from ramet.grammars.regular import Dfa
@@ -59,15 +61,16 @@ def members(dfa: Dfa) -> set[str]:
     found: set[str] = set()
     if dfa.is_empty:
         return found
-    stack = [(0, b"")]
+    moves: list[list[tuple[int, bytes]]] = [[] for _ in range(dfa.num_states)]
     transitions = dfa.transitions
+    for state, byte in zip(*np.nonzero(transitions >= 0), strict=True):
+        moves[state].append((int(transitions[state, byte]), bytes((byte,))))
+    stack = [(0, b"")]
     while stack:
         state, text = stack.pop()
         if dfa.accepting[state]:
             found.add(text.decode())
-        for byte, target in enumerate(transitions[state].tolist()):
-            if target >= 0:
-                stack.append((target, text + bytes((byte,))))
+        stack += [(target, text + byte) for target, byte in moves[state]]
     return found
 
 

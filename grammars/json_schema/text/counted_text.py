@@ -14,7 +14,7 @@ from ramet.grammars.pushdown.state_table import StateTable
 from ramet.grammars.pushdown.tables import REACH
 
 from .open_states import open_states
-from .text_lexemes import MOST_PREPARED, QUOTE, Closing, TextLexeme, mark_open
+from .text_lexemes import MOST_PREPARED, QUOTE, Closing, TextLexeme, mark_open, write_row
 
 
 class _UncountedText(TextLexeme):
@@ -32,20 +32,20 @@ class _UncountedText(TextLexeme):
 
     def install(self, state_table: StateTable) -> int:
         automaton = self.automaton
-        transitions = automaton.table[:, automaton.class_of]
-        first = state_table.new_states(len(transitions))
-        state_table.rows[first : first + len(transitions)] = np.where(
-            transitions < 0, DEAD, transitions + first
-        )
+        size = len(automaton.table)
+        first = state_table.reserve_block(self, size)
         if self.closing.filtered:
-            state_table.states[first : first + len(transitions), REACH] = state_table.bit_set(
-                1 << self.label
-            )
-        target = self.closing.target(state_table, self.label)
-        state_table.rows[first : first + len(transitions)][automaton.accepting, QUOTE] = target
+            state_table.states[first : first + size, REACH] = state_table.bit_set(1 << self.label)
         mark_open(state_table, first, open_states(automaton.table, automaton.class_of))
-        state_table.fresh.extend(range(first, first + min(len(transitions), MOST_PREPARED)))
+        state_table.fresh.extend(range(first, first + min(size, MOST_PREPARED)))
         return first
+
+    def fill(self, state_table: StateTable, local: int, row: Row) -> int:
+        automaton = self.automaton
+        write_row(state_table.install(self), automaton.table[local], automaton.class_of, row)
+        if automaton.accepting[local]:
+            row[QUOTE] = self.closing.target(state_table, self.label)
+        return -1
 
 
 class CountedText(TextLexeme):

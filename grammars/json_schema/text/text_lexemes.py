@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from functools import cache
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,7 +95,7 @@ class TextLexeme(Lexeme):
 
     closing: Closing
     slice: int
-    is_written: ClassVar[bool] = False
+    is_written: bool = False
     _keyed: dict[object, KeyLexeme] | None = None
 
     def keyed(
@@ -308,28 +307,57 @@ def is_endless(state_table: StateTable, state: int) -> bool:
 
 
 class DfaText(TextLexeme):
-    """The strings of labelled bodies (see ``json_string_body``)."""
+    """The strings of labelled bodies (see ``json_string_body``).
+
+    Names' rows are written when it is installed, since texts are laid over them; a value's as they
+    are read.
+    """
 
     slice = KEY_SLICE
-    is_written = True
 
     def __init__(self, closing: Closing, bodies: LabelledDfa, key: Hashable) -> None:
         self.closing = closing
         self.bodies = bodies
+        self.is_written = isinstance(closing, KeyClosing)
         self.key = ("dfa text", closing.key, key)
 
     def install(self, state_table: StateTable) -> int:
+        labels = self.bodies.labels
+        size = len(labels)
+        if self.closing.filtered:
+            reach = state_table.new_bit_sets(self.bodies.reachable())
+        if self.is_written:
+            first = self._write_all(state_table)
+        else:
+            first = state_table.reserve_block(self, size)
+        if self.closing.filtered:
+            state_table.states[first : first + size, REACH] = reach
+        mark_open(state_table, first, open_states(self.bodies.table, self.bodies.class_of))
+        state_table.fresh.extend(range(first, first + min(size, MOST_PREPARED)))
+        return first
+
+    def _write_all(self, state_table: StateTable) -> int:
         transitions, labels = self.bodies.transitions, self.bodies.labels
         first = state_table.new_states(len(transitions))
         rows = state_table.rows[first : state_table.num_states]
         np.add(transitions, first, out=rows)
         rows[transitions < 0] = DEAD
-        if self.closing.filtered:
-            reach = state_table.new_bit_sets(self.bodies.reachable())
-            state_table.states[first : first + len(transitions), REACH] = reach
         for label in sorted({label for label in labels.tolist() if label >= 0}):
             target = self.closing.target(state_table, label)
             state_table.rows[first : first + len(transitions)][labels == label, QUOTE] = target
-        mark_open(state_table, first, open_states(self.bodies.table, self.bodies.class_of))
-        state_table.fresh.extend(range(first, first + min(len(transitions), MOST_PREPARED)))
         return first
+
+    def fill(self, state_table: StateTable, local: int, row: Row) -> int:
+        write_row(state_table.install(self), self.bodies.table[local], self.bodies.class_of, row)
+        label = int(self.bodies.labels[local])
+        if label >= 0:
+            row[QUOTE] = self.closing.target(state_table, label)
+        return -1
+
+
+def write_row(
+    first: int, targets: NDArray[np.int32], class_of: NDArray[np.uint8], row: Row
+) -> None:
+    """Write the row of an automaton's state whose transitions by class are ``targets``; the
+    automaton's state 0 is ``first``."""
+    np.take(np.where(targets >= 0, targets + np.int32(first), np.int32(DEAD)), class_of, out=row)

@@ -56,6 +56,20 @@ class Dfa:
         )
         return cls(classes.astype(np.uint8), table, accepting) if len(table) else EMPTY
 
+    @classmethod
+    def trimmed(
+        cls, class_of: NDArray[np.integer], table: NDArray[np.int32], accepting: NDArray[np.bool_]
+    ) -> Dfa:
+        """An automaton that has no dead and no unreachable states, not made minimal.
+
+        Nothing must be concluded from its being different from another one.
+        """
+        states = np.arange(len(table), dtype=np.int32)
+        classes, table, accepting = canonical.numbered(
+            class_of.astype(np.int64), np.ascontiguousarray(table), accepting, states, states, 0
+        )
+        return cls(classes.astype(np.uint8), table, accepting)
+
     # -- looking ----------------------------------------------------------------------------
 
     @property

@@ -61,11 +61,16 @@ class Transducer:
 
 
 def json_string_body(
-    dfa: Dfa, limits: RegularLimits = DEFAULT_LIMITS, decoder: Transducer | None = None
+    dfa: Dfa,
+    limits: RegularLimits = DEFAULT_LIMITS,
+    decoder: Transducer | None = None,
+    *,
+    minimal: bool = True,
 ) -> Dfa:
     """Every spelling, between the quotes, of the texts in ``dfa``, a language of valid UTF-8.
 
-    ``decoder`` may be one that knows fewer spellings than ``decoder_table()``.
+    ``decoder`` may be one that knows fewer spellings than ``decoder_table()``. Without ``minimal``
+    the automaton is taken as it comes, which is minimal but for rare states inside escapes.
 
     Raw characters but quote, backslash and controls; the short escapes; ``\\uXXXX`` with either
     case of hexadecimal digits and with surrogate pairs.
@@ -86,6 +91,8 @@ def json_string_body(
     )  # fmt: skip
     if status:
         raise too_complex("a language of JSON strings", limits)
+    if not minimal:
+        return Dfa.trimmed(class_of, table, accepting)
     return Dfa.from_table(class_of, table, accepting)
 
 

@@ -7,7 +7,7 @@ from numba import types
 
 from ramet.jit import jit
 
-from .tables import BOOLS, BYTES, INT, INT64S, TABLE, TABLE_64, Array
+from .tables import BOOLS, BYTES, INT, INT32S, INT64S, TABLE, TABLE_64, Array
 
 _WRITES = types.int32[::1]
 
@@ -71,6 +71,90 @@ def _split(
     return num_blocks
 
 
+@jit((INT64S, TABLE, BOOLS, INT32S, INT32S, INT))
+def numbered(
+    class_of: Array, table: Array, accepting: Array, block: Array, members: Array, start: int
+) -> tuple[Array, Array, Array]:
+    """The automaton whose states are the blocks of another one's states.
+
+    Args:
+        class_of, table, accepting: of an automaton, as for ``canonicalise``.
+        block: int32[num_states]: each state's block, or -1 for one that is left out.
+        members: int32[num_blocks or more]: a state of each block.
+        start: the start state; every block is reachable from it.
+
+    Returns:
+        The same arrays of the new automaton. States are numbered breadth first from the start,
+        classes by their first symbols, and classes that no state distinguishes are one.
+    """
+    num_classes = table.shape[1]
+    num_blocks = np.int64(0)
+    for s in range(block.shape[0]):
+        num_blocks = max(num_blocks, np.int64(block[s]) + 1)
+    order = np.empty(num_classes, np.int64)
+    is_known = np.zeros(num_classes, np.bool_)
+    num_used = 0
+    for symbol in range(class_of.shape[0]):
+        c = class_of[symbol]
+        if not is_known[c]:
+            is_known[c] = True
+            order[num_used] = c
+            num_used += 1
+    number = np.full(num_blocks, -1, np.int32)
+    blocks = np.empty(num_blocks, np.int32)
+    number[block[start]] = 0
+    blocks[0] = block[start]
+    count = 1
+    at = 0
+    out = np.empty((num_blocks, num_used), np.int32)
+    final = np.empty(num_blocks, np.bool_)
+    hashes = np.zeros(num_used, np.uint64)
+    while at < count:
+        s = members[blocks[at]]
+        final[at] = accepting[s]
+        for k in range(num_used):
+            t = table[s, order[k]]
+            if t < 0 or block[t] < 0:
+                out[at, k] = -1
+            else:
+                b = block[t]
+                if number[b] < 0:
+                    number[b] = count
+                    blocks[count] = b
+                    count += 1
+                out[at, k] = number[b]
+            hashes[k] = (hashes[k] ^ np.uint64(out[at, k] + 1)) * np.uint64(1099511628211)
+            hashes[k] ^= hashes[k] >> np.uint64(31)
+        at += 1
+    # Join the columns that no state distinguishes any more.
+    column_of = np.full(num_classes, -1, np.int64)
+    kept = np.empty(num_used, np.int64)
+    num_kept = 0
+    for k in range(num_used):
+        for j in range(num_kept):
+            if hashes[k] == hashes[kept[j]]:
+                equal = True
+                for s in range(count):
+                    if out[s, k] != out[s, kept[j]]:
+                        equal = False
+                        break
+                if equal:
+                    column_of[order[k]] = j
+                    break
+        if column_of[order[k]] < 0:
+            column_of[order[k]] = num_kept
+            kept[num_kept] = k
+            num_kept += 1
+    columns = np.empty((count, num_kept), np.int32)
+    for s in range(count):
+        for j in range(num_kept):
+            columns[s, j] = out[s, kept[j]]
+    classes = np.empty_like(class_of)
+    for symbol in range(class_of.shape[0]):
+        classes[symbol] = column_of[class_of[symbol]]
+    return classes, columns, final[:count].copy()
+
+
 @jit((INT64S, TABLE, BOOLS, INT))
 def canonicalise(
     class_of: Array, table: Array, accepting: Array, start: int
@@ -92,15 +176,6 @@ def canonicalise(
         The same for the minimal automaton, whose start is 0. No states for the empty language.
     """
     num_states, num_classes = table.shape
-    order = np.empty(num_classes, np.int64)
-    is_known = np.zeros(num_classes, np.bool_)
-    num_used = 0
-    for symbol in range(class_of.shape[0]):
-        c = class_of[symbol]
-        if not is_known[c]:
-            is_known[c] = True
-            order[num_used] = c
-            num_used += 1
     # Incoming transitions of each state, counted and filled.
     in_start = np.zeros(num_states + 1, np.int64)
     for s in range(num_states):
@@ -231,60 +306,12 @@ def canonicalise(
                 num_touched, num_move_blocks,
             )  # fmt: skip
             next_block += 1
-    # Number the blocks breadth first.
-    number = np.full(num_blocks, -1, np.int32)
-    blocks = np.empty(num_blocks, np.int32)
-    number[block[start]] = 0
-    blocks[0] = block[start]
-    count = 1
-    at = 0
-    out = np.empty((num_blocks, num_used), np.int32)
-    final = np.empty(num_blocks, np.bool_)
-    hashes = np.zeros(num_used, np.uint64)
-    while at < count:
-        s = elements[first[blocks[at]]]
-        final[at] = accepting[s]
-        for k in range(num_used):
-            t = table[s, order[k]]
-            if t < 0 or not live[t]:
-                out[at, k] = -1
-            else:
-                b = block[t]
-                if number[b] < 0:
-                    number[b] = count
-                    blocks[count] = b
-                    count += 1
-                out[at, k] = number[b]
-            hashes[k] = (hashes[k] ^ np.uint64(out[at, k] + 1)) * np.uint64(1099511628211)
-            hashes[k] ^= hashes[k] >> np.uint64(31)
-        at += 1
-    # Join the columns that no state distinguishes any more.
-    column_of = np.full(num_classes, -1, np.int64)
-    kept = np.empty(num_used, np.int64)
-    num_kept = 0
-    for k in range(num_used):
-        for j in range(num_kept):
-            if hashes[k] == hashes[kept[j]]:
-                equal = True
-                for s in range(count):
-                    if out[s, k] != out[s, kept[j]]:
-                        equal = False
-                        break
-                if equal:
-                    column_of[order[k]] = j
-                    break
-        if column_of[order[k]] < 0:
-            column_of[order[k]] = num_kept
-            kept[num_kept] = k
-            num_kept += 1
-    columns = np.empty((count, num_kept), np.int32)
-    for s in range(count):
-        for j in range(num_kept):
-            columns[s, j] = out[s, kept[j]]
-    classes = np.empty_like(class_of)
-    for symbol in range(class_of.shape[0]):
-        classes[symbol] = column_of[class_of[symbol]]
-    return classes, columns, final[:count].copy()
+    for s in range(num_states):
+        if not live[s]:
+            block[s] = -1
+    for i in range(num_blocks):
+        first[i] = elements[first[i]]
+    return numbered(class_of, table, accepting, block, first, start)  # type: ignore[no-any-return]
 
 
 @jit((BYTES, BYTES))

@@ -19,6 +19,7 @@ from ramet.grammars import (
 )
 from ramet.grammars.json_schema.text.open_states import open_states
 from ramet.grammars.limits import RegularLimits
+from ramet.grammars.preparation import Preparation
 from ramet.grammars.pushdown.json_text import KEY_SLICE, key_body, slice_tables
 from ramet.grammars.pushdown.pushdown_table import PushdownTable
 from ramet.grammars.regular import regex_dfa
@@ -56,9 +57,9 @@ SCHEMAS = [
 @pytest.mark.parametrize("schema", SCHEMAS, ids=range(len(SCHEMAS)))
 def test_preparing_changes_no_mask(schema, vocab, allowed_tokens, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     prepared = compile_constraint(JsonSchema(schema), vocab)
+    assert not prepared.preparation.run()
     monkeypatch.setattr(grammar_module, "_NUM_CHECKED", 0)
-    monkeypatch.setattr(grammar_module, "_NUM_PREPARED", 0)
-    monkeypatch.setattr(grammar_module, "_NUM_MASKS", 0)
+    monkeypatch.setattr(Preparation, "run", lambda *_: False)
     other = compile_constraint(JsonSchema(schema), vocab)
     assert other.num_contexts < prepared.num_contexts
     rng = random.Random(3)
@@ -138,10 +139,9 @@ def test_only_a_schemas_nearest_steps_can_refuse_it(num_made, vocab, monkeypatch
     names = {f"p{i}": {"type": "array", "items": {"type": "integer"}} for i in range(20)}
     constraint = JsonSchema({"type": "object", "properties": names})
     monkeypatch.setattr(PushdownTable, "transition", fail_late)
-    monkeypatch.setattr(grammar_module, "_PREPARE_S", 60.0)
     if num_made < grammar_module._NUM_CHECKED:
         with pytest.raises(GrammarTooComplexError):
             compiler.compile(constraint)
     else:
-        assert compiler.compile(constraint).num_contexts
+        assert not compiler.compile(constraint).preparation.run()
         assert next(made) > num_made  # it was met, and passed over

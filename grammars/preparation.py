@@ -1,0 +1,77 @@
+"""``Preparation``: what a grammar's masks are likely to ask for, worked out before they do.
+
+A mask is made between two steps, so what it meets first costs all requests time; compiling is off
+the step thread, and there is time while a prompt is read. A compilation makes what the first tokens
+need; the rest is made in slices, between which masks get the tables.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from math import inf
+
+from .errors import GrammarTooComplexError
+from .masks.context_independent import ContextIndependentMasks
+from .pushdown.pushdown_table import PushdownTable
+
+_MAX_TRANSITIONS, _MAX_STATES = 2000, 256
+"""So many transitions, and parts of masks for so many lexeme states, are made at most."""
+
+
+class Preparation:
+    """Likely transitions of a pushdown table, and likely parts of its masks."""
+
+    def __init__(
+        self,
+        pushdown: PushdownTable,
+        context_independent: ContextIndependentMasks,
+        max_contexts: int,
+    ) -> None:
+        """No transitions are made once there are more than ``max_contexts`` contexts."""
+        self._pushdown = pushdown
+        self._context_independent = context_independent
+        self._max_contexts = max_contexts
+        self._transitions = pushdown.likely_transitions()
+        self._states: deque[int] = deque()
+        self._num_transitions = self._num_states = 0
+        self._has_transitions = True
+
+    def check(self, count: int) -> None:
+        """Make the first ``count`` transitions. GrammarTooComplexError: one can't be made."""
+        while self._num_transitions < count and self._make_transition():
+            pass
+
+    def run(self, seconds: float = inf) -> bool:
+        """Go on for about some time; whether there is more to be made."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            try:
+                made = self._make_transition() or self._make_state()
+            except GrammarTooComplexError:
+                made = self._has_transitions = False  # Perhaps on a way that no text takes.
+            if not made:
+                return False
+        return True
+
+    def _make_transition(self) -> bool:
+        with self._pushdown.lock:
+            self._has_transitions = (
+                self._has_transitions
+                and self._num_transitions < _MAX_TRANSITIONS
+                and self._pushdown.num_contexts <= self._max_contexts
+                and next(self._transitions, None) is not None
+            )
+        self._num_transitions += 1
+        return self._has_transitions
+
+    def _make_state(self) -> bool:
+        table = self._context_independent.state_table
+        with table.lock:
+            self._states.extend(table.fresh)
+            table.fresh.clear()
+            if not self._states or self._num_states >= _MAX_STATES:
+                return False
+            self._num_states += 1
+            self._context_independent.prepare(self._states.popleft())
+        return True
