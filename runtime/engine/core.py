@@ -10,9 +10,13 @@ from concurrent.futures import CancelledError, Future
 from ramet.runtime.api.batch import ModelRunner, StepResult
 from ramet.runtime.api.errors import EngineDeadError, RametError
 from ramet.runtime.engine.grammar_manager import CompiledGrammar
+from ramet.runtime.engine.idle_collector import IdleCollector
 from ramet.runtime.scheduler import Scheduler, Sequence, SequenceState, Step
 
 logger = logging.getLogger("ramet.engine")
+
+_LONG_IDLE_S = 1.0
+"""After so long without a step, work may be done that a new request would have to wait for."""
 
 
 class EngineCore:
@@ -34,6 +38,12 @@ class EngineCore:
         self._runner = runner
         self._deliver = deliver
         self._clock = clock
+        self._collector: IdleCollector | None = None
+        self._idle_since: float | None = None
+
+    def collect_when_idle(self, collector: IdleCollector) -> None:
+        """Has full garbage collections run between steps, when there is nothing else to do."""
+        self._collector = collector
 
     def step(self) -> bool:
         """Runs one step; False if there was nothing to do.
@@ -53,17 +63,36 @@ class EngineCore:
                 self._scheduler.commit(step, result)
         if step is None or self._scheduler.idle:
             self._deliver_events()  # no next step to overlap with
+        if step is not None:
+            self._idle_since = None
+            if self._collector is not None:
+                self._collector.collect(idle=False)
         return step is not None
 
     def pause_s(self) -> float | None:
         """How long to sleep after a step that did nothing; None: until something is posted."""
         if not self._scheduler.idle:
             return 0.001
-        return 0.02 if self._scheduler.num_compiling else None  # they may have deadlines
+        if self._scheduler.num_compiling:
+            return 0.02  # they may have deadlines
+        wants_all = self._collector is not None and self._collector.wants_all
+        return _LONG_IDLE_S if wants_all else None
 
     def prepare_ahead(self) -> bool:
-        """Has the idle runner do what steps would do later; False if nothing is left."""
-        return self._scheduler.idle and self._runner.prepare_ahead()
+        """Does while idle what steps would do or wait for later; False if nothing is left."""
+        if not self._scheduler.idle:
+            return False
+        return self._runner.prepare_ahead() or self._collect_garbage()
+
+    def _collect_garbage(self) -> bool:
+        collector, now = self._collector, time.monotonic()
+        if collector is None:
+            return False
+        if self._idle_since is None:
+            self._idle_since = now
+        if collector.wants_all and now - self._idle_since >= _LONG_IDLE_S:
+            collector.collect_all()
+        return collector.collect(idle=True)
 
     def add_compiled(self, sequence: Sequence, grammar: Future[CompiledGrammar]) -> None:
         """Queues a sequence whose grammar is compiled, or releases it if that has failed."""

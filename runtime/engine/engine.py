@@ -40,6 +40,7 @@ from ramet.runtime.engine.core import EngineCore
 from ramet.runtime.engine.daemon_threads import DaemonThreads
 from ramet.runtime.engine.grammar_manager import GrammarManager, find_first_completion
 from ramet.runtime.engine.grammar_vocabulary import grammar_vocabulary
+from ramet.runtime.engine.idle_collector import IdleCollector
 from ramet.runtime.engine.input_processor import InputProcessor
 from ramet.runtime.engine.memory_plan import DEFAULT_CACHE_BYTES, MemoryPlan, plan_memory
 from ramet.runtime.engine.prefix_persistence import PrefixPersistence
@@ -261,6 +262,11 @@ class Engine:
     def add_step_listener(self, listener: Callable[[], None]) -> None:
         """Has the step thread call ``listener`` after a step's events; it must be quick."""
         self._step_listeners.append(listener)
+
+    def collect_when_idle(self, collector: IdleCollector) -> None:
+        """Has this process's full garbage collections run between steps, when there are none."""
+        self._core.collect_when_idle(collector)
+        self._thread.wake()
 
     def abort(self, request_id: str) -> None:
         """Ends a request within one step, in any state; unknown and ended ones are ignored.

@@ -18,6 +18,7 @@ import uvicorn
 
 from ramet.runtime.api.log import TextFormatter
 from ramet.runtime.engine.api import EngineApi
+from ramet.runtime.engine.idle_collector import IdleCollector
 from ramet.runtime.server.access import Access
 from ramet.runtime.server.app import create_app
 from ramet.runtime.server.calls.lifecycle import Lifecycle
@@ -29,6 +30,8 @@ from ramet.runtime.server.observability.tracing import open_tracing
 
 _SWITCH_INTERVAL_S = 0.0005
 """Longest time that a worker thread may hold the interpreter while the event loop waits."""
+
+_LONG_IDLE_TICKS = 10
 
 logger = logging.getLogger("ramet.server")
 
@@ -50,8 +53,11 @@ class HttpServer(uvicorn.Server):
         extensions: Sequence[Extension] = (),
         access: Access | None = None,
         on_started: Callable[[int], None] | None = None,
+        collector: IdleCollector | None = None,
     ) -> None:
         self._on_started = on_started
+        self._collector = collector
+        self._num_idle_ticks = 0
         self._access = access or Access(config)
         self._lifecycle = Lifecycle()
         self._grace_s = config.grace_period_s
@@ -92,6 +98,15 @@ class HttpServer(uvicorn.Server):
         await super().startup(sockets)
         if self._on_started is not None:
             self._on_started(self.port)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Collects garbage while no call runs; uvicorn calls it ten times a second."""
+        if self._collector is not None:
+            self._num_idle_ticks = 0 if self._lifecycle.num_calls else self._num_idle_ticks + 1
+            if self._num_idle_ticks > _LONG_IDLE_TICKS and self._collector.wants_all:
+                self._collector.collect_all()
+            self._collector.collect(idle=self._num_idle_ticks > 0)
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await super().shutdown(sockets)
@@ -141,6 +156,7 @@ def serve(
     access: Access | None = None,
     sockets: list[socket.socket] | None = None,
     on_started: Callable[[int], None] | None = None,
+    collector: IdleCollector | None = None,
 ) -> None:
     """Serves ``engine`` over HTTP until a signal; returns after a graceful shutdown.
 
@@ -149,6 +165,7 @@ def serve(
         access: tenants and certificate; None: those of the configuration's files.
         sockets: bound sockets to listen on; None: binds the configured host and port.
         on_started: called with the port once the server listens.
+        collector: collects this process's garbage while no call runs; None: as Python does.
 
     Raises:
         InvalidParameterError: a file of keys or of the certificate can't be used.
@@ -159,7 +176,14 @@ def serve(
     if config.access_log:
         _log_requests()
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
-    server = HttpServer(engine, config, extensions=extensions, access=access, on_started=on_started)
+    server = HttpServer(
+        engine,
+        config,
+        extensions=extensions,
+        access=access,
+        on_started=on_started,
+        collector=collector,
+    )
     with _hangup_handled_by(server):
         server.run(bind(config.host, config.port) if sockets is None else sockets)
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from ramet.runtime.api.errors import RametError
 from ramet.runtime.api.events import Event, Failed, Usage
 from ramet.runtime.engine.config import EngineConfig
+from ramet.runtime.engine.idle_collector import IdleCollector
 from ramet.runtime.engine.process.heartbeat import HeartbeatThread
 from ramet.runtime.engine.process.messages import (
     Abort,
@@ -93,8 +94,9 @@ def run_engine(connection: Connection, factory: Callable[[], Engine]) -> None:
         return
     heartbeat.watch(engine.step_s)
     starting.clear()
-    gc.enable()
-    gc.freeze()  # what the engine is made of stays; no collection has to look at it again
+    collector = IdleCollector()
+    collector.start()  # what the engine is made of stays; no collection has to look at it again
+    engine.collect_when_idle(collector)
     sys.setswitchinterval(_SWITCH_S)
     engine.add_step_listener(outbox.flush)
     compiling: dict[int, Future[None]] = {}

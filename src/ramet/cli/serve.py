@@ -42,6 +42,7 @@ def run(settings: ServeSettings) -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from ramet.runtime.api.log import configure_logging
     from ramet.runtime.engine.config import EngineConfig
+    from ramet.runtime.engine.idle_collector import IdleCollector
     from ramet.runtime.engine.process import EngineProcess
     from ramet.runtime.server.access import Access
     from ramet.runtime.server.config import ServerConfig
@@ -54,6 +55,7 @@ def run(settings: ServeSettings) -> None:
     weights = access.tenants.weights()
     engine_config = EngineConfig(**settings.engine_options(), tenant_weights=weights)
     host = server_config.host
+    collector = IdleCollector()
 
     def announce(port: int) -> None:
         scheme = "http" if access.tls is None else "https"
@@ -66,8 +68,7 @@ def run(settings: ServeSettings) -> None:
                 logger.info(line)
             else:
                 typer.echo(line, err=True)
-        gc.enable()
-        gc.freeze()  # collections need not traverse what stays
+        collector.start()  # collections need not look at what stays
 
     # Bind first: a port in use should fail before the model is loaded.
     sockets = bind(host, server_config.port)
@@ -84,6 +85,7 @@ def run(settings: ServeSettings) -> None:
             access=access,
             sockets=sockets,
             on_started=announce,
+            collector=collector,
         )
 
 
