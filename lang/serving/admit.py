@@ -15,6 +15,7 @@ from ramet.lang.run.graph_run import check_runnable
 from ramet.runtime.api.errors import InvalidConstraintError, InvalidParameterError
 from ramet.runtime.api.off_loop import run_off_loop
 from ramet.runtime.api.paths import field_path
+from ramet.runtime.api.request import GrammarScope
 from ramet.runtime.engine.api import EngineApi
 from ramet.runtime.server.config import ServerConfig
 
@@ -48,7 +49,9 @@ async def read_graph(data: dict[str, Any], config: ServerConfig) -> RequestGraph
     return graph
 
 
-async def check_calls(graph: RequestGraph, backend: EngineBackend, engine: EngineApi) -> None:
+async def check_calls(
+    graph: RequestGraph, backend: EngineBackend, engine: EngineApi, scope: GrammarScope
+) -> None:
     """Checks that the model can make all calls, and compiles every constraint.
 
     Raises:
@@ -68,7 +71,7 @@ async def check_calls(graph: RequestGraph, backend: EngineBackend, engine: Engin
             if key not in seen:
                 seen.add(key)
                 try:
-                    await asyncio.wrap_future(engine.compile(node.constraint))
+                    await asyncio.wrap_future(engine.compile(node.constraint, scope))
                 except InvalidConstraintError as error:
                     raise _located(error, f"{path}.constraint", node) from None
 

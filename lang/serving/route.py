@@ -20,6 +20,7 @@ from ramet.lang.serving.admit import check_calls, read_graph
 from ramet.lang.serving.body import ProgramRequest
 from ramet.lang.serving.call import ProgramCall, ProgramRun
 from ramet.lang.serving.output import ProgramOutput, plain_error
+from ramet.runtime.api.request import GrammarScope
 from ramet.runtime.server.calls.call import Call
 from ramet.runtime.server.calls.context import ServerContext, trace_of
 from ramet.runtime.server.calls.respond import abort_on_disconnect, respond
@@ -48,7 +49,8 @@ def programs_router(context: ServerContext) -> APIRouter:
             call.trace.begin_program(call.id, graph.name, call.tenant.name)
             backend = EngineBackend(program_call.engine)
             async with abort_on_disconnect(http_request, call):
-                await call.wait_for(check_calls(graph, backend, context.engine))
+                scope = GrammarScope(call.tenant.name, call.tenant.scoped(body.cache_salt or ""))
+                await call.wait_for(check_calls(graph, backend, context.engine, scope))
             run = run_graph(
                 graph,
                 backend=backend,

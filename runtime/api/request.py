@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from ramet.grammars.constraints import Constraint
 from ramet.runtime.api.params import SamplingParams
@@ -88,6 +88,17 @@ class HintUpdate:
     has_ended: bool = False
 
 
+class GrammarScope(NamedTuple):
+    """Where there are tenants, only requests of one scope share compiled constraints."""
+
+    tenant: str = ""
+    cache_salt: str = ""
+
+
+SHARED = GrammarScope()
+"""The scope of constraints that no tenant has sent."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """Prompt token ids, and everything that decides how they are continued.
@@ -139,3 +150,8 @@ class Request:
         prompt: Any = self.prompt_token_ids
         if isinstance(prompt, list):
             object.__setattr__(self, "prompt_token_ids", tuple(prompt))
+
+    @property
+    def grammar_scope(self) -> GrammarScope:
+        """The scope of its constraint."""
+        return GrammarScope(self.tenant, self.cache_salt)

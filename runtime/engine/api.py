@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ramet.grammars import Constraint
 from ramet.runtime.api.events import Event
-from ramet.runtime.api.request import HintUpdate, Request
+from ramet.runtime.api.request import GrammarScope, HintUpdate, Request
 from ramet.runtime.engine.memory_plan import MemoryPlan
 from ramet.runtime.engine.stats import EngineStats
 from ramet.runtime.engine.unread_answers import UnreadAnswers
@@ -102,6 +102,6 @@ class EngineApi(GenerationEngine, Protocol):
         """What the engine has died of; None while it lives."""
         ...
 
-    def compile(self, constraint: Constraint) -> Future[None]:
+    def compile(self, constraint: Constraint, scope: GrammarScope = ...) -> Future[None]:
         """Has a constraint compiled ahead of its requests; the future's error says why not."""
         ...

@@ -30,7 +30,7 @@ from ramet.runtime.api.events import Event
 from ramet.runtime.api.fork_guard import ForkGuard
 from ramet.runtime.api.memory import MemoryPart
 from ramet.runtime.api.params import SamplingParams
-from ramet.runtime.api.request import HintUpdate, ProgramHint, Request
+from ramet.runtime.api.request import SHARED, GrammarScope, HintUpdate, ProgramHint, Request
 from ramet.runtime.api.warm_up import begin_compiling
 from ramet.runtime.cache import PagePool, RadixCache
 from ramet.runtime.engine.cache_trace import TraceWriter
@@ -236,7 +236,9 @@ class Engine:
             self._thread.post(lambda: self._scheduler.add(sequence))
             return
         grammar = self._grammars.get(
-            request.constraint, lambda: sequence.state is not SequenceState.FINISHED
+            request.constraint,
+            lambda: sequence.state is not SequenceState.FINISHED,
+            request.grammar_scope,
         )
         try:
             self._requests.register(sequence)
@@ -250,14 +252,14 @@ class Engine:
             lambda done: self._thread.post(lambda: self._core.add_compiled(sequence, done))
         )
 
-    def compile(self, constraint: Constraint) -> Future[None]:
+    def compile(self, constraint: Constraint, scope: GrammarScope = SHARED) -> Future[None]:
         """Compiles a constraint ahead of its requests; safe from any thread.
 
         The future's error is an InvalidConstraintError for one that can't be honoured. Cancelling
         it cancels no compilation that others wait for, or that has begun.
         """
         self._fork_guard.require("the engine")
-        return self._grammars.compile(constraint)
+        return self._grammars.compile(constraint, scope)
 
     def add_step_listener(self, listener: Callable[[], None]) -> None:
         """Has the step thread call ``listener`` after a step's events; it must be quick."""

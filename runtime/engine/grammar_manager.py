@@ -20,7 +20,7 @@ from ramet.runtime.api.errors import (
     RametError,
     RequestAbortedError,
 )
-from ramet.runtime.api.request import FIRST_COMPLETION_WORK
+from ramet.runtime.api.request import FIRST_COMPLETION_WORK, SHARED, GrammarScope
 from ramet.runtime.engine.daemon_threads import DaemonThreads
 from ramet.runtime.scheduler.sequence.sequence import Matcher
 
@@ -53,7 +53,7 @@ class GrammarManager:
     Requests with the same constraint share one compilation while it runs.
 
     Args:
-        compile_grammar: compiles a constraint, given with its ``content_key``.
+        compile_grammar: compiles a constraint, given with its ``content_key`` and its scope.
         find: the cached grammar of such a constraint, or None; called in the caller's thread, so
             it must be quick.
         prepare: goes on preparing a grammar's masks for so many seconds; whether there is more.
@@ -63,8 +63,8 @@ class GrammarManager:
 
     def __init__(
         self,
-        compile_grammar: Callable[[Constraint, str], CompiledGrammar],
-        find: Callable[[Constraint, str], CompiledGrammar | None] = lambda *_: None,
+        compile_grammar: Callable[[Constraint, str, GrammarScope], CompiledGrammar],
+        find: Callable[[Constraint, str, GrammarScope], CompiledGrammar | None] = lambda *_: None,
         *,
         prepare: Callable[[CompiledGrammar, float], bool] = lambda *_: False,
         num_threads: int = 1,
@@ -73,13 +73,16 @@ class GrammarManager:
         self._find = find
         self._prepare = prepare
         self._lock = threading.Lock()
-        self._compilations: dict[str, _Compilation] = {}
+        self._compilations: dict[tuple[GrammarScope, str], _Compilation] = {}
         self._closed = False
         self._threads = _threads(max(1, num_threads - 1))
         self._threads_for_large = _threads(1) if num_threads > 1 else self._threads
 
     def get(
-        self, constraint: Constraint, is_wanted: Callable[[], bool] = lambda: True
+        self,
+        constraint: Constraint,
+        is_wanted: Callable[[], bool] = lambda: True,
+        scope: GrammarScope = SHARED,
     ) -> Future[CompiledGrammar]:
         """The grammar of a constraint: cached, or compiled in a thread; a failure is a RametError.
 
@@ -88,7 +91,7 @@ class GrammarManager:
         """
         try:
             key = content_key(constraint)
-            found = self._find(constraint, key)
+            found = self._find(constraint, key, scope)
         except ConstraintError as error:
             raise _refusal(error) from error
         if found is not None:
@@ -98,16 +101,16 @@ class GrammarManager:
         with self._lock:
             if self._closed:
                 raise EngineDeadError("the engine has been closed")
-            known = self._compilations.get(key)
+            known = self._compilations.get((scope, key))
             if known is not None:
                 known.wanted_by.append(is_wanted)
                 return known.future
-            compilation = self._compilations[key] = _Compilation([is_wanted])
+            compilation = self._compilations[scope, key] = _Compilation([is_wanted])
             threads = self._threads if len(key) < _LARGE else self._threads_for_large
-            compilation.future = threads.submit(self._run, key, constraint)
+            compilation.future = threads.submit(self._run, scope, key, constraint)
         return compilation.future
 
-    def compile(self, constraint: Constraint) -> Future[None]:
+    def compile(self, constraint: Constraint, scope: GrammarScope = SHARED) -> Future[None]:
         """Like ``get``, but resolves to None; use it to validate a constraint.
 
         Cancelling it cancels no compilation that others wait for, or that has begun.
@@ -123,7 +126,7 @@ class GrammarManager:
             else:
                 answer.set_exception(error)
 
-        self.get(constraint, lambda: not answer.cancelled()).add_done_callback(pass_on)
+        self.get(constraint, lambda: not answer.cancelled(), scope).add_done_callback(pass_on)
         return answer
 
     def run_first(self, work: Callable[[], None]) -> None:
@@ -137,16 +140,16 @@ class GrammarManager:
         for threads in {self._threads, self._threads_for_large}:
             threads.close()
 
-    def _run(self, key: str, constraint: Constraint) -> CompiledGrammar:
+    def _run(self, scope: GrammarScope, key: str, constraint: Constraint) -> CompiledGrammar:
         with self._lock:
-            if not any(is_wanted() for is_wanted in self._compilations[key].wanted_by):
-                del self._compilations[key]
+            if not any(is_wanted() for is_wanted in self._compilations[scope, key].wanted_by):
+                del self._compilations[scope, key]
                 raise RequestAbortedError("no request waits for this grammar any more")
         try:
-            grammar = self._compile_checked(constraint, key)
+            grammar = self._compile_checked(constraint, key, scope)
         finally:
             with self._lock:
-                del self._compilations[key]
+                del self._compilations[scope, key]
         self._threads.submit(self._prepare_masks, grammar, _NUM_SLICES)
         return grammar
 
@@ -154,9 +157,11 @@ class GrammarManager:
         if self._prepare(grammar, _SLICE_S) and num_slices > 1:
             self._threads.submit(self._prepare_masks, grammar, num_slices - 1)
 
-    def _compile_checked(self, constraint: Constraint, key: str) -> CompiledGrammar:
+    def _compile_checked(
+        self, constraint: Constraint, key: str, scope: GrammarScope
+    ) -> CompiledGrammar:
         try:
-            return self._compile(constraint, key)
+            return self._compile(constraint, key, scope)
         except RametError:
             raise
         except ConstraintError as error:

@@ -29,7 +29,7 @@ from ramet.runtime.api.errors import (
 )
 from ramet.runtime.api.fork_guard import ForkGuard
 from ramet.runtime.api.memory import MemoryPart
-from ramet.runtime.api.request import HintUpdate, Request
+from ramet.runtime.api.request import SHARED, GrammarScope, HintUpdate, Request
 from ramet.runtime.engine.admission import check_request
 from ramet.runtime.engine.config import EngineConfig
 from ramet.runtime.engine.process.liveness import UNRESPONSIVE_S, Liveness
@@ -229,11 +229,11 @@ class EngineProcess:
             if self._liveness.is_unresponsive:
                 self._pending.fail([request_id], RequestAbortedError("the request was aborted"))
 
-    def compile(self, constraint: Constraint) -> Future[None]:
+    def compile(self, constraint: Constraint, scope: GrammarScope = SHARED) -> Future[None]:
         """See ``Engine.compile``. EngineDeadError if there is no engine now."""
         number, answer = self._await_answer()
         try:
-            self._send(Compile(number, constraint))
+            self._send(Compile(number, constraint, scope))
         except EngineUnresponsiveError:
             self._answers.remove(number)
             raise

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from ramet.grammars.constraints import Constraint
 from ramet.runtime.api.events import Event
-from ramet.runtime.api.request import HintUpdate, Request
+from ramet.runtime.api.request import GrammarScope, HintUpdate, Request
 from ramet.runtime.engine.memory_plan import MemoryPlan
 
 Question = Literal["stats", "check", "clear_cache"]
@@ -50,6 +50,7 @@ class Compile:
 
     number: int
     constraint: Constraint
+    scope: GrammarScope
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,9 +146,9 @@ def _obey(
                 outbox.send(Answer(number, getattr(engine, question)()))
             except Exception as error:
                 outbox.send(Answer(number, None, error))
-        case Compile(number, constraint):
+        case Compile(number, constraint, scope):
             try:
-                compiled = engine.compile(constraint)
+                compiled = engine.compile(constraint, scope)
             except RametError as refused:
                 outbox.send(Answer(number, None, refused))
             else:

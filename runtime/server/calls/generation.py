@@ -79,7 +79,7 @@ async def _compile(
     clock = asyncio.get_running_loop().time
     began = clock()
     deadlines = [each.deadline_s for each in requests if each.deadline_s is not None]
-    compiled = asyncio.wrap_future(context.engine.compile(constraint))
+    compiled = asyncio.wrap_future(context.engine.compile(constraint, requests[0].grammar_scope))
     try:
         await call.wait_for(asyncio.wait_for(compiled, min(deadlines, default=None)))
     except TimeoutError:

@@ -32,9 +32,9 @@ def slow_compiler(engine: Engine, monkeypatch) -> threading.Event:
     """Makes compiling wait for the returned event."""
     go, compile_now = threading.Event(), engine._compiler.compile
 
-    def compile_later(constraint, key):
+    def compile_later(*constraint):
         assert go.wait(20)
-        return compile_now(constraint, key)
+        return compile_now(*constraint)
 
     monkeypatch.setattr(engine._grammars, "_compile", compile_later)
     return go
@@ -261,9 +261,9 @@ def test_a_refused_request_has_no_grammar_compiled(make_engine, monkeypatch):
     compiled: list[str] = []
     compile_now = engine._grammars._compile
 
-    def note(constraint, key):
+    def note(constraint, *where):
         compiled.append(constraint.pattern)
-        return compile_now(constraint, key)
+        return compile_now(constraint, *where)
 
     monkeypatch.setattr(engine._grammars, "_compile", note)
     refused = 0

@@ -81,7 +81,7 @@ def test_what_nobody_waits_for_any_more_is_not_compiled(engine, monkeypatch):
     monkeypatch.setattr(
         engine._grammars,
         "_compile",
-        lambda each, key: compiled.append(each) or compile_one(each, key),
+        lambda each, *where: compiled.append(each) or compile_one(each, *where),
     )
     slow = [engine.submit(request(SLOW)), engine.compile(SLOW)]
     assert engine.started.wait(30)
