@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Where this is set, as in many containers, each process that tests start compiles all sources.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help docs fuzz grammars simulate soak load demo serve test test-clients lint types imports unit clean
+.PHONY: help attack docs fuzz grammars simulate soak load demo serve test test-clients lint types imports unit clean
 
 help:
 	@echo "make demo    install Ramet with a small real model and run an agent program"
@@ -94,6 +94,15 @@ simulate: $(VENV)/.installed-test
 
 soak: $(VENV)/.installed
 	$(BIN)/python benchmarks/serving/soak.py --requests 2000
+
+# Bad clients, bombs, kills, full disks and clock jumps: on the scripted model, then on the real one.
+ATTACK_SECONDS ?= 1200
+ATTACK_SEED ?= 1
+
+attack: $(VENV)/.installed
+	$(BIN)/python benchmarks/attack --seed $(ATTACK_SEED) --seconds $$(($(ATTACK_SECONDS) * 3 / 4))
+	$(BIN)/python benchmarks/attack --seed $(ATTACK_SEED) --seconds $$(($(ATTACK_SECONDS) / 4)) \
+		--model smollm2
 
 load: $(VENV)/.installed
 	$(BIN)/python benchmarks/serving/server_load.py
