@@ -243,7 +243,8 @@ class EngineBackend:
         sent = self._previous(call)
         rest = None if sent is None else _after(sent.pieces, pieces)
         if sent is not None and rest is not None:
-            return sent.token_ids + tuple(tokenizer.encode_pieces(rest))
+            continues = not tokenizer.is_special(sent.token_ids[-1])
+            return sent.token_ids + tuple(tokenizer.encode_pieces(rest, continues=continues))
         ids = tokenizer.encode_pieces(pieces)
         if not call.prompt.is_chat and tokenizer.adds_bos and tokenizer.bos_id is not None:
             ids.insert(0, tokenizer.bos_id)

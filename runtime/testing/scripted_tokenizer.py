@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ramet.runtime.tokenizer.byte_level import ByteLevelMerger
-from ramet.runtime.tokenizer.kinds import TokenKind
+from ramet.runtime.tokenizer.encoders import SplitEncoder
+from ramet.runtime.tokenizer.kinds import TokenKind, ids_by_kind
 from ramet.runtime.tokenizer.pretokenizers import pre_tokenizer
-from ramet.runtime.tokenizer.tokenizer import Tokenizer
+from ramet.runtime.tokenizer.tokenizer import Tokenizer, texts_of_kind
 
 CONTROL_TEXTS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|reserved|>")
 
@@ -33,6 +36,18 @@ CHAT_TEMPLATE = """\
 """
 
 
+def byte_level_encoder(
+    tokens: Sequence[bytes], kinds: Sequence[TokenKind], merged: Sequence[bytes] = ()
+) -> SplitEncoder:
+    """GPT-2's way to cut text, and the merges that give ``merged``, best first."""
+    by_kind = ids_by_kind(kinds)
+    return SplitEncoder(
+        ByteLevelMerger(tokens, kinds, merged, pre_tokenizer("gpt-2")),
+        texts_of_kind(tokens, by_kind[TokenKind.CONTROL]),
+        texts_of_kind(tokens, by_kind[TokenKind.USER_DEFINED]),
+    )
+
+
 def scripted_tokenizer(*pieces: str | bytes) -> Tokenizer:
     """All 256 bytes, some merges, ChatML's control tokens, and each of ``pieces`` as one token.
 
@@ -53,7 +68,7 @@ def scripted_tokenizer(*pieces: str | bytes) -> Tokenizer:
     return Tokenizer(
         tokens=tokens,
         kinds=kinds,
-        merger=ByteLevelMerger(tokens, kinds, _MERGES, pre_tokenizer("gpt-2")),
+        encoder=byte_level_encoder(tokens, kinds, _MERGES),
         bos_id=num_learnt,
         eos_id=num_learnt + CONTROL_TEXTS.index("<|im_end|>"),
         eos_ids={num_learnt},

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ramet.runtime.tokenizer.from_gguf import read_tokenizer
+from ramet.runtime.tokenizer.encoders import PromptPiece
 from ramet.runtime.tokenizer.kinds import TokenKind
-from ramet.runtime.tokenizer.tokenizer import PromptPiece, Tokenizer
+from ramet.runtime.tokenizer.read import read_tokenizer
+from ramet.runtime.tokenizer.tokenizer import Tokenizer
 from ramet.runtime.tokenizer.tool_prompts import fold_tools
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ _NO_TOKEN = -1
 
 
 class ByteLevelMerger:
-    """Merges bytes within the pieces that the family's rule cuts a text into (see ``Merger``).
+    """Merges bytes within the pieces that a pre-tokenizer cuts a text into (see ``Merger``).
 
     A byte's rank is its value; merged tokens follow in the order of merges. Bytes without a token
     have ranks too, for the encoder needs all 256.
@@ -28,8 +28,8 @@ class ByteLevelMerger:
     Args:
         tokens: every id's bytes.
         kinds: every id's kind.
-        merges: the bytes of merged tokens, best merge first.
-        pre_tokenizer: the family's rule.
+        ranked: the bytes of merged tokens, best first (see ``ranked_tokens``).
+        pre_tokenizer: the family's rule, of one covering pattern.
 
     Raises ``ModelLoadError`` where a merge makes what is no token.
     """
@@ -38,24 +38,25 @@ class ByteLevelMerger:
         self,
         tokens: Sequence[bytes],
         kinds: Sequence[TokenKind],
-        merges: Iterable[bytes],
+        ranked: Iterable[bytes],
         pre_tokenizer: PreTokenizer,
     ) -> None:
         self._pre_tokenizer = pre_tokenizer
         by_kind = ids_by_kind(kinds)
         ids = sorted(by_kind[TokenKind.NORMAL] + by_kind[TokenKind.BYTE], reverse=True)
         id_of = dict(zip(map(tokens.__getitem__, ids), ids, strict=True))  # of equals, the first
-        ordered = dict.fromkeys(bytes([byte]) for byte in range(256)) | dict.fromkeys(merges)
+        ordered = dict.fromkeys(bytes([byte]) for byte in range(256)) | dict.fromkeys(ranked)
         self._id_of_rank = list(map(id_of.get, ordered, repeat(_NO_TOKEN)))
         lost = self._id_of_rank[256:].count(_NO_TOKEN)
         if lost:
             raise ModelLoadError(f"{lost} merges make tokens that the vocabulary doesn't have")
         ranks = dict(zip(ordered, range(len(ordered)), strict=True))
+        (pattern,) = pre_tokenizer.patterns
         self._bpe = tiktoken.Encoding(
-            "model", pat_str=pre_tokenizer.pattern, mergeable_ranks=ranks, special_tokens={}
+            "model", pat_str=pattern, mergeable_ranks=ranks, special_tokens={}
         )
 
-    def encode(self, text: str) -> list[int]:
+    def encode(self, text: str, *, prefixed: bool) -> list[int]:  # noqa: ARG002
         found = self._encode(self._pre_tokenizer.normalise(text))
         return [token_id for token_id in found if token_id != _NO_TOKEN]
 
@@ -68,22 +69,22 @@ class ByteLevelMerger:
         return None if token_id == _NO_TOKEN else token_id
 
     def settled_len(self, text: bytes) -> int:
-        """All but the last run of letters, digits, white space or others is settled, for the
-        families cut text into such runs before they merge.
+        """All but the last run of letters, digits, white space or others is settled, for most
+        families cut text into such runs before they merge; 0 for the rest.
 
         Three things join runs: a space goes with what follows it; another single character may go
-        with letters that follow it; and line ends may go with what precedes them. An incomplete
-        character at the end counts to the last run.
+        with letters that follow it; and line ends may go with what precedes them. Marks go with
+        whatever is next to them. An incomplete character at the end counts to the last run.
         """
         chars = text.decode("utf-8", "ignore")
-        if not chars:
+        if not chars or not self._pre_tokenizer.cuts_at_runs:
             return 0
         start, kind = _last_run(chars, len(chars))
-        if kind == "space" and start and _kind(chars[start - 1]) == "other":
+        if kind == "space" and start and _kind(chars[start - 1]) in ("other", "M"):
             start, kind = _last_run(chars, start)
         if start:
             before = _kind(chars[start - 1])
-            start -= before == "space" or (kind == "L" and before == "other")
+            start -= before == "space" or (kind in ("L", "M") and before == "other")
         return len(chars[:start].encode())
 
     def _encode(self, text: str) -> list[int]:
@@ -95,11 +96,17 @@ class ByteLevelMerger:
 
 
 def _last_run(chars: str, end: int) -> tuple[int, str]:
-    """Where the run of like characters that ends at ``end`` begins, and their kind."""
-    kind = _kind(chars[end - 1])
+    """Where the run of like characters that ends at ``end`` begins, and their kind; with marks, a
+    run goes on until two neighbours of different kinds are both none."""
     start = end - 1
-    while start and _kind(chars[start - 1]) == kind:
+    kind = first = _kind(chars[start])
+    while start:
+        before = _kind(chars[start - 1])
+        if before != first and "M" not in (before, first):
+            break
+        first = before
         start -= 1
+        kind = "M" if "M" in (kind, first) else kind
     return start, kind
 
 
@@ -107,4 +114,4 @@ def _kind(char: str) -> str:
     if char.isspace():
         return "space"
     category = unicodedata.category(char)[0]
-    return "L" if category in "LM" else category if category == "N" else "other"
+    return category if category in "LNM" else "other"

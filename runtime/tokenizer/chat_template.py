@@ -18,9 +18,10 @@ import jinja2.parser
 import jinja2.sandbox
 
 from ramet.runtime.api.errors import ChatTemplateError, InvalidParameterError, ModelLoadError
+from ramet.runtime.tokenizer.encoders import PromptPiece
 from ramet.runtime.tokenizer.messages import Message, normalise_messages
 from ramet.runtime.tokenizer.protection import Protection
-from ramet.runtime.tokenizer.tokenizer import PromptPiece, Tokenizer
+from ramet.runtime.tokenizer.tokenizer import Tokenizer
 
 _OWN_VARIABLES = frozenset({"messages", "tools", "add_generation_prompt", "bos_token", "eos_token"})
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ramet.runtime.tokenizer.tokenizer import PromptPiece
+from ramet.runtime.tokenizer.encoders import PromptPiece
 
 # Non-characters (Unicode 23.7), never assigned, then private-use characters.
 _MARK_CANDIDATES = (*range(0xFDD0, 0xFDF0), *range(0xF0000, 0xFFFFE))

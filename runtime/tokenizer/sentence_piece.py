@@ -1,132 +1,130 @@
-"""SentencePiece's byte-pair encoding (Kudo and Richardson 2018): merges by score over a whole text.
-
-A text's characters are joined, two neighbours at a time, the pair first whose token has the best
-score, the leftmost of equals; characters without a token become tokens of their bytes. Nothing cuts
-a text before. ``tiktoken`` does the merging, on bytes: its best ranks join the bytes of one
-character, the next are those of the scores.
-"""
+"""Encodes text with SentencePiece (Kudo and Richardson 2018), BPE by score or Unigram."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Sequence
-from itertools import islice
+import re
+import struct
+from collections.abc import Iterable, Sequence
 
-import tiktoken
+from sentencepiece import SentencePieceProcessor
 
-from ramet.runtime.api.errors import ModelLoadError, UnsupportedModelError
+from ramet.runtime.api.errors import ModelLoadError
+from ramet.runtime.tokenizer.joins import JoinIndex
 from ramet.runtime.tokenizer.kinds import TokenKind
+from ramet.runtime.tokenizer.spelling import Speller, well_formed
 
-SPACE_MARK = "\u2581"
-"""How a vocabulary of this kind writes a space."""
+BYTE_TEXT = re.compile("<0x([0-9A-Fa-f]{2})>")
+"""How a vocabulary of this kind writes a byte."""
 
-_ANYTHING = r"[\s\S]+"
-_NO_TOKEN = -1
+# Field numbers of sentencepiece_model.proto, with their wire types.
+_PIECES, _TRAINER, _NORMALIZER = 1, 2, 3
+_PLAIN_TEXT = b"\x18\x00\x20\x00"  # neither add_dummy_prefix nor remove_extra_whitespaces
 
 
-class ScoreMerger:
-    """Merges characters by their tokens' scores (see ``Merger``).
+class SentencePieceMerger:
+    """Encodes text without added tokens (see ``Merger``).
 
     Args:
+        model: a serialised ``ModelProto``. Its ids are those of ``tokens``; what it has beyond
+            them stands for no token.
         tokens: every id's bytes, with spaces for marks.
-        kinds: every id's kind; each of the 256 bytes needs a ``BYTE`` token.
-        scores: every id's score, the higher the sooner merged.
+        kinds: every id's kind.
 
-    Raises ``ModelLoadError`` where a byte has no token or a text has two,
-    ``UnsupportedModelError`` where two tokens to merge have the same score.
+    Raises ``ModelLoadError`` for a model that the library refuses.
     """
 
-    def __init__(
-        self, tokens: Sequence[bytes], kinds: Sequence[TokenKind], scores: Sequence[float]
-    ) -> None:
-        byte_ids = {
-            tokens[i]: i
-            for i, kind in enumerate(kinds)
-            if kind == TokenKind.BYTE and len(tokens[i]) == 1
-        }
-        if len(byte_ids) != 256:
-            raise ModelLoadError(f"only {len(byte_ids)} of 256 bytes have a token of their own")
-        self._byte_ids = [byte_ids[bytes([byte])] for byte in range(256)]
-        id_of: dict[bytes, int] = {}
-        characters: list[bytes] = []
-        merged: list[int] = []
-        for token_id, (token, kind) in enumerate(zip(tokens, kinds, strict=True)):
-            if kind == TokenKind.NORMAL and token:
-                if id_of.setdefault(token, token_id) != token_id:
-                    raise ModelLoadError(f"{token!r} is a token twice")
-                # The first byte says how long a character is.
-                if len(token) == _character_len(token[0]):
-                    characters.append(token)
-                else:
-                    merged.append(token_id)
-        if len({scores[token_id] for token_id in merged}) != len(merged):
-            raise UnsupportedModelError("a vocabulary in which scores repeat is not supported")
-        merged.sort(key=lambda token_id: -scores[token_id])
-        texts = [tokens[token_id] for token_id in merged]
-        ordered = dict.fromkeys(bytes([byte]) for byte in range(256))
-        for length in (2, 3):
-            ordered |= dict.fromkeys(c[:length] for c in characters if len(c) > length)
-        num_parts = len(ordered)
-        ordered |= dict.fromkeys(characters)
-        ordered |= dict.fromkeys(texts)
-        self._id_of_rank = [id_of.get(text, _NO_TOKEN) for text in ordered]
-        # What is no token, a byte or a character's beginning, is the tokens of its bytes.
-        self._ids_of_part = [
-            [self._byte_ids[byte] for byte in text] for text in islice(ordered, num_parts)
-        ]
-        self._sorted = sorted(texts)
-        self._longest = max(map(len, texts), default=0)
-        self._bpe = tiktoken.Encoding(
-            "model",
-            pat_str=_ANYTHING,
-            mergeable_ranks={text: rank for rank, text in enumerate(ordered)},
-            special_tokens={},
-        )
-        # The encoder takes what is a token as a whole for that token, though merging may not lead
-        # there: behind a character that no token has, nothing is.
-        used = set(b"".join(ordered).decode("utf-8", "ignore"))
-        self._end = next(char for char in map(chr, range(0x110000)) if char not in used)
-        self._end_len = len(self._bpe.encode_ordinary(self._end))
+    def __init__(self, model: bytes, tokens: Sequence[bytes], kinds: Sequence[TokenKind]) -> None:
+        self._num_tokens = len(tokens)
+        # As the file has it, for texts; and as it continues a text. Of a field that is there
+        # twice, the last counts.
+        self._texts = _load(model)
+        self._continued = _load(model + _field(_NORMALIZER, _PLAIN_TEXT))
+        self._speller = Speller(tokens, kinds, has_space_mark=True)
+        self._joins = JoinIndex(self._speller.texts)
 
-    def encode(self, text: str) -> list[int]:
-        # The mark is a space to such a model, whatever it is to the writer.
-        return self._encode(text.replace(SPACE_MARK, " "))
+    def encode(self, text: str, *, prefixed: bool) -> list[int]:
+        return self._encode(self._texts if prefixed else self._continued, text)
 
     def encode_exactly(self, text: str) -> list[int] | None:
-        return self._encode(text)
+        return self._speller.encode(text, lambda part: self._encode(self._continued, part))
 
     def byte_id(self, byte: int) -> int | None:
-        return self._byte_ids[byte]
+        return self._speller.byte_id(byte)
 
     def settled_len(self, text: bytes) -> int:
-        """Up to the last place that no token spans which begins like the text before it and has
-        the byte behind it."""
-        for cut in range(len(text) - 1, 0, -1):
-            if text[cut] & 0xC0 != 0x80 and not self._may_be_joined(text, cut):
-                return cut
-        return 0
+        return self._joins.settled_len(text)
 
-    def _may_be_joined(self, text: bytes, cut: int) -> bool:
-        for start in range(max(0, cut - self._longest + 1), cut):
-            head = text[start : cut + 1]
-            at = bisect_left(self._sorted, head)
-            if at < len(self._sorted) and self._sorted[at].startswith(head):
-                return True
-        return False
-
-    def _encode(self, text: str) -> list[int]:
-        if not text:
-            return []
-        ids: list[int] = []
-        for rank in self._bpe.encode_ordinary(text + self._end)[: -self._end_len]:
-            token_id = self._id_of_rank[rank]
-            if token_id == _NO_TOKEN:
-                ids += self._ids_of_part[rank]
-            else:
-                ids.append(token_id)
-        return ids
+    def _encode(self, processor: SentencePieceProcessor, text: str) -> list[int]:
+        try:
+            ids = processor.encode(text)
+        except UnicodeEncodeError:  # a lone surrogate
+            ids = processor.encode(well_formed(text))
+        return [token_id for token_id in ids if token_id < self._num_tokens]
 
 
-def _character_len(first: int) -> int:
-    """Bytes of the UTF-8 character that begins with ``first``."""
-    return 1 if first < 0xC0 else 2 if first < 0xE0 else 3 if first < 0xF0 else 4
+def sentence_piece_model(
+    texts: Sequence[str],
+    kinds: Sequence[TokenKind],
+    scores: Sequence[float],
+    *,
+    is_unigram: bool,
+    adds_prefix: bool,
+    collapses_spaces: bool,
+    character_map: bytes,
+) -> bytes:
+    """A serialised ``ModelProto``.
+
+    Control tokens and user-defined ones are no pieces of it: text is cut at them before.
+    """
+    pieces = []
+    for token_id, (text, kind, score) in enumerate(zip(texts, kinds, scores, strict=True)):
+        if kind not in (TokenKind.NORMAL, TokenKind.BYTE) or not text:
+            text, kind = f"\ue000{token_id}", TokenKind.UNUSED
+        pieces.append(_piece(text, kind, score))
+    pieces.append(_piece("\ue000unknown", TokenKind.UNKNOWN, 0.0))
+    falls_back = sum(kind == TokenKind.BYTE for kind in kinds) == 256
+    trainer = _number(3, 1 if is_unigram else 2) + _number(35, falls_back)
+    normalizer = _field(1, b"identity") + _field(2, character_map)
+    normalizer += _number(3, adds_prefix) + _number(4, collapses_spaces) + _number(5, 1)
+    return b"".join([*pieces, _field(_TRAINER, trainer), _field(_NORMALIZER, normalizer)])
+
+
+def _piece(text: str, kind: TokenKind, score: float) -> bytes:
+    data = text.encode("utf-8", "surrogateescape")
+    return _field(
+        _PIECES, _field(1, data) + b"\x15" + struct.pack("<f", score) + _number(3, int(kind))
+    )
+
+
+def _field(number: int, data: bytes) -> bytes:
+    return _varint(number << 3 | 2) + _varint(len(data)) + data
+
+
+def _number(number: int, value: int) -> bytes:
+    return _varint(number << 3) + _varint(value)
+
+
+def _varint(value: int) -> bytes:
+    digits: list[int] = []
+    while value > 0x7F:
+        digits.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*digits, value])
+
+
+def _load(model: bytes) -> SentencePieceProcessor:
+    try:
+        return SentencePieceProcessor(model_proto=model)
+    except Exception as error:  # The library raises plain exceptions.
+        raise ModelLoadError(f"not a SentencePiece model that can be used: {error}") from None
+
+
+def token_bytes(texts: Iterable[str], kinds: Iterable[TokenKind], mark: str) -> list[bytes]:
+    """Every token's bytes: spaces for ``mark``, and single bytes where byte tokens are written."""
+    tokens: list[bytes] = []
+    for text, kind in zip(texts, kinds, strict=True):
+        if kind in (TokenKind.NORMAL, TokenKind.USER_DEFINED):
+            text = text.replace(mark, " ")
+        byte = BYTE_TEXT.fullmatch(text) if kind == TokenKind.BYTE else None
+        tokens.append(bytes.fromhex(byte[1]) if byte else text.encode("utf-8", "surrogateescape"))
+    return tokens

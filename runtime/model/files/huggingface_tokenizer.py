@@ -1,26 +1,22 @@
-"""Reads ``tokenizer.json`` and its neighbours into the metadata that a GGUF file would have."""
+"""Reads the tokenizer files of a model folder into metadata: ``tokenizer.json`` as it is, a
+``tokenizer.model`` or ``tekken.json`` as a GGUF file would have it."""
 
 from __future__ import annotations
 
-import json
+import base64
+import binascii
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ramet.runtime.api.errors import ModelLoadError, UnsupportedModelError
+import numpy as np
+
+from ramet.runtime.api.errors import ModelLoadError
+from ramet.runtime.model.files.byte_alphabet import encode_alphabet
 from ramet.runtime.model.files.model_file import MetadataValue, read_json
+from ramet.runtime.model.files.sentencepiece_model import AddedTokens, sentencepiece_metadata
 
-_NORMAL, _CONTROL, _USER_DEFINED, _UNUSED = 1, 3, 4, 5
-
-# The family's pattern as its tokenizer.json has it; {digits} is what differs.
-_SPLIT = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|{digits}"
-    r"| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
-_FAMILY_OF_PATTERN = {
-    _SPLIT.format(digits=r"\p{N}{1,3}"): "llama-bpe",
-    _SPLIT.format(digits=r"\p{N}"): "qwen2",
-}
+_NORMAL, _CONTROL, _UNUSED = 1, 3, 5
 
 
 def tokenizer_metadata(
@@ -33,42 +29,33 @@ def tokenizer_metadata(
         config: its ``config.json``.
         vocab_size: embedding rows; ids that the tokenizer leaves out are unused.
     """
-    document = _read(path / "tokenizer.json", required=True)
     settings = _read(path / "tokenizer_config.json")
     generation = _read(path / "generation_config.json")
-    model = document.get("model") or {}
-    vocab, merges = model.get("vocab"), model.get("merges")
-    if model.get("type") != "BPE" or not isinstance(vocab, dict) or not isinstance(merges, list):
-        raise UnsupportedModelError(
-            f"{path}: the tokenizer {model.get('type')!r} is not supported; "
-            "Ramet has byte-level BPE"
+    if (path / "tokenizer.json").is_file():
+        document = read_json(path / "tokenizer.json")
+        values: dict[str, MetadataValue] = {
+            "tokenizer.huggingface.json": (path / "tokenizer.json").read_text("utf-8")
+        }
+        added = document.get("added_tokens") or []
+        vocab = (document.get("model") or {}).get("vocab")
+        ids = dict(vocab) if isinstance(vocab, dict) else {}
+        ids |= {each["content"]: each["id"] for each in added}
+    elif (path / "tokenizer.model").is_file():
+        extra = _added_tokens(path, settings)
+        values = sentencepiece_metadata(path / "tokenizer.model", extra, vocab_size)
+        ids = _ids(values, extra)
+    elif (path / "tekken.json").is_file():
+        values = _tekken_metadata(path / "tekken.json", vocab_size)
+        ids = _ids(values, {})
+    else:
+        raise ModelLoadError(
+            f"{path}: no tokenizer: tokenizer.json, tokenizer.model and tekken.json are missing"
         )
-    for option in ("continuing_subword_prefix", "end_of_word_suffix", "byte_fallback"):
-        if model.get(option):
-            raise UnsupportedModelError(f"{path}: the tokenizer's {option} is not supported")
-    added = document.get("added_tokens") or []
-    texts = [f"<unused {token_id}>" for token_id in range(vocab_size)]
-    kinds = [_UNUSED] * vocab_size
-    entries = [(text, token_id, _NORMAL) for text, token_id in vocab.items()]
-    entries += [
-        (each["content"], each["id"], _CONTROL if each.get("special") else _USER_DEFINED)
-        for each in added
-    ]
-    for text, token_id, kind in entries:
-        if not isinstance(token_id, int) or not 0 <= token_id < vocab_size:
-            raise ModelLoadError(f"{path}: the token {text!r} has no row in the embedding")
-        texts[token_id], kinds[token_id] = text, kind
-    ids = {text: token_id for text, token_id, _ in entries}
     end_ids = _end_ids(config, generation)
-    values: dict[str, MetadataValue] = {
-        "tokenizer.ggml.model": "gpt2",
-        "tokenizer.ggml.pre": _family(path, document),
-        "tokenizer.ggml.tokens": texts,
-        "tokenizer.ggml.token_type": kinds,
-        "tokenizer.ggml.merges": [
-            merge if isinstance(merge, str) else " ".join(merge) for merge in merges
-        ],
-        "tokenizer.ggml.bos_token_id": ids.get(_text(settings.get("bos_token"))),
+    values |= {
+        "tokenizer.ggml.bos_token_id": ids.get(
+            _text(settings.get("bos_token")), values.get("tokenizer.ggml.bos_token_id")
+        ),
         "tokenizer.ggml.eos_token_id": ids.get(
             _text(settings.get("eos_token")), end_ids[0] if end_ids else None
         ),
@@ -79,29 +66,78 @@ def tokenizer_metadata(
     return {key: value for key, value in values.items() if value is not None}
 
 
-def _family(path: Path, document: Mapping[str, Any]) -> str:
-    """The name of the pre-tokenizer; ``UnsupportedModelError`` if it is none that is known."""
-    normaliser = (document.get("normalizer") or {}).get("type")
-    rule = document.get("pre_tokenizer") or {}
-    steps = rule.get("pretokenizers", [rule]) if rule.get("type") == "Sequence" else [rule]
-    kinds = [step.get("type") for step in steps]
-    last = steps[-1] if steps else {}
-    plain = not last.get("add_prefix_space", False)
-    family = None
-    if kinds == ["ByteLevel"] and plain and last.get("use_regex", True):
-        family = "gpt-2"
-    elif kinds == ["Digits", "ByteLevel"] and plain and last.get("use_regex", True):
-        family = "smollm" if steps[0].get("individual_digits") else None
-    elif kinds == ["Split", "ByteLevel"] and plain and not last.get("use_regex", True):
-        isolated = steps[0].get("behavior") == "Isolated" and not steps[0].get("invert", False)
-        pattern = (steps[0].get("pattern") or {}).get("Regex")
-        family = _FAMILY_OF_PATTERN.get(str(pattern)) if isolated else None
-    if family is None or normaliser != ("NFC" if family == "qwen2" else None):
-        raise UnsupportedModelError(
-            f"{path}: this pre-tokenizer is not supported: {json.dumps(rule)[:300]} after the "
-            f"normaliser {normaliser!r}"
+def _ids(values: Mapping[str, MetadataValue], added: AddedTokens) -> dict[str, int]:
+    texts = values.get("tokenizer.ggml.tokens", ())
+    ids = {text: token_id for token_id, text in enumerate(texts)}
+    return ids | {text: token_id for token_id, (text, _) in added.items()}
+
+
+def _added_tokens(path: Path, settings: Mapping[str, Any]) -> AddedTokens:
+    """Tokens that the settings, or a file of older folders, add to a ``tokenizer.model``."""
+    described = settings.get("added_tokens_decoder") or {}
+    added = {
+        int(token_id): (str(each["content"]), bool(each.get("special", False)))
+        for token_id, each in described.items()
+    }
+    if not added:
+        listed = _read(path / "added_tokens.json")
+        added = {int(token_id): (text, True) for text, token_id in listed.items()}
+    if any(token_id < 0 for token_id in added):
+        raise ModelLoadError(f"{path}: an added token has a negative id")
+    return added
+
+
+def _tekken_metadata(path: Path, vocab_size: int) -> dict[str, MetadataValue]:
+    """Mistral's ``tekken.json``: a ``tiktoken`` vocabulary behind numbered control tokens."""
+    document = read_json(path)
+    try:
+        config = document["config"]
+        num_special = int(config["default_num_special_tokens"])
+        num_merged = int(config["default_vocab_size"]) - num_special
+        entries = document["vocab"][:num_merged]
+        ranked = [base64.b64decode(each["token_bytes"], validate=True) for each in entries]
+        named = {
+            int(each["rank"]): str(each["token_str"])
+            for each in document.get("special_tokens") or _TEKKEN_TOKENS
+        }
+        pattern = str(config["pattern"])
+    except (KeyError, TypeError, ValueError, binascii.Error) as error:
+        raise ModelLoadError(f"{path}: damaged ({error!r})") from None
+    if num_special + len(ranked) > vocab_size or len(ranked) != num_merged:
+        raise ModelLoadError(
+            f"{path}: {num_special} + {num_merged} tokens, {len(document['vocab'])} of them in "
+            f"the file, and {vocab_size} rows in the embedding"
         )
-    return family
+    texts = [named.get(i, f"<SPECIAL_{i}>") for i in range(num_special)]
+    texts += [encode_alphabet(each) for each in ranked]
+    padding = vocab_size - len(texts)
+    texts += [f"<unused {len(texts) + i}>" for i in range(padding)]
+    kinds = [_CONTROL] * num_special + [_NORMAL] * len(ranked) + [_UNUSED] * padding
+    return {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.tokens": texts,
+        "tokenizer.ggml.token_type": np.array(kinds, np.int32),
+        "ramet.tokenizer.ranked_tokens": [
+            encode_alphabet(each) for each in ranked if len(each) > 1
+        ],
+        "ramet.tokenizer.pattern": pattern,
+        "tokenizer.ggml.bos_token_id": texts.index("<s>") if "<s>" in texts else None,
+        "tokenizer.ggml.add_bos_token": True,
+    }
+
+
+_TEKKEN_TOKENS: list[dict[str, Any]] = [
+    {"rank": rank, "token_str": text}
+    for rank, text in enumerate(
+        (
+            *("<unk>", "<s>", "</s>", "[INST]", "[/INST]", "[AVAILABLE_TOOLS]"),
+            *("[/AVAILABLE_TOOLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[TOOL_CALLS]"),
+            *("[IMG]", "<pad>", "[IMG_BREAK]", "[IMG_END]", "[PREFIX]", "[MIDDLE]", "[SUFFIX]"),
+            *("[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[TOOL_CONTENT]"),
+        )
+    )
+]
+"""The control tokens of files that don't list theirs."""
 
 
 def _end_ids(config: Mapping[str, Any], generation: Mapping[str, Any]) -> list[int]:
@@ -125,7 +161,5 @@ def _text(token: Any) -> str:
     return str(token.get("content", "")) if isinstance(token, dict) else str(token or "")
 
 
-def _read(path: Path, *, required: bool = False) -> dict[str, Any]:
-    if not required and not path.exists():
-        return {}
-    return read_json(path)
+def _read(path: Path) -> dict[str, Any]:
+    return read_json(path) if path.exists() else {}

@@ -9,6 +9,7 @@ of them. Its grammar is the answer's.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
@@ -81,9 +82,10 @@ class BudgetedStream:
         self._budget = budget
         self._tokenizer = tokenizer
         self._submit = submit
-        self._opening = tuple(tokenizer.encode(budget.opening, allow_special=True))
-        self._closing = tuple(tokenizer.encode(budget.closing, allow_special=True))
-        self._follow = tuple(tokenizer.encode(budget.reasoning.follow, allow_special=True))
+        encode = functools.partial(tokenizer.encode, allow_special=True, continues=True)
+        self._opening = tuple(encode(budget.opening))
+        self._closing = tuple(encode(budget.closing))
+        self._follow = tuple(encode(budget.reasoning.follow))
         self._token_ids = list(self._opening)
         self._num_added = len(self._opening)
         self._first: Finished | None = None
@@ -202,7 +204,8 @@ class BudgetedStream:
         """A delta of tokens that are inserted into the output."""
         token_bytes = self._tokenizer.token_bytes
         tokens = tuple(TokenInfo(each, token_bytes(each)) for each in token_ids)
-        return TextDelta(self._tokenizer.decode(token_ids, skip_special=False), tokens)
+        text = self._tokenizer.decode_bytes(token_ids, skip_special=False)
+        return TextDelta(text.decode("utf-8", "replace"), tokens)
 
     def _total_usage(self, last: Usage) -> Usage:
         """The usage of both requests, given that of the current one."""

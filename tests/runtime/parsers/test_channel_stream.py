@@ -23,8 +23,8 @@ from ramet.runtime.parsers import (
     detect_tool_format,
     join_deltas,
 )
-from ramet.runtime.tokenizer.from_gguf import _end_ids
 from ramet.runtime.tokenizer.kinds import TokenKind
+from ramet.runtime.tokenizer.read import _end_ids
 
 
 def parse(pieces: list[str], **options: Any) -> list[ChatDelta]:

@@ -258,18 +258,23 @@ def test_an_index_can_not_name_files_elsewhere(tmp_path: Path) -> None:
 
 def test_other_tokenizers_are_refused_by_name(tmp_path: Path) -> None:
     write_folder(tmp_path, "Llama")
-    document = json.loads((tmp_path / "tokenizer.json").read_text())
-    document["pre_tokenizer"] = {"type": "Metaspace"}
-    (tmp_path / "tokenizer.json").write_text(json.dumps(document))
-    with pytest.raises(UnsupportedModelError, match="Metaspace"):
+    sound = json.loads((tmp_path / "tokenizer.json").read_text())
+
+    def read(**changes: Any) -> None:
+        (tmp_path / "tokenizer.json").write_text(json.dumps(sound | changes))
+        read_tokenizer(HfDirectory(tmp_path))
+
+    with pytest.raises(UnsupportedModelError, match=r"tokenizer\.json.*WordPiece"):
+        read(model={"type": "WordPiece", "vocab": {}, "unk_token": "[UNK]"})
+    with pytest.raises(UnsupportedModelError, match="BPEDecoder"):
+        read(decoder={"type": "BPEDecoder", "suffix": "</w>"})
+    with pytest.raises(UnsupportedModelError, match="end_of_word_suffix"):
+        read(model=sound["model"] | {"end_of_word_suffix": "</w>"})
+    (tmp_path / "tokenizer.json").unlink()
+    with pytest.raises(ModelLoadError, match="no tokenizer"):
         HfDirectory(tmp_path)
-    document["model"]["byte_fallback"] = True
-    (tmp_path / "tokenizer.json").write_text(json.dumps(document))
-    with pytest.raises(UnsupportedModelError, match="byte_fallback"):
-        HfDirectory(tmp_path)
-    document["model"]["type"] = "Unigram"
-    (tmp_path / "tokenizer.json").write_text(json.dumps(document))
-    with pytest.raises(UnsupportedModelError, match="Unigram"):
+    (tmp_path / "tokenizer.model").write_bytes(b"\x0a\xff\xff")
+    with pytest.raises(ModelLoadError, match=r"tokenizer\.model"):
         HfDirectory(tmp_path)
 
 

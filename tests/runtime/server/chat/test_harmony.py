@@ -14,10 +14,9 @@ from ramet.runtime.api.errors import InvalidParameterError
 from ramet.runtime.engine.config import EngineConfig
 from ramet.runtime.testing import server as testing
 from ramet.runtime.testing.scripted_model import Script
+from ramet.runtime.testing.scripted_tokenizer import byte_level_encoder
 from ramet.runtime.tokenizer import Tokenizer
-from ramet.runtime.tokenizer.byte_level import ByteLevelMerger
 from ramet.runtime.tokenizer.kinds import TokenKind
-from ramet.runtime.tokenizer.pretokenizers import pre_tokenizer
 
 MARKERS = (
     *("<|start|>", "<|end|>", "<|message|>", "<|channel|>", "<|constrain|>"),
@@ -76,7 +75,7 @@ def harmony_tokenizer(*pieces: str | bytes) -> Tokenizer:
     return Tokenizer(
         tokens=tokens,
         kinds=kinds,
-        merger=ByteLevelMerger(tokens, kinds, (), pre_tokenizer("gpt-2")),
+        encoder=byte_level_encoder(tokens, kinds),
         eos_id=ids["<|return|>"],
         eos_ids={ids["<|call|>"], ids["<|endoftext|>"]},
         chat_template=TEMPLATE,

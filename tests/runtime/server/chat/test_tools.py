@@ -14,11 +14,9 @@ from ramet.runtime.engine.config import EngineConfig
 from ramet.runtime.parsers import TOOL_FORMATS
 from ramet.runtime.server.chat.tool_schemas import arguments_schema
 from ramet.runtime.testing.scripted_model import Script
-from ramet.runtime.testing.scripted_tokenizer import scripted_tokenizer
+from ramet.runtime.testing.scripted_tokenizer import byte_level_encoder, scripted_tokenizer
 from ramet.runtime.tokenizer import Tokenizer
-from ramet.runtime.tokenizer.byte_level import ByteLevelMerger
 from ramet.runtime.tokenizer.kinds import TokenKind
-from ramet.runtime.tokenizer.pretokenizers import pre_tokenizer
 
 CITY = {
     "type": "object",
@@ -418,7 +416,7 @@ def with_control_token(text, *pieces):
     return Tokenizer(
         tokens=tokens,
         kinds=kinds,
-        merger=ByteLevelMerger(tokens, kinds, (), pre_tokenizer("gpt-2")),
+        encoder=byte_level_encoder(tokens, kinds),
         bos_id=base.bos_id,
         eos_id=base.eos_id,
         chat_template=base.chat_template,

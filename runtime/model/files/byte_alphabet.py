@@ -38,3 +38,8 @@ def decode_alphabet(texts: Sequence[str]) -> list[bytes]:
     data = values.astype(np.uint8).tobytes()
     ends = list(accumulate(map(len, texts)))
     return list(map(data.__getitem__, map(slice, [0, *ends], ends)))
+
+
+def encode_alphabet(data: bytes) -> str:
+    """The text that writes down ``data``."""
+    return "".join(map(_CHARACTER_OF_BYTE.__getitem__, data))
