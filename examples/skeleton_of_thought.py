@@ -20,7 +20,7 @@ def write(s: State, question: str) -> str:
     """An answer made of points that were written in parallel."""
     s.system("You explain things clearly and briefly.")
     s.user(f"{question}\nList the main points of an answer, three to five words each.")
-    points: list[str] = s.gen("points", Outline, max_tokens=120, temperature=0.3).value
+    points: list[str] = s.gen("points", Outline, temperature=0.3).value
     branches = s.fork(len(points))
     for branch, point in zip(branches, points, strict=True):
         branch.user(f"Write one sentence about this point: {point}")

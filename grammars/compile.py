@@ -286,9 +286,12 @@ def start_of(
                 return compile_schema(constraint, languages, limits).start
             case Regex():
                 dialect, pattern = constraint.dialect, constraint.pattern
+                narrow = constraint.classes == "ascii"
                 dfa = languages.stored(
-                    f"whole {dialect} {pattern}",
-                    lambda: regex_dfa(pattern, dialect=dialect, limits=limits.regular),
+                    f"whole {dialect} {'ascii ' if narrow else ''}{pattern}",
+                    lambda: regex_dfa(
+                        pattern, dialect=dialect, narrow=narrow, limits=limits.regular
+                    ),
                 )
                 return _whole(dfa, "regex")
             case Choice():

@@ -29,6 +29,10 @@ from .regular import Dfa, literals, regex_dfa
 
 _BYTE_EOS = 256
 
+_CLASS = re.compile(r"((?<!\\)(?:\\\\)*)\\([dws])")
+_ASCII_CLASSES = {"d": "[0-9]", "w": "[A-Za-z0-9_]", "s": r"[ \t\n\r\f\v]"}
+"""ASCII classes as outlines-core reads them, inside another class too."""
+
 
 class OutlinesGrammar(Grammar):
     """A regular constraint whose masks come from an outlines-core index."""
@@ -112,8 +116,11 @@ def compile_with_outlines(
     """
     limits = limits or CompileLimits()
     match constraint:
-        case Regex(pattern, dialect):
-            dfa = regex_dfa(pattern, dialect=dialect, limits=limits.regular)
+        case Regex(pattern, dialect, classes):
+            narrow = classes == "ascii"
+            dfa = regex_dfa(pattern, dialect=dialect, narrow=narrow, limits=limits.regular)
+            if narrow:
+                pattern = _CLASS.sub(lambda c: c[1] + _ASCII_CLASSES[c[2]], pattern)
         case Choice(choices):
             dfa = literals(choices, limits.regular)
             pattern = "|".join(map(re.escape, choices))

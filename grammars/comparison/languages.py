@@ -39,9 +39,10 @@ def language_of(part: Part, limits: CompileLimits, work: Work, depth: int = 0) -
         raise ConstraintError("", part.kind, "parts nest too deeply")
     bounds = limits.regular
     match part:
-        case Regex(pattern, dialect):
+        case Regex(pattern, dialect, classes):
             check_fields(part)
-            return regex_dfa(pattern, dialect=dialect, limits=bounds)
+            narrow = classes == "ascii"
+            return regex_dfa(pattern, dialect=dialect, narrow=narrow, limits=bounds)
         case Choice(choices):
             check_fields(part)
             return literals(choices, bounds)

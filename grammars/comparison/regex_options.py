@@ -24,7 +24,7 @@ def regex_options(regex: Regex) -> list[Regex]:
     parts = _split(pattern[len(prefix) :], dialect)
     while len(parts) == 1 and (inner := _unwrapped(parts[0], dialect)) is not None:
         parts = _split(inner, dialect)
-    return [Regex(prefix + part, dialect) for part in parts]
+    return [Regex(prefix + part, dialect, regex.classes) for part in parts]
 
 
 def _split(pattern: str, dialect: str) -> list[str]:

@@ -21,6 +21,10 @@ Integers = Literal["any", "plain"]
 """How a number that must be an integer is written: in any way that has an integer's value (``7``,
 ``7.0``, ``7e2``), as JSON Schema has it; or by its digits alone, as readers of integers expect."""
 
+Classes = Literal["dialect", "ascii"]
+"""What ``\\d``, ``\\w`` and ``\\s`` of a regex mean: what its dialect says, or ASCII where that
+narrows the regex and no ``(?u)`` opens them."""
+
 Formats = Literal["enforced", "annotation"]
 """Whether ``format`` constrains strings, as most authors mean it, or is an annotation, as the
 specification's default is."""
@@ -65,6 +69,7 @@ class Regex(_Value):
 
     pattern: str
     dialect: Literal["python", "ecma"] = "python"
+    classes: Classes = "dialect"
     kind: Literal["regex"] = "regex"
 
 
@@ -75,6 +80,7 @@ class Ebnf(_Value):
     grammar: str
     dialect: Literal["auto", "gbnf", "lark"] = "auto"
     start: str | None = None
+    classes: Classes = "dialect"
     kind: Literal["ebnf"] = "ebnf"
 
 

@@ -1,21 +1,22 @@
 """What a model is held to while it writes: a subset of what a constraint accepts.
 
 Validation (``Grammar.match``) keeps each dialect's meaning. Text that is written is narrower where
-readers seldom expect more: ``\\d``, ``\\w`` and ``\\s`` of a Python regular expression write ASCII.
-A leading ``(?u)`` opens them again. A pattern in which a class stands where less of it means more
-text (in a negated set or assertion, or as ``\\D``, ``\\W``, ``\\S``, ``\\b``) is left as it is.
+readers seldom expect more: ``\\d``, ``\\w`` and ``\\s`` of a regex write ASCII, wherever the regex
+stands (Python's or ECMA-262's dialect, a Lark grammar, a part of a structural tag). ``(?u)`` opens
+them again. Where less of a class means more text (in a negated set or assertion, or as ``\\D``,
+``\\W``, ``\\S``, ``\\b``) it keeps its dialect's meaning.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import operator
-import re
 from dataclasses import fields
 from typing import Any, TypeVar
 
 from .values import (
     AnyOf,
+    Ebnf,
     Regex,
     Repeated,
     Series,
@@ -26,19 +27,13 @@ from .values import (
 
 T = TypeVar("T")
 
-_CLASSES = re.compile(r"\\[dws]")
-_NEGATED = re.compile(r"\\[DWSbB]|\[\^|\(\?<?!")
 _NESTING = (AnyOf, Repeated, Series, StructuralTag, Tag, TriggeredTags)
 
 
 def for_writing(constraint: T) -> T:
     """The constraint, or part of one, that a model is held to; the same object if it is narrow."""
-    if isinstance(constraint, Regex):
-        pattern = constraint.pattern
-        is_narrow = _NEGATED.search(pattern) or not _CLASSES.search(pattern)
-        if constraint.dialect != "python" or is_narrow:
-            return constraint
-        return dataclasses.replace(constraint, pattern="(?a)" + pattern)
+    if isinstance(constraint, Regex | Ebnf):
+        return dataclasses.replace(constraint, classes="ascii")
     if isinstance(constraint, _NESTING):
         parts = {field.name: getattr(constraint, field.name) for field in fields(constraint)}
         narrowed = {name: _narrowed(part) for name, part in parts.items()}

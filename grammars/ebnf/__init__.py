@@ -43,8 +43,11 @@ def parse_ebnf(constraint: Ebnf) -> Rules:
     dialect = constraint.dialect
     if dialect == "auto":
         dialect = dialect_of(constraint.grammar)
-    parse = parse_gbnf if dialect == "gbnf" else parse_lark
-    rules = parse(constraint.grammar, constraint.start)
+    if dialect == "gbnf":
+        rules = parse_gbnf(constraint.grammar, constraint.start)
+    else:
+        narrow = constraint.classes == "ascii"
+        rules = parse_lark(constraint.grammar, constraint.start, narrow=narrow)
     check_names(rules)
     return rules
 

@@ -31,13 +31,15 @@ _MAX_ARGUMENTS_LEN = 10_000
 _IGNORED = "%ignore"
 
 
-def parse_lark(text: str, start: str | None = None) -> Rules:
+def parse_lark(text: str, start: str | None = None, *, narrow: bool = False) -> Rules:
     """The grammar that a Lark text describes; it starts with ``start`` by default.
+
+    ``narrow`` is as for ``regex_dfa``.
 
     Raises:
         ConstraintError: at ``offset n`` of the text.
     """
-    return _Resolver(parse_definitions(text)).resolve(start or "start")
+    return _Resolver(parse_definitions(text, narrow=narrow)).resolve(start or "start")
 
 
 def _is_terminal_name(name: str) -> bool:

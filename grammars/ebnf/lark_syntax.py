@@ -10,6 +10,7 @@ from typing import NoReturn
 from ramet.grammars.errors import ConstraintError
 from ramet.grammars.regular.regex import parser as regex_parser
 from ramet.grammars.regular.regex import syntax
+from ramet.grammars.regular.regex.compile import node_dfa
 
 from .lark_common import COMMON
 from .lark_tokens import Token, tokenise
@@ -18,13 +19,13 @@ _MAX_DEPTH = 100
 _OPERATORS: dict[str, tuple[int, int | None]] = {"?": (0, 1), "*": (0, None), "+": (1, None)}
 
 
-def parse_definitions(text: str) -> Source:
-    """The definitions of a Lark text.
+def parse_definitions(text: str, *, narrow: bool = False) -> Source:
+    """The definitions of a Lark text; ``narrow`` is as for ``regex_dfa``.
 
     Raises:
         ConstraintError: at ``offset n`` of the text.
     """
-    return _Parser(text).parse()
+    return _Parser(text, narrow=narrow).parse()
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,8 @@ class Source:
 
 
 class _Parser:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, narrow: bool = False) -> None:
+        self.narrow = narrow
         self.tokens = tokenise(text)
         self.at = 0
         self.depth = 0
@@ -251,7 +253,7 @@ class _Parser:
                     return self.range(token, self.next())
                 return Text(_string_node(token), token)
             case "regex":
-                return Text(_regex_node(token), token)
+                return Text(_regex_node(token, narrow=self.narrow), token)
             case "name":
                 arguments: list[Tree] = []
                 if self.eat("{"):
@@ -297,11 +299,14 @@ def _string_node(token: Token) -> syntax.Node:
     return syntax.sequence(syntax.Characters(((ord(c), ord(c)),)) for c in text)
 
 
-def _regex_node(token: Token) -> syntax.Node:
+def _regex_node(token: Token, *, narrow: bool) -> syntax.Node:
     body, _, flags = token.text[1:].rpartition("/")
-    prefix = f"(?{flags})" if flags else ""
+    pattern = (f"(?{flags})" if flags else "") + body.replace(r"\/", "/")
     try:
-        return regex_parser.parse(prefix + body.replace(r"\/", "/"))
+        node = regex_parser.parse(pattern, narrow=narrow)
+        if narrow and syntax.has_assertions(node) and node_dfa(node).is_empty:
+            return regex_parser.parse(pattern)
+        return node
     except ConstraintError as error:
         raise ConstraintError(
             f"offset {token.offset}", error.keyword, f"in a regex, at {error.path}: {error.reason}"

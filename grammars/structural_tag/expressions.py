@@ -117,8 +117,13 @@ class TagCompiler:
                 return self.fixed(text)
             case FreeText():
                 return self.free_text(part)
-            case Regex(pattern, dialect):
-                dfa = regex_dfa(pattern, dialect=dialect, limits=self.limits.regular)
+            case Regex(pattern, dialect, classes):
+                dfa = regex_dfa(
+                    pattern,
+                    dialect=dialect,
+                    narrow=classes == "ascii",
+                    limits=self.limits.regular,
+                )
                 return self.terminal(dfa, "regex")
             case Choice(choices):
                 return self.terminal(literals(choices, self.limits.regular), "choice")

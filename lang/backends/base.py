@@ -72,11 +72,12 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerateCall(Call):
-    """Continue ``prompt``; ``complete`` as in ``Gen``."""
+    """Continue ``prompt``; ``complete`` and ``landing`` as in ``Gen``."""
 
     params: SamplingParams = field(default_factory=SamplingParams)
     constraint: Constraint | None = None
     complete: bool | None = None
+    landing: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

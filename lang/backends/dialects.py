@@ -19,7 +19,7 @@ from ramet.grammars.constraints.serialize import constraint_to_json
 from ramet.lang.backends.base import CallPlace, GenerateCall
 from ramet.lang.base.errors import UnsupportedError
 from ramet.lang.graph.nodes import Gen, Select
-from ramet.lang.types.options import given_fields
+from ramet.lang.types.options import DEFAULT_MAX_TOKENS, given_fields
 from ramet.runtime.api.params import SAMPLING_PARAMS
 
 _OPENAI_FIELDS = frozenset(name for name, spec in SAMPLING_PARAMS.items() if spec.api == "openai")
@@ -77,7 +77,7 @@ class Dialect:
                 raise UnsupportedError(backend, f"sampling parameter {name!r}", node.id)
         if len(node.params.stop) > self.max_stops:
             raise UnsupportedError(backend, f"room for more than {self.max_stops} stops", node.id)
-        if node.complete and not self.completes:
+        if (node.complete or node.landing is not None) and not self.completes:
             raise UnsupportedError(backend, "way to promise a complete output", node.id)
         if node.constraint is not None:
             self.constraint_fields(backend, node.constraint, node.id)
@@ -86,6 +86,8 @@ class Dialect:
         """The body's sampling fields: those that differ from the defaults."""
         body = {name: getattr(call.params, name) for name in given_fields(call.params)}
         body["temperature"] = call.params.temperature  # servers' own defaults differ
+        if call.params.max_tokens is None and not is_chat and not self.completes:
+            body["max_tokens"] = DEFAULT_MAX_TOKENS  # theirs is 16
         logprobs = body.pop("logprobs", None)
         if logprobs is not None:
             body |= (

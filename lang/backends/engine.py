@@ -168,18 +168,17 @@ class EngineBackend:
         """The engine is the caller's."""
 
     def _request(self, call: Call, token_ids: tuple[int, ...], params: SamplingParams) -> Request:
-        constraint = call.constraint if isinstance(call, GenerateCall) else None
-        if constraint is not None:
-            constraint = for_writing(constraint)
-        return Request(
+        request = Request(
             prompt_token_ids=token_ids,
             params=params,
-            constraint=constraint,
-            complete=call.complete if isinstance(call, GenerateCall) else False,
             cache_salt=call.cache_salt,
             priority=call.priority,
             hint=call.hint,
         )
+        if not isinstance(call, GenerateCall) or call.constraint is None:
+            return request
+        constraint, landing = for_writing(call.constraint), call.landing
+        return replace(request, constraint=constraint, complete=call.complete, landing=landing)
 
     async def _score_from(
         self, call: Call, token_ids: tuple[int, ...], start: int

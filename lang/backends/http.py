@@ -64,7 +64,8 @@ class HttpBackend:
         body |= self._dialect.sampling_fields(call, is_chat=is_chat)
         body |= {"stream": True, "stream_options": {"include_usage": True}}
         if self._dialect.completes and call.constraint is not None and call.complete is not False:
-            body["ramet"] = {**body.get("ramet", {}), "complete": call.complete or "if_possible"}
+            own = {"complete": call.complete or "if_possible", "landing": call.landing}
+            body["ramet"] = {**body.get("ramet", {}), **own}
         if call.constraint is not None:
             body |= self._dialect.constraint_fields(self.name, call.constraint, call.node_id)
         if is_chat:

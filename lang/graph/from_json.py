@@ -172,6 +172,7 @@ _FIELDS: dict[str, Any] = {
     "params": Annotated[SamplingParams, PlainValidator(_params)],
     "constraint": Annotated[Constraint, PlainValidator(_constraint)] | None,
     "complete": bool | None,
+    "landing": Annotated[float, Field(ge=0, lt=1)] | None,
     "returns": str,
     "choices": Annotated[list[_Choice], Field(min_length=1), AfterValidator(tuple)],
     "method": SelectMethod,

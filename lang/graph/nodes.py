@@ -70,7 +70,9 @@ class Gen(Node):
     Attributes:
         returns: the name of the text's Python type.
         complete: whether the output ends valid within ``max_tokens``; None: where it is held to a
-            constraint, nothing else may end it, and the backend can see to it.
+            constraint, nothing may forbid its end, and the backend can see to it.
+        landing: the share of ``max_tokens`` from which on the output is led to its end; None: it
+            isn't.
     """
 
     kind = "gen"
@@ -78,6 +80,7 @@ class Gen(Node):
     params: SamplingParams = field(default_factory=SamplingParams)
     constraint: Constraint | None = None
     complete: bool | None = None
+    landing: float | None = None
     returns: str = "str"
 
 

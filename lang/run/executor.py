@@ -253,6 +253,7 @@ class Executor:
             params=node.params,
             constraint=node.constraint,
             complete=node.complete,
+            landing=node.landing,
         )
         pieces: list[str] = []
         tokens: list[TokenInfo] = []

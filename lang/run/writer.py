@@ -34,7 +34,7 @@ from ramet.lang.types.expressions import (
     SelectExpr,
     SequenceExpr,
 )
-from ramet.lang.types.options import sampling_params, split_options
+from ramet.lang.types.options import landing_share, sampling_params, split_options
 from ramet.lang.types.values import Value
 
 if TYPE_CHECKING:
@@ -132,10 +132,15 @@ class Writer:
         complete = options.pop("complete", None)
         if complete not in (None, True, False):
             raise UsageError(f"complete is True or False, not {complete!r}")
+        landing = options.pop("landing", None)
         own, output = split_options(expr.type, options)
         for option, value in (*options.items(), ("type_", output.constraint)):
             self._outcomes.references.plain(repr(value), f"option {option!r}")
-        params = sampling_params(self.session.options.sampling, own)
+        typed = output.constraint is not None
+        params = sampling_params(self.session.options.sampling, own, is_typed=typed)
+        share = landing_share(landing, output)
+        if share is not None and complete is False:
+            raise UsageError("landing needs complete")
 
         def make(place: dict[str, Any]) -> Gen:
             seed = params.seed if params.seed is not None else self.session.seed_of(place["id"])
@@ -144,6 +149,7 @@ class Writer:
                 params=replace(params, seed=seed),
                 constraint=output.constraint,
                 complete=complete,
+                landing=share,
                 returns=output.label,
                 **place,
             )

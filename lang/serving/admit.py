@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from ramet.grammars.constraints.serialize import content_key
+from ramet.grammars.constraints.writing import for_writing
 from ramet.lang.backends.base import CallPlace
 from ramet.lang.backends.engine import EngineBackend
 from ramet.lang.base.errors import GraphError, UnsupportedError
@@ -71,7 +72,8 @@ async def check_calls(
             if key not in seen:
                 seen.add(key)
                 try:
-                    await asyncio.wrap_future(engine.compile(node.constraint, scope))
+                    written = for_writing(node.constraint)
+                    await asyncio.wrap_future(engine.compile(written, scope))
                 except InvalidConstraintError as error:
                     raise _located(error, f"{path}.constraint", node) from None
 

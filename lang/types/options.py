@@ -11,8 +11,11 @@ from ramet.lang.base.errors import UsageError
 from ramet.lang.types.patterns import Pattern, choice, json
 from ramet.lang.types.types import TEXT, OutputType, output_type, text_matching
 from ramet.runtime.api.params import PARAM_ALIASES, SamplingParams
+from ramet.runtime.api.request import DEFAULT_LANDING
 
 DEFAULT_MAX_TOKENS = 256
+"""Of free text. What is held to a type ends by itself, and may take what the context has."""
+
 _DEFAULTS = SamplingParams()
 
 
@@ -49,10 +52,13 @@ class GenOptions(SamplingOptions, total=False):
 
     ``complete`` lets an output that is held to a constraint end valid within ``max_tokens``: where
     a token would leave too few for any valid end, the shortest end is written instead. It is on
-    where nothing else (``stop``, ``bad_words``, ...) could end the output or forbid its end.
+    where nothing else (``bad_words``, ``allowed_token_ids``) could forbid its end. ``landing`` lets
+    such an output end softly: from half of ``max_tokens`` on (True), or another share of it, tokens
+    that close the output gain likelihood.
     """
 
     complete: bool | None
+    landing: bool | float | None
     regex: str
     choices: list[str] | tuple[str, ...]
     json_schema: Any
@@ -62,7 +68,9 @@ class GenOptions(SamplingOptions, total=False):
 
 
 _OUTPUT_OPTIONS = tuple(
-    GenOptions.__annotations__.keys() - SamplingOptions.__annotations__.keys() - {"complete"}
+    GenOptions.__annotations__.keys()
+    - SamplingOptions.__annotations__.keys()
+    - {"complete", "landing"}
 )
 
 
@@ -110,13 +118,34 @@ def _text(option: str, value: Any) -> str:
     return value
 
 
-def sampling_params(defaults: Mapping[str, Any], own: Mapping[str, Any]) -> SamplingParams:
+def landing_share(landing: object, output: OutputType[Any]) -> float | None:
+    """``Request.landing`` of the option.
+
+    Raises:
+        UsageError: it is no share, or the output is free text.
+    """
+    if landing is None or landing is False:
+        return None
+    if not isinstance(landing, bool | int | float) or not 0 <= landing <= 1:
+        raise UsageError(f"landing is True or a share of max_tokens in [0, 1), not {landing!r}")
+    if output.constraint is None:
+        raise UsageError("landing needs a type or pattern: free text has no end to land at")
+    if landing is True:
+        return DEFAULT_LANDING
+    if landing == 1:
+        raise UsageError("landing is a share of max_tokens below 1, or True")
+    return float(landing)
+
+
+def sampling_params(
+    defaults: Mapping[str, Any], own: Mapping[str, Any], *, is_typed: bool = False
+) -> SamplingParams:
     """A call's parameters: its own over the run's defaults over the language's.
 
     Raises:
         InvalidParameterError: an unknown name, or a value out of range.
     """
-    values: dict[str, Any] = {"max_tokens": DEFAULT_MAX_TOKENS, **defaults}
+    values: dict[str, Any] = {"max_tokens": None if is_typed else DEFAULT_MAX_TOKENS, **defaults}
     for name, value in own.items():
         values[PARAM_ALIASES.get(name, name)] = value
     if values.get("stop") is None:

@@ -31,6 +31,7 @@ def regex_dfa(
     *,
     dialect: Dialect = "python",
     search: bool = False,
+    narrow: bool = False,
     limits: RegularLimits = DEFAULT_LIMITS,
 ) -> Dfa:
     """The texts that a pattern matches, over code points, as UTF-8 bytes.
@@ -40,6 +41,7 @@ def regex_dfa(
         dialect: Python's ``re`` on ``str``, or ECMA-262 in Unicode mode.
         search: False: the whole text must match (``re.fullmatch``). True: the pattern may match
             anywhere unless it is anchored, as in JSON Schema.
+        narrow: as for ``parse``; without effect where it would leave no text.
         limits: how large the automaton may grow.
 
     Lookahead, lookbehind, anchors and word borders are exact wherever they stand.
@@ -49,10 +51,13 @@ def regex_dfa(
             ``path`` "offset n".
         GrammarTooComplexError: over the limits.
     """
-    node = parse(pattern, dialect)
+    node = parse(pattern, dialect, narrow=narrow)
     if search:
         node = _anywhere(node)
-    return node_dfa(node, limits)
+    found = node_dfa(node, limits)
+    if narrow and found.is_empty:
+        return regex_dfa(pattern, dialect=dialect, search=search, limits=limits)
+    return found
 
 
 def node_dfa(node: Node, limits: RegularLimits = DEFAULT_LIMITS) -> Dfa:

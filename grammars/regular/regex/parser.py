@@ -31,6 +31,8 @@ from .syntax import (
 
 Dialect = Literal["python", "ecma"]
 
+ASCII_CLASSES = {"d": classes.DIGITS, "w": classes.ASCII_WORD, "s": classes.ASCII_SPACE}
+
 _MAX_DEPTH = 200
 
 
@@ -41,6 +43,7 @@ class _Flags:
     dot_all: bool = False
     verbose: bool = False
     ascii_only: bool = False
+    narrow: bool = False
 
 
 _FLAG_NAMES = {
@@ -53,20 +56,25 @@ _FLAG_NAMES = {
 }
 
 
-def parse(pattern: str, dialect: Dialect = "python") -> Node:
+def parse(pattern: str, dialect: Dialect = "python", *, narrow: bool = False) -> Node:
     """The syntax tree of a pattern.
+
+    ``narrow`` lets ``\\d``, ``\\w`` and ``\\s`` be ASCII where that makes the language smaller: not
+    in a negated set or assertion, or as ``\\D``, ``\\W``, ``\\S``, ``\\b``, unless two negations
+    cancel. ``(?u)`` ends it.
 
     Raises:
         ConstraintError: at ``offset n`` (in characters), naming the construct.
     """
-    return _Parser(pattern, ecma=dialect == "ecma").parse()
+    return _Parser(pattern, ecma=dialect == "ecma", narrow=narrow).parse()
 
 
 class _Parser(PatternReader):
-    def __init__(self, pattern: str, *, ecma: bool) -> None:
+    def __init__(self, pattern: str, *, ecma: bool, narrow: bool) -> None:
         super().__init__(pattern, ecma=ecma)
         self.depth = 0
-        self.flags = _Flags()
+        self.flags = _Flags(narrow=narrow)
+        self.is_negative = False  # inside an odd number of negations
 
     # -- structure --------------------------------------------------------------------------
 
@@ -226,7 +234,10 @@ class _Parser(PatternReader):
                 return None
             elif not self.inline_flags(begin):
                 return None
+        is_negation = wrap in ("not ahead", "not behind")
+        self.is_negative ^= is_negation
         node = self.options()
+        self.is_negative ^= is_negation
         self.flags = outer
         if not self.eat(")"):
             self.fail("missing ), unterminated group", "group", begin)
@@ -252,6 +263,8 @@ class _Parser(PatternReader):
                 value = False
             elif c in _FLAG_NAMES and not (self.ecma and c in "xa"):
                 flags = replace(flags, **{_FLAG_NAMES[c]: value != (c == "u")})
+                if c == "u":
+                    flags = replace(flags, narrow=False)
             else:
                 self.fail(f"unknown extension (?{c}", "group", begin)
         if self.eat(")"):
@@ -306,7 +319,13 @@ class _Parser(PatternReader):
             self.fail("backreferences are not regular", "backreference", begin)
         if self.ecma and c == "k":
             self.fail("backreferences are not regular", "backreference", begin)
+        if self.is_narrow_class():
+            return Characters(self.class_escape(begin, in_class=False))
         return Characters(self.folded(self.class_escape(begin, in_class=False)))
+
+    def is_narrow_class(self) -> bool:
+        """Whether the class whose letter is here is ASCII by ``narrow``."""
+        return self.flags.narrow and not self.is_negative and self.peek() in ("d", "w", "s")
 
     def octal_ahead(self) -> bool:
         three = self.text[self.at : self.at + 3]
@@ -322,11 +341,7 @@ class _Parser(PatternReader):
             }[letter]
             return self.folded(ranges) if letter == "w" else ranges
         if self.flags.ascii_only:
-            return {
-                "d": classes.DIGITS,
-                "w": classes.ASCII_WORD,
-                "s": classes.ASCII_SPACE,
-            }[letter]
+            return ASCII_CLASSES[letter]
         return classes.python_class(letter)
 
     def class_escape(self, begin: int, *, in_class: bool) -> Ranges:
@@ -335,8 +350,9 @@ class _Parser(PatternReader):
         if not c:
             self.fail("bad escape (end of pattern)", "escape", begin)
         if c in "dws":
+            is_narrow = self.is_narrow_class()
             self.at += 1
-            return self.shorthand(c)
+            return ASCII_CLASSES[c] if is_narrow else self.shorthand(c)
         if c in "DWS":
             self.at += 1
             return negated(self.shorthand(c.lower()))
@@ -359,7 +375,9 @@ class _Parser(PatternReader):
 
     def char_class(self, begin: int) -> Node:
         inverted = self.eat("^")
+        self.is_negative ^= inverted
         found: list[tuple[int, int]] = []
+        unfolded: list[tuple[int, int]] = []
         first = True
         while True:
             c = self.peek()
@@ -370,6 +388,13 @@ class _Parser(PatternReader):
                 break
             first = False
             at = self.at
+            if c == "\\":
+                self.at += 1
+                is_narrow = self.is_narrow_class()
+                self.at -= 1
+                if is_narrow and self.text[self.at + 2 : self.at + 3] != "-":
+                    unfolded += self.class_item()[0]
+                    continue
             low = self.class_item()
             if self.peek() == "-" and self.text[self.at + 1 : self.at + 2] not in ("]", ""):
                 self.at += 1
@@ -384,7 +409,8 @@ class _Parser(PatternReader):
                 found += [*low[0], (45, 45), *high[0]]
                 continue
             found += low[0]
-        ranges = self.folded(normalised(found))
+        self.is_negative ^= inverted
+        ranges = normalised([*self.folded(normalised(found)), *unfolded])
         return Characters(negated(ranges) if inverted else ranges)
 
     def class_item(self) -> tuple[Ranges, bool]:

@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Sequence
 
 from ramet.grammars.constraints import Constraint
-from ramet.grammars.constraints.writing import for_writing
 from ramet.runtime.api.errors import InvalidParameterError
 from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.api.request import ProgramHint, Request
@@ -46,7 +45,7 @@ def build_requests(
         Request(
             prompt_token_ids=prompt,
             params=_nth_choice(params, choice),
-            constraint=None if constraint is None else for_writing(constraint),
+            constraint=constraint,
             complete=complete,
             landing=landing,
             cache_salt=tenant.scoped(body.cache_salt or ""),

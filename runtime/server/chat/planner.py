@@ -169,6 +169,11 @@ class ChatPlanner:
         constraint_for = self._constraint_for(
             answer, calls, must_call=choice not in ("none", "auto"), conversation=conversation
         )
+
+        def narrowed(reasoning: ReasoningFormat | None, is_open: bool) -> Constraint | None:
+            constraint = constraint_for(reasoning, is_open)
+            return None if constraint is None else origins.narrow(constraint)
+
         budget = None
         if conversation.thinking_budget is not None:
             if reasoning is None:
@@ -176,13 +181,13 @@ class ChatPlanner:
                     "has no reasoning left after this prompt" if self._reasoning else _NEVER_REASONS
                 )
             budget = ReasoningBudget(
-                conversation.thinking_budget, reasoning, is_open, constraint_for(None, False)
+                conversation.thinking_budget, reasoning, is_open, narrowed(None, False)
             )
         tags = [each.begin for each in (reasoning, tool_format) if each is not None]
         controls = self._tokenizer.control_texts
         return ChatPlan(
             prompt,
-            constraint_for(reasoning, is_open),
+            narrowed(reasoning, is_open),
             reasoning,
             is_reasoning_open=is_open,
             tool_format=tool_format,

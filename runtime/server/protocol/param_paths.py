@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import TypeVar
 
 from ramet.grammars.constraints import Constraint, JsonSchema, Part, StructuralTag
+from ramet.grammars.constraints.writing import for_writing
 from ramet.runtime.api.errors import InvalidConstraintError, InvalidRequestError
 from ramet.runtime.api.paths import field_path
 
@@ -60,6 +61,21 @@ class Origins:
         if isinstance(constraint, StructuralTag):
             self._known.append((constraint.root, f"{requested.field}.root", ""))
         return constraint
+
+    def narrow(self, constraint: Constraint) -> Constraint:
+        """Returns what a model is held to while it writes; its parts have the same origins."""
+        narrowed = for_writing(constraint)
+        pairs: list[tuple[object, object]] = [(constraint, narrowed)]
+        for old, new in pairs:  # grows on the way
+            if old is new:
+                continue
+            self._known += [(new, *known[1:]) for known in self._known if known[0] is old]
+            if isinstance(old, tuple) and isinstance(new, tuple):
+                pairs += zip(old, new, strict=True)
+            elif is_dataclass(old):
+                names = [field.name for field in fields(old)]
+                pairs += [(getattr(old, name), getattr(new, name)) for name in names]
+        return narrowed
 
     def locate(self, whole: Constraint, error: InvalidConstraintError) -> InvalidConstraintError:
         """Returns the error with the responsible field as its ``param``.

@@ -284,7 +284,7 @@ def test_every_field_of_a_hint_is_one_that_the_server_knows() -> None:
     from ramet.runtime.api.request import ProgramHint
     from ramet.runtime.server.protocol.shared_fields import RametFields
 
-    hints = set(RametFields.model_fields) - {"complete"}
+    hints = set(RametFields.model_fields) - {"complete", "landing"}
     assert {field.name for field in dataclasses.fields(ProgramHint)} == hints
 
 

@@ -77,3 +77,47 @@ def test_a_server_that_can_not_promise_it_is_not_asked(served) -> None:
     backend = connect(served(RAMBLING), dialect="openai")
     with pytest.raises(UnsupportedError, match="promise a complete output"):
         typed.run(list[str], 12, True, backend=backend)
+
+
+def test_a_typed_output_without_a_limit_takes_what_it_needs(scripted_engine, served) -> None:
+    long = "word " * 80  # more tokens than free text has by default
+    for backend in (
+        scripted_engine(Script([f'["{long}"]'])),
+        connect(served(Script([f'["{long}"]']))),
+    ):
+
+        @program
+        def unlimited(s: State) -> Any:
+            s.user("x")
+            return s.gen("x", list[str])
+
+        done = unlimited.run(backend=backend)
+        assert done.result == [long]
+    assert unlimited.graph().calls()[0].params.max_tokens is None
+
+
+def test_an_output_can_land_softly(scripted_engine, served) -> None:
+    @program
+    def landing(s: State, share: Any, **options: Any) -> Any:
+        s.user("x")
+        return s.gen("x", list[str], max_tokens=30, landing=share, **options)
+
+    for backend in (scripted_engine(RAMBLING), connect(served(RAMBLING))):
+        assert landing.run(True, backend=backend).result
+    assert landing.graph(True).calls()[0].landing == 0.5
+    assert landing.graph(0.25).calls()[0].landing == 0.25
+    for share, options in ((2, {}), ("soon", {}), (1, {}), (True, {"complete": False})):
+        with pytest.raises(UsageError, match="landing"):
+            landing.run(share, backend=backend, **options)
+    with pytest.raises(UnsupportedError, match="promise a complete output"):
+        landing.run(0.5, backend=connect(served(RAMBLING), dialect="openai"))
+
+
+def test_a_limit_is_sent_where_the_other_servers_is_sixteen_tokens(served) -> None:
+    @program
+    def bare(s: State) -> Any:
+        s += "x"
+        return s.gen("x", choice("a" * 40, "b" * 40))
+
+    served_at = served(Script(["a"], repeat=True))
+    assert bare.run(backend=connect(served_at, dialect="vllm")).result == "a" * 40

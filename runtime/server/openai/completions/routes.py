@@ -99,12 +99,14 @@ async def _prepare(
     prompts = await context.prompts.encode(given, add_special_tokens=body.add_special_tokens)
     requested = body.requested_constraint()
     call_id = body.request_id or new_id("cmpl")
+    origins = Origins.of_constraint(requested) if requested else None
+    constraint = origins.narrow(requested.constraint) if requested and origins else None
     requests = build_requests(
         call_id,
         body,
         sampling_params(body),
         prompts,
-        requested.constraint if requested else None,
+        constraint,
         tenant_of(http_request),
     )
     if body.score_from is not None:
@@ -124,7 +126,7 @@ async def _prepare(
         requests,
         echoes,
         context.engine.tokenizer.eos_ids,
-        Origins.of_constraint(requested) if requested else None,
+        origins,
     )
 
 
