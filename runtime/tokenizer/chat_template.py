@@ -15,24 +15,32 @@ import jinja2.ext
 import jinja2.meta
 import jinja2.nodes
 import jinja2.parser
-import jinja2.sandbox
 
 from ramet.runtime.api.errors import ChatTemplateError, InvalidParameterError, ModelLoadError
 from ramet.runtime.tokenizer.encoders import PromptPiece
 from ramet.runtime.tokenizer.messages import Message, normalise_messages
 from ramet.runtime.tokenizer.protection import Protection
+from ramet.runtime.tokenizer.template_sandbox import (
+    MAX_SOURCE_LEN,
+    RESERVED,
+    RenderBudget,
+    RenderLimitError,
+    TemplateSandbox,
+)
 from ramet.runtime.tokenizer.tokenizer import Tokenizer
 
-_OWN_VARIABLES = frozenset({"messages", "tools", "add_generation_prompt", "bos_token", "eos_token"})
+_OWN_VARIABLES = RESERVED | {
+    "messages", "tools", "add_generation_prompt", "bos_token", "eos_token",
+}  # fmt: skip
 
 
-def _environment() -> jinja2.Environment:
-    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
+def _environment() -> TemplateSandbox:
+    environment = TemplateSandbox(
+        {"tojson": _to_json},
         trim_blocks=True,
         lstrip_blocks=True,
         extensions=[jinja2.ext.loopcontrols, _GenerationBlock],
     )
-    environment.filters["tojson"] = _to_json
     environment.globals["raise_exception"] = _raise_exception
     return environment
 
@@ -40,9 +48,11 @@ def _environment() -> jinja2.Environment:
 @functools.lru_cache(maxsize=16)
 def _compiled(source: str) -> tuple[CodeType, bool]:
     """A template's code, and whether it looks at ``tools``."""
+    if len(source) > MAX_SOURCE_LEN:
+        raise ValueError(f"it is longer than {MAX_SOURCE_LEN} characters")
     environment = _environment()
     undeclared = jinja2.meta.find_undeclared_variables(environment.parse(source))
-    return environment.compile(source), "tools" in undeclared
+    return environment.compile(environment.bounded(source)), "tools" in undeclared
 
 
 class ChatTemplate:
@@ -151,8 +161,10 @@ class ChatTemplate:
         protected = guard.protect(plain)
         if continue_final_message:
             protected[-1]["content"] += guard.end_mark
+        budget = RenderBudget(guard.num_chars)
         printed = self._print(
             {
+                **budget.variables(),
                 **guard.protect(variables),
                 "messages": protected,
                 "tools": guard.protect(tools) if tools else None,
@@ -182,6 +194,12 @@ class ChatTemplate:
         except _TemplateRefusal as error:
             raise ChatTemplateError(
                 f"the model's chat template refuses the messages: {error}", param="messages"
+            ) from None
+        except RenderLimitError as error:
+            raise ChatTemplateError(
+                f"the model's chat template can't be rendered: {error}",
+                param="messages",
+                code="chat_template_limit",
             ) from None
         except Exception as error:  # A template can fail in any way that Python code can.
             raise ChatTemplateError(

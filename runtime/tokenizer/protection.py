@@ -19,7 +19,11 @@ _MARK_CANDIDATES = (*range(0xFDD0, 0xFDF0), *range(0xF0000, 0xFFFFE))
 
 
 class Protection:
-    """Marks the texts of ``control_texts`` in values, and splits what was printed with them."""
+    """Marks the texts of ``control_texts`` in values, and splits what was printed with them.
+
+    Attributes:
+        num_chars: of all texts in the values.
+    """
 
     def __init__(self, control_texts: Iterable[str], *values: Any) -> None:
         ordered = sorted((t for t in control_texts if len(t) > 1), key=len, reverse=True)
@@ -28,7 +32,9 @@ class Protection:
         self._starts = re.compile(f"(?=({'|'.join(map(re.escape, ordered))}))") if ordered else None
         self._prefixes = frozenset(t[:n] for t in ordered for n in range(1, len(t)))
         self._longest = max(map(len, ordered), default=1) - 1
-        used = set().union(*(set(text) for text in _texts(values)))
+        texts = list(_texts(values))
+        self.num_chars = sum(map(len, texts))
+        used = set().union(*map(set, texts))
         self.mark, self.end_mark = _unused(used, 2)
 
     def protect(self, value: Any) -> Any:
