@@ -21,6 +21,8 @@ from .constraints import (
 )  # fmt: skip
 from .constraints.serialize import check_fields, content_key
 from .ebnf import ebnf_automaton
+from .ebnf.counted_lexeme import GrammarLexeme
+from .ebnf.regex_network import regex_automaton, size_of
 from .errors import ConstraintError, EmptyConstraintError, GrammarTooComplexError
 from .grammar import Grammar
 from .json_schema.compile import CompiledSchema
@@ -29,13 +31,15 @@ from .json_schema.solver.languages import Languages
 from .limits import CompileLimits
 from .masks.context_independent import ContextIndependentMasks, new_context_independent_masks
 from .masks.vocabulary import Vocabulary
-from .pushdown.automaton import AutomatonLexeme, Whole
+from .pushdown.automaton import Whole
 from .pushdown.context_table import Context
 from .pushdown.lexemes import DfaLexeme
 from .pushdown.listed_texts import ListedLexeme
 from .pushdown.pushdown_table import PushdownTable
 from .regular import Dfa, literals, regex_dfa
 from .regular.automata.store import AutomatonStore
+from .regular.regex.parser import parse
+from .regular.regex.syntax import has_assertions
 from .stats import GrammarStats
 from .structural_tag import structural_tag_start
 
@@ -59,6 +63,9 @@ _COUNTS = 4
 
 _SHEDS = 16
 """The share of the memory that is freed when there is too much."""
+
+_MAX_REGEX_SIZE = 150
+"""Code point sets of a regex that becomes one automaton, repetitions written out."""
 
 _MAX_CHOICE_DFA = 20_000
 """Characters of a choice that becomes a minimal automaton."""
@@ -285,20 +292,12 @@ def start_of(
             case JsonSchema() | JsonObject():
                 return compile_schema(constraint, languages, limits).start
             case Regex():
-                dialect, pattern = constraint.dialect, constraint.pattern
-                narrow = constraint.classes == "ascii"
-                dfa = languages.stored(
-                    f"whole {dialect} {'ascii ' if narrow else ''}{pattern}",
-                    lambda: regex_dfa(
-                        pattern, dialect=dialect, narrow=narrow, limits=limits.regular
-                    ),
-                )
-                return _whole(dfa, "regex")
+                return _regex(constraint, languages, limits)
             case Choice():
                 return _choice(constraint, limits)
             case Ebnf():
                 automaton = ebnf_automaton(constraint, limits.regular)
-                return lambda _: Whole(AutomatonLexeme(automaton))
+                return lambda _: Whole(GrammarLexeme(automaton))
             case StructuralTag():
                 return structural_tag_start(
                     constraint, special_ids, lambda c: compile_schema(c, languages, limits), limits
@@ -306,6 +305,25 @@ def start_of(
     except RecursionError:
         raise GrammarTooComplexError("", "", "the constraint nests too deep") from None
     raise ConstraintError("", "kind", f"{type(constraint).__name__} is no known constraint")
+
+
+def _regex(constraint: Regex, languages: Languages, limits: CompileLimits) -> Start:
+    """One automaton, or, where that would be large, one that is made as it is read."""
+    dialect, pattern = constraint.dialect, constraint.pattern
+    narrow = constraint.classes == "ascii"
+    node = parse(pattern, dialect, narrow=narrow)
+    if size_of(node) <= _MAX_REGEX_SIZE or has_assertions(node):
+        dfa = languages.stored(
+            f"whole {dialect} {'ascii ' if narrow else ''}{pattern}",
+            lambda: regex_dfa(pattern, dialect=dialect, narrow=narrow, limits=limits.regular),
+        )
+        return _whole(dfa, "regex")
+    try:
+        automaton = regex_automaton(node, limits.regular)
+    except EmptyConstraintError:
+        # Narrowed classes may leave no text.
+        automaton = regex_automaton(parse(pattern, dialect), limits.regular)
+    return lambda _: Whole(GrammarLexeme(automaton))
 
 
 def _choice(constraint: Choice, limits: CompileLimits) -> Start:

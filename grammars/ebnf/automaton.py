@@ -18,6 +18,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from .bounded_equality import equal_within
 from .network import Network, foreign_node
 from .reading_loops import ACCEPT_NODE
 from .readings import Readings
@@ -41,6 +42,10 @@ class GrammarAutomaton:
     def __init__(self, network: Network, num_foreign: int = 0) -> None:
         """``num_foreign`` things are called as foreign nodes; none of them takes no text."""
         self._network = network
+        self._equal_nodes: NDArray[np.int32] | None = None
+        self._equal_bytes = -1
+        self._equal_stacks: dict[int, int] = {}
+        self._equal_states: NDArray[np.int32] = np.empty(0, np.int32)
         self._readings = Readings(network, _loop_nodes(network), num_foreign)
         first = self.closure((network.start, _EMPTY)) if network.num_nodes else frozenset()
         self._start = self.intern(first | {ACCEPT} if network.is_nullable else first)
@@ -94,6 +99,44 @@ class GrammarAutomaton:
     @cached_property
     def _shortest_texts(self) -> ShortestTexts:
         return ShortestTexts(self._network)
+
+    def has_equal_states(self, num_bytes: int) -> bool:
+        """Whether texts of at most ``num_bytes`` don't distinguish all nodes."""
+        if self._equal_bytes != num_bytes:
+            self._equal_nodes, self._equal_bytes = equal_within(self._network, num_bytes), num_bytes
+            self._equal_stacks = {_EMPTY: _EMPTY}
+            self._equal_states = np.empty(0, np.int32)
+        return self._equal_nodes is not None
+
+    def equal_states(self, states: NDArray[np.int32]) -> NDArray[np.int32]:
+        """By state, one for all from which the same texts of ``num_bytes`` may follow."""
+        most = int(states.max(initial=0))
+        if most >= len(self._equal_states):
+            longer = np.full(2 * most + 64, -1, np.int32)
+            longer[: len(self._equal_states)] = self._equal_states
+            self._equal_states = longer
+        found = self._equal_states[states]
+        for state in np.unique(states[found < 0]).tolist():
+            members = self._readings.members(state)
+            equal = {(self._equal_node(node), self._equal_stack(stack)) for node, stack in members}
+            is_same = equal == set(members)
+            self._equal_states[state] = state if is_same else self.intern(equal)
+        return self._equal_states[states]
+
+    def _equal_node(self, node: int) -> int:
+        assert self._equal_nodes is not None
+        return int(self._equal_nodes[node]) if node >= 0 else node
+
+    def _equal_stack(self, stack: int) -> int:
+        open_stacks = []
+        while stack not in self._equal_stacks:
+            open_stacks.append(stack)
+            stack = self._readings.returns_to(stack)[1]
+        found = self._equal_stacks[stack]
+        for above in reversed(open_stacks):
+            node = self._equal_node(self._readings.returns_to(above)[0])
+            found = self._equal_stacks[above] = self._readings.stack(node, found)
+        return found
 
     def configurations(self, state: int) -> frozenset[Configuration]:
         """The readings of the texts that lead to a state."""

@@ -15,9 +15,10 @@ Three things are arranged so that a walk of the network terminates and never run
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -112,15 +113,27 @@ def check_names(rules: Rules) -> None:
                 )
 
 
-def build_network(rules: Rules, limits: RegularLimits) -> Network:
+def build_network(
+    rules: Rules,
+    limits: RegularLimits,
+    *,
+    max_regular_states: int | None = None,
+    max_inlined_states: int = _MAX_INLINED_STATES,
+) -> Network:
     """The network of a grammar.
+
+    A rule without recursion becomes one automaton unless that outgrows the limits, or, if given,
+    ``max_regular_states``; then it calls the rules that it is made of, but for those with at most
+    ``max_inlined_states``.
 
     Raises:
         ConstraintError: a rule that doesn't exist, or a grammar that derives no text.
         GrammarTooComplexError: over the limits.
     """
     check_names(rules)
-    return _Builder(rules, limits).build()
+    return _Builder(
+        rules, limits, max_regular_states or limits.max_states, max_inlined_states
+    ).build()
 
 
 @dataclass
@@ -140,8 +153,16 @@ _NO_AUTOMATON = _RuleAutomaton(0, 0, 1, [], [])
 
 
 class _Builder:
-    def __init__(self, rules: Rules, limits: RegularLimits) -> None:
+    def __init__(
+        self,
+        rules: Rules,
+        limits: RegularLimits,
+        max_regular_states: int,
+        max_inlined_states: int,
+    ) -> None:
         self.limits = limits
+        self.max_inlined_states = max_inlined_states
+        self.regular_limits = replace(limits, max_states=min(max_regular_states, limits.max_states))
         self.rules = dict(rules.rules)
         self.start = rules.start
         self.productive = fixpoint(self.rules, derives_text)
@@ -208,10 +229,11 @@ class _Builder:
             if len(group) > 1 or name in callees[name] or has_foreign(self.rules[name]):
                 continue
             if all(callee in self.regular for callee in callees[name]):
-                builder = NfaBuilder(self.limits)
+                builder = NfaBuilder(self.regular_limits)
                 builder.start = builder.new_state()
-                end = self.add(builder, self.rules[name], builder.start, inline=True)
-                self.regular[name] = builder.build(end)
+                with contextlib.suppress(GrammarTooComplexError):
+                    end = self.add(builder, self.rules[name], builder.start, inline=True)
+                    self.regular[name] = builder.build(end)
 
     # -- one rule ---------------------------------------------------------------------------
 
@@ -247,7 +269,7 @@ class _Builder:
                 )
 
     def add_dfa(self, builder: NfaBuilder, dfa: Dfa, source: int, *, inline: bool) -> int:
-        if inline or dfa.num_states <= _MAX_INLINED_STATES:
+        if inline or dfa.num_states <= self.max_inlined_states:
             return builder.dfa(dfa, source)
         # A large automaton is a rule of its own, so that its uses share it.
         name = f"dfa {dfa.digest.hex()}"

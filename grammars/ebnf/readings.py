@@ -154,6 +154,16 @@ class Readings:
                 return int(number)
             self._make_room()
 
+    def stack(self, node: int, rest: int) -> int:
+        """The stack that returns to a node, and then to the rest."""
+        while True:
+            number = interned(
+                self._cells, self._cell_slots, self._counts, reading_loops.CELLS, node, rest
+            )
+            if number >= 0:
+                return int(number)
+            self._make_room()
+
     def set_of(self, configurations: list[int]) -> int:
         """The number of a set."""
         while True:

@@ -135,6 +135,8 @@ class Masks:
         slice_s = _SLICE_S
         while True:
             with pushdown.lock, state_table.lock:
+                if own not in state_table.masked_as:
+                    state_table.make_ready(own)
                 state = state_table.masked_as.get(own, own)
                 part = context_independent.known.get((state, live))
                 if part is None:
