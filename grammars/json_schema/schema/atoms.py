@@ -70,9 +70,14 @@ class TextLength:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """The string has a match of an ECMA-262 regular expression."""
+    """The string has a match of an ECMA-262 regular expression.
+
+    Where it is ``unbounded``, a long repetition that counts characters has no bounds; those are in
+    a ``TextLength``.
+    """
 
     pattern: str
+    unbounded: bool = False
 
 
 @dataclass(frozen=True, slots=True)

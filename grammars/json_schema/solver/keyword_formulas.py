@@ -248,6 +248,11 @@ class Typer:
         if not isinstance(pattern, str):
             raise ConstraintError(path, keyword, "a pattern must be a string")
         try:
+            counted = self._languages.counted_pattern(pattern)
+            if counted is not None:
+                _, low, high = counted
+                self._languages.pattern(Pattern(pattern, unbounded=True))
+                return all_of([atom(Pattern(pattern, unbounded=True)), atom(TextLength(low, high))])
             members = self._languages.few_members(pattern)
         except ConstraintError as error:
             where = f" ({error.path})" if error.path else ""

@@ -47,17 +47,19 @@ from ramet.grammars.regular import (
 from ramet.grammars.regular import numbers as number_languages
 from ramet.grammars.regular.automata.store import AutomatonStore
 from ramet.grammars.regular.formats import string_format
+from ramet.grammars.regular.regex import node_dfa
+from ramet.grammars.regular.regex.counted import without_bounds
+from ramet.grammars.regular.regex.parser import parse
+from ramet.grammars.regular.regex.syntax import Node
 
 from .character_dfa import CharacterDfa
 from .number_dfa import exactly_one, number_dfa
-from .text_sets import TextSet, members
+from .text_sets import TextSet, members, num_bytes
 
 _T = TypeVar("_T")
 _MAX_COUNTED = 4096
 _MAX_PRODUCT = 4000
 _MAX_LISTED = 64
-_ENTRY_BYTES = 1500
-"""Approximate memory of an entry in addition to its tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +109,11 @@ class Languages:
             pass
         made = make()
         self._known[key] = made
-        self.num_bytes += _num_bytes(made)
+        self.num_bytes += num_bytes(made)
         while len(self._known) > self._capacity or (
             self.num_bytes > self._max_bytes and len(self._known) > 1
         ):
-            self.num_bytes -= _num_bytes(self._known.popitem(last=False)[1])
+            self.num_bytes -= num_bytes(self._known.popitem(last=False)[1])
         return made
 
     def stored(self, description: str, make: Callable[[], Dfa]) -> Dfa:
@@ -137,16 +139,25 @@ class Languages:
             short = found.max_length is None or len(text) <= found.max_length
             return short and found.dfa.accepts(text.encode())
         assert isinstance(value, Pattern)
-        return self.pattern(value.pattern).accepts(text.encode())
+        return self.pattern(value).accepts(text.encode())
 
-    def pattern(self, pattern: str) -> Dfa:
+    def pattern(self, pattern: Pattern) -> Dfa:
         """The strings with a match of an ECMA-262 pattern."""
+        text, limits = pattern.pattern, self.limits.regular
+
+        def make() -> Dfa:
+            counted = self.counted_pattern(text) if pattern.unbounded else None
+            if counted is not None:
+                return node_dfa(counted[0], limits)
+            return regex_dfa(text, dialect="ecma", search=True, limits=limits)
+
+        description = f"{'unbounded' if pattern.unbounded else 'search'} {text}"
+        return self.remember(pattern, lambda: self.stored(description, make))
+
+    def counted_pattern(self, pattern: str) -> tuple[Node, int, int | None] | None:
+        """A pattern that counts characters, without its bounds, and those; None if it doesn't."""
         return self.remember(
-            ("pattern", pattern),
-            lambda: self.stored(
-                f"search {pattern}",
-                lambda: regex_dfa(pattern, dialect="ecma", search=True, limits=self.limits.regular),
-            ),
+            ("counted pattern", pattern), lambda: without_bounds(parse(pattern, "ecma"))
         )
 
     def _body(self, dfa: Dfa) -> Dfa:
@@ -160,7 +171,7 @@ class Languages:
 
     def few_members(self, pattern: str) -> frozenset[str] | None:
         """The strings with a match of a pattern; None unless they are few, and plainly so."""
-        dfa = self.pattern(pattern)
+        dfa = self.pattern(Pattern(pattern))
         if dfa.num_states > _MAX_LISTED:
             return None
 
@@ -293,7 +304,7 @@ class Languages:
         if isinstance(value, TextIs):
             return literals(sorted(value.values), limits)
         if isinstance(value, Pattern):
-            return self.pattern(value.pattern)
+            return self.pattern(value)
         if isinstance(value, Format):
             found = string_format(value.name)
             assert found is not None
@@ -383,13 +394,3 @@ class Languages:
         if all(map(is_order, parts)):
             return bool(intervals)
         return any(map(has_integer, intervals))
-
-
-def _num_bytes(made: object) -> int:
-    """About the memory of something remembered: mostly that of its tables."""
-    if isinstance(made, TextSet):
-        return _ENTRY_BYTES + sum(map(len, made.texts))
-    if isinstance(made, frozenset):
-        return _ENTRY_BYTES + 100 * len(made)
-    tables = [getattr(made, name, None) for name in ("table", "labels", "accepting", "at_border")]
-    return _ENTRY_BYTES + sum(getattr(table, "nbytes", 0) for table in tables)

@@ -10,6 +10,9 @@ from ramet.grammars.json_schema.schema.atoms import TextIs
 from ramet.grammars.json_schema.schema.formula import Formula, all_of, atom, negate
 from ramet.grammars.regular import Dfa
 
+_ENTRY_BYTES = 1500
+"""Approximate memory of an entry in addition to its tables."""
+
 
 @dataclass(frozen=True, slots=True)
 class TextSet:
@@ -84,3 +87,13 @@ def members_of(texts: TextSet) -> set[str]:
 def without(formula: Formula, texts: frozenset[str]) -> Formula:
     """A typed formula over strings, without some strings."""
     return all_of([formula, negate(atom(TextIs(texts)))]) if texts else formula
+
+
+def num_bytes(made: object) -> int:
+    """About the memory of something remembered: mostly that of its tables."""
+    if isinstance(made, TextSet):
+        return _ENTRY_BYTES + sum(map(len, made.texts))
+    if isinstance(made, frozenset):
+        return _ENTRY_BYTES + 100 * len(made)
+    tables = [getattr(made, name, None) for name in ("table", "labels", "accepting", "at_border")]
+    return _ENTRY_BYTES + sum(getattr(table, "nbytes", 0) for table in tables)
