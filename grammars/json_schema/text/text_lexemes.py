@@ -30,7 +30,7 @@ class Closing:
 
     key: Hashable = "value"
     filtered = False
-    ends_value: ClassVar[bool] = True
+    ends_value = True
     """Whether the quote is the lexeme's last byte."""
 
     def targets(self, state_table: StateTable, num_labels: int) -> NDArray[np.int32]:
