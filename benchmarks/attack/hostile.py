@@ -165,11 +165,12 @@ def tag_bomb(rng: random.Random) -> tuple[str, Body]:
     contents: list[Body] = [
         free,
         {"type": "any_text", "max_tokens": size},
-        {"type": "regex", "pattern": f"(a|b)*a(a|b){{{min(size, 40)}}}"},
+        {"type": "regex", "pattern": f"(a|b)*a(a|b){{{min(size, 12)}}}"},
         {"type": "json_schema", "json_schema": {"type": "array", "uniqueItems": True}},
         {"type": "grammar", "grammar": 'root ::= root root | "a"'},
         deep,
     ]
+    contents = rng.sample(contents, 2)  # of all kinds, one would be refused immediately
     tags = [
         {"type": "tag", "begin": "<" * (i % 40 + 1) + f"{i:x}>", "content": rng.choice(contents),
          "end": rng.choice(["</a>", "<", ">" * (i % 9 + 1)])}
