@@ -36,13 +36,13 @@ def _mutated(body: Body, rng: random.Random) -> Body:
         places = list(_places(body))
         kind = rng.random()
         if kind < 0.25 or not places:
-            body[rng.choice(_NAMES)] = rng.choice(_LEAVES)
+            body[rng.choice(_NAMES)] = copy.deepcopy(rng.choice(_LEAVES))
             continue
         parent, key = rng.choice(places)
         if kind < 0.45:
             del parent[key]
         elif kind < 0.85:
-            parent[key] = rng.choice(_LEAVES)
+            parent[key] = copy.deepcopy(rng.choice(_LEAVES))
         else:
             parent[key] = copy.deepcopy(rng.choice(places)[0])
     return body
