@@ -7,6 +7,7 @@ from ramet.lang.backends.http import HttpBackend, connect
 from ramet.lang.backends.scripted import ScriptedBackend
 from ramet.lang.base.errors import (
     AgentLimitError,
+    ArgumentError,
     BackendError,
     DamagedReferenceError,
     DependencyFailedError,
@@ -19,6 +20,7 @@ from ramet.lang.base.errors import (
     OutputTruncatedError,
     OutputTypeError,
     RoleError,
+    RunTimeoutError,
     ScriptError,
     ToolFailedError,
     UnknownNameError,
@@ -55,6 +57,7 @@ from ramet.lang.types.values import Meta, Value
 __all__ = [
     "AgentLimitError",
     "AgentLimits",
+    "ArgumentError",
     "Backend",
     "BackendError",
     "Branches",
@@ -77,6 +80,7 @@ __all__ = [
     "RequestGraph",
     "RoleError",
     "Run",
+    "RunTimeoutError",
     "ScriptError",
     "ScriptedBackend",
     "State",

@@ -3,32 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import functools
 import inspect
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from ramet.lang.backends.choose import BackendLike, as_backend, default_backend
-from ramet.lang.base.errors import UsageError
+from ramet.lang.base.errors import ArgumentError, UsageError
 from ramet.lang.base.event_loop import on_shared_loop, shared_loop
+from ramet.lang.base.frames import caller_place
 from ramet.lang.batching import run_batch
 from ramet.lang.graph.explain import Explanation, explain
 from ramet.lang.graph.graph import RequestGraph
 from ramet.lang.run.dry_run import dry_run
+from ramet.lang.run.outcomes import DryRunStopped
 from ramet.lang.run.run import Bind, Run
 from ramet.lang.run.run_options import RunOptions
+from ramet.lang.run.session import current_caller
 from ramet.lang.run.state import State
 from ramet.lang.types.options import SamplingOptions, sampling_params
 from ramet.lang.types.values import Value
+from ramet.runtime.api.names import nearest
 from ramet.runtime.api.params import PARAM_ALIASES
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 _SAMPLING_NAMES = frozenset(SamplingOptions.__annotations__) - {"seed"}
-_SETTING_NAMES = frozenset(("backend", "seed", "cache_salt", "priority", "hints", "prefill_ahead"))
+_SETTING_NAMES = frozenset(
+    ("backend", "seed", "cache_salt", "priority", "hints", "prefill_ahead", "timeout_s")
+)
+_RUN_NAMES = _SAMPLING_NAMES | _SETTING_NAMES | set(PARAM_ALIASES)
 
 
 class SupportsEncode(Protocol):
@@ -41,19 +47,21 @@ class Program(Generic[P, T]):
     """A program. ``run`` runs it; calling it with a state runs it as a part of another program.
 
     ``run``, ``start``, ``stream`` and ``arun`` take the function's own arguments and, by name,
-    settings: ``backend``, ``seed``, ``cache_salt``, ``priority``, ``hints``, ``prefill_ahead``
-    and any sampling parameter as a default for the run's calls. ``using(...)`` sets them
-    beforehand, which leaves ``run`` with the function's own signature for type checkers.
+    settings: ``backend``, ``seed``, ``cache_salt``, ``priority``, ``hints``, ``prefill_ahead``,
+    ``timeout_s`` and any sampling parameter as a default for the run's calls. ``using(...)`` sets
+    them beforehand, which leaves ``run`` with the function's own signature for type checkers.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._signature = inspect.signature(function)
         parameters = list(self._signature.parameters)
+        self._parameters = parameters[1:]
         if not parameters:
             raise UsageError("a program's first parameter is its state: def program(s, ...)")
         self.function = function
         self._own_names = frozenset(parameters)
         self._settings: dict[str, Any] = {}
+        self._original = self
         functools.update_wrapper(self, function)
         self.name: str = getattr(function, "__name__", "program")
 
@@ -67,15 +75,20 @@ class Program(Generic[P, T]):
         result: T = self.function(s, *args, **kwargs)
         return result
 
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """Pickles a program by its name in its module, as functions are."""
+        if self is self._original:
+            return self.function.__qualname__
+        return _with_settings, (self._original, self._settings)
+
     def __repr__(self) -> str:
         return f"<program {self.name}>"
 
     def using(self, **settings: Any) -> Program[P, T]:
         """The same program with settings for its runs."""
-        for name in settings:
-            if name not in _SETTING_NAMES and not _is_sampling(name):
-                sampling_params({}, {name: settings[name]})  # names the nearest right one
-        other = copy.copy(self)
+        self._check_settings(settings, _RUN_NAMES)
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
         other._settings = {**self._settings, **settings}
         return other
 
@@ -93,16 +106,16 @@ class Program(Generic[P, T]):
             UsageError: the program is wrong; nothing was sent for the part that is.
         """
         stream = bool(kwargs.pop("stream", False)) if "stream" not in self._own_names else False
-        run = self._start(args, kwargs)
-        return run if stream else run.wait()
+        run = self._make_run(args, kwargs)
+        return run.begin() if stream else run.wait()
 
     @overload
     def start(self, *args: P.args, **kwargs: P.kwargs) -> Run[T]: ...
     @overload
     def start(self, *args: Any, backend: BackendLike, **kwargs: Any) -> Run[T]: ...
     def start(self, *args: Any, **kwargs: Any) -> Run[Any]:
-        """Starts the program and returns its run at once."""
-        return self._start(args, kwargs)
+        """Starts the program and returns its run immediately."""
+        return self._make_run(args, kwargs).begin()
 
     @overload
     def stream(self, *args: P.args, **kwargs: P.kwargs) -> Run[T]: ...
@@ -110,7 +123,7 @@ class Program(Generic[P, T]):
     def stream(self, *args: Any, backend: BackendLike, **kwargs: Any) -> Run[T]: ...
     def stream(self, *args: Any, **kwargs: Any) -> Run[Any]:
         """The same as ``start``: iterate the run's ``events`` or ``text_iter()``."""
-        return self._start(args, kwargs)
+        return self._make_run(args, kwargs).begin()
 
     @overload
     async def arun(self, *args: P.args, **kwargs: P.kwargs) -> Run[T]: ...
@@ -118,7 +131,7 @@ class Program(Generic[P, T]):
     async def arun(self, *args: Any, backend: BackendLike, **kwargs: Any) -> Run[T]: ...
     async def arun(self, *args: Any, **kwargs: Any) -> Run[Any]:
         """Runs the program on the caller's own event loop and waits for its end."""
-        return await self._start(args, kwargs, asyncio.get_running_loop())
+        return await self._make_run(args, kwargs, asyncio.get_running_loop()).begin()
 
     def run_batch(
         self,
@@ -136,6 +149,7 @@ class Program(Generic[P, T]):
         in the batch's own. ``progress`` shows a bar on the terminal. A run that fails doesn't end
         the others: its ``error`` says so and its ``result`` raises.
         """
+        self._check_settings(settings, _RUN_NAMES | {"max_concurrency", "reorder", "progress"})
         program = self.using(**settings) if settings else self
         return run_batch(program, list(batch), max_concurrency, reorder=reorder, progress=progress)
 
@@ -145,13 +159,13 @@ class Program(Generic[P, T]):
         A dry run ends where the program looks at a value; ``graph.open_ends`` names the places.
         """
         values, options, _ = self._settle(kwargs)
-        self._signature.bind(None, *args, **values)
+        self._bound(args, values)
         return dry_run(self.name, self._binder(args, values), options)
 
     def check_arguments(self, *args: Any, **kwargs: Any) -> None:
-        """Raises TypeError where a run with these arguments would, and starts nothing."""
+        """Raises ArgumentError where a run with these arguments would, and starts nothing."""
         values, _, _ = self._settle(kwargs)
-        self._signature.bind(None, *args, **values)
+        self._bound(args, values)
 
     def explain(
         self, *args: Any, tokenizer: SupportsEncode | None = None, **kwargs: Any
@@ -164,25 +178,58 @@ class Program(Generic[P, T]):
         count = None if tokenizer is None else lambda text: len(tokenizer.encode(text))
         return explain(self.graph(*args, **kwargs), count)
 
-    def _start(
+    def _make_run(
         self,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> Run[Any]:
         values, options, chosen = self._settle(kwargs)
-        backend = as_backend(chosen) if chosen is not None else default_backend()
+        arguments = self._bound(args, values)
         if loop is None and on_shared_loop():
             loop = asyncio.get_running_loop()
-        bound = self._signature.bind(None, *args, **values)  # raises TypeError before all else
-        return Run(
+        caller = current_caller.get()
+        inherited = None if caller is None else caller.session.backend
+        if caller is not None and inherited is None:
+            raise DryRunStopped("", caller_place())
+        if chosen is not None:
+            backend = as_backend(chosen)
+        else:
+            backend = inherited or default_backend()
+        run: Run[Any] = Run(
             self.name,
             self._binder(args, values),
             backend,
             options,
             loop or shared_loop(),
-            dict(list(bound.arguments.items())[1:]),
+            arguments,
         )
+        if caller is not None:
+            caller.session.add_nested(run)
+        return run
+
+    def _bound(self, args: tuple[Any, ...], values: Mapping[str, Any]) -> dict[str, Any]:
+        """The program's arguments by parameter.
+
+        Raises:
+            ArgumentError: the program doesn't take them.
+        """
+        try:
+            bound = self._signature.bind(None, *args, **values)
+        except TypeError as error:
+            wrong = next((name for name in values if name not in self._own_names), None)
+            if wrong is None:
+                raise ArgumentError(f"{self.name}: {error}") from None
+            hint = nearest(wrong, [*self._parameters, *_RUN_NAMES])
+            message = f"{self.name} takes no argument {wrong!r}, and a run no such setting{hint}"
+            raise ArgumentError(message, param=wrong) from None
+        return dict(list(bound.arguments.items())[1:])
+
+    def _check_settings(self, settings: Mapping[str, Any], known: Collection[str]) -> None:
+        for name in settings:
+            if name not in _RUN_NAMES:
+                message = f"a run has no setting {name!r}{nearest(name, known)}"
+                raise ArgumentError(message, param=name)
 
     def _settle(
         self, kwargs: Mapping[str, Any]
@@ -202,12 +249,24 @@ class Program(Generic[P, T]):
             if _is_sampling(name)
         }
         sampling_params(sampling, {})  # raises on a bad value before anything runs
+        caller = current_caller.get()
+        if caller is not None:
+            inherited = caller.session.options
+            settings = {
+                "cache_salt": inherited.cache_salt,
+                "priority": inherited.priority,
+                **settings,
+            }
         if settings.get("seed") is None:
-            settings["seed"] = secrets.randbits(62)
+            settings["seed"] = secrets.randbits(62) if caller is None else caller.next_seed()
         return values, RunOptions(sampling=sampling, **settings), backend
 
     def _binder(self, args: tuple[Any, ...], values: Mapping[str, Any]) -> Bind:
         return lambda _, writer: functools.partial(self.function, State(writer), *args, **values)
+
+
+def _with_settings(program: Program[..., Any], settings: dict[str, Any]) -> Program[..., Any]:
+    return program.using(**settings)
 
 
 def _is_sampling(name: str) -> bool:

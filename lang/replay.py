@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ramet.lang.trace.diff import Difference, TraceDiff
 from ramet.lang.trace.trace import Trace
 
 if TYPE_CHECKING:
@@ -15,29 +17,28 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Difference:
-    """A node whose text is not what the trace has; None where one of them has no such node."""
-
-    node_id: str
-    before: str | None
-    after: str | None
-
-
-@dataclass(frozen=True)
 class Replay:
     """A replay's run, and where it differs: nowhere, if ``differences`` is empty."""
 
     run: Run[Any]
-    differences: list[Difference]
+    diff: TraceDiff
+
+    @property
+    def differences(self) -> list[Difference]:
+        """The nodes that gave something else."""
+        return self.diff.differences
 
     @property
     def is_same(self) -> bool:
         """Whether every node gave the same bytes."""
-        return not self.differences
+        return not self.diff
+
+    def __str__(self) -> str:
+        return str(self.diff)
 
 
 def replay(
-    trace: Trace,
+    trace: Trace | str | Path,
     program: Program[..., Any],
     *,
     backend: BackendLike = None,
@@ -46,7 +47,7 @@ def replay(
     """Runs ``program`` again with a trace's seed and arguments, and compares every node's text.
 
     Args:
-        trace: of an earlier run.
+        trace: of an earlier run, or its file (``.ramet.json``).
         program: the same program.
         backend: None: the default one.
         arguments: instead of the trace's, where those were no plain data.
@@ -54,15 +55,11 @@ def replay(
     Raises:
         NodeFailedError: the replayed run failed.
     """
+    if not isinstance(trace, Trace):
+        trace = Trace.load(trace)
     settings: dict[str, Any] = {**trace.sampling, "seed": trace.seed}
     if backend is not None:
         settings["backend"] = backend
     chosen = trace.arguments if arguments is None else arguments
     run = program.using(**settings).run(**chosen)
-    after = run.trace.texts
-    differences = [
-        Difference(node_id, trace.texts.get(node_id), after.get(node_id))
-        for node_id in dict.fromkeys((*trace.texts, *after))
-        if trace.texts.get(node_id) != after.get(node_id)
-    ]
-    return Replay(run, differences)
+    return Replay(run, trace.diff(run.trace))

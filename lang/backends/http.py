@@ -25,6 +25,7 @@ from ramet.lang.base.errors import BackendError, UnsupportedError, UsageError
 from ramet.lang.graph.nodes import Gen, Select
 from ramet.lang.types.values import add_usage
 from ramet.runtime.api.events import Finished, TextDelta, Timings, TokenInfo, Usage
+from ramet.runtime.api.names import nearest, suggests_names
 from ramet.runtime.api.request import HintUpdate, ProgramHint
 
 if TYPE_CHECKING:
@@ -227,6 +228,7 @@ class HttpBackend:
         return logprobs, _usage(answer.get("usage")) or Usage()
 
 
+@suggests_names
 def connect(
     url: str,
     *,
@@ -259,7 +261,8 @@ def connect(
         raise UsageError(f"not an address of a server: {url!r}{advice}")
     url = url.rstrip("/").removesuffix("/v1")
     if dialect is not None and dialect not in DIALECTS:
-        raise UsageError(f"no dialect {dialect!r}; there are {', '.join(DIALECTS)}")
+        hint = nearest(dialect, DIALECTS)
+        raise UsageError(f"no dialect {dialect!r}; there are {', '.join(DIALECTS)}{hint}")
     context = tls_context(url, verify)
     chosen = DIALECTS[dialect] if dialect is not None else _recognise(url, api_key, context)
     transport = Transport(url, api_key=api_key, timeout_s=timeout_s, verify=context)

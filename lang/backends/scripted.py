@@ -27,6 +27,7 @@ from ramet.lang.graph.nodes import Gen, Select
 from ramet.lang.types.matching import is_compiled, match_text
 from ramet.runtime.api.errors import InvalidConstraintError
 from ramet.runtime.api.events import Finished, TextDelta, Timings, Usage
+from ramet.runtime.api.names import suggests_names
 from ramet.runtime.api.request import HintUpdate
 
 Answer = Any
@@ -54,6 +55,7 @@ class ScriptedBackend:
 
     name = "scripted"
 
+    @suggests_names
     def __init__(
         self,
         by_name: Mapping[str, Answer | list[Answer]] | None = None,

@@ -65,6 +65,13 @@ class Transport:
             WeakKeyDictionary()
         )
 
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the connections, which belong to this process."""
+        return {k: v for k, v in self.__dict__.items() if k != "_clients"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _clients=WeakKeyDictionary())
+
     async def get(self, path: str) -> Any:
         """The JSON answer to a GET."""
         return await self._json("GET", path, None)

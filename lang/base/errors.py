@@ -4,6 +4,7 @@
 
     LangError (a RametError)
     ├── UsageError                  a program is wrong: raised before anything is sent
+    │   ├── ArgumentError           arguments that a program or function doesn't take (a TypeError)
     │   ├── DuplicateNameError      a variable is named twice in one state
     │   ├── UnknownNameError        no variable has this name (a KeyError too)
     │   ├── ForeignValueError       a Value of another run
@@ -20,6 +21,7 @@
     ├── OutputParseError            an output is not a value of its type
     ├── OutputTruncatedError        an output ended at max_tokens before its value was complete
     ├── ToolFailedError             a tool raised, or ran out of time
+    ├── RunTimeoutError             a run took longer than its ``timeout_s``
     ├── AgentLimitError             an agent loop used up its turns, time or tokens
     ├── BackendError                a remote backend answered with an error, or not at all
     └── ScriptError                 a ScriptedBackend has nothing, or nothing fitting, to say
@@ -30,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ramet.runtime.api.errors import RametError
+from ramet.runtime.api.errors import InvalidParameterError, RametError
 
 
 class LangError(RametError):
@@ -44,6 +46,12 @@ class UsageError(LangError):
 
     status = 400
     type = "invalid_request_error"
+
+
+class ArgumentError(UsageError, InvalidParameterError, TypeError):
+    """Arguments that a program, or a function of the language, doesn't take."""
+
+    default_code = "invalid_argument"
 
 
 class DuplicateNameError(UsageError):
@@ -143,18 +151,30 @@ class NodeFailedError(LangError):
         node_id: the node's place in the graph.
         node_name: the node's variable, or its kind where it has none.
         values: the values that the run had finished, by variable.
+        place: ``file.py:line`` of the program's line that made the node; empty: none did.
     """
 
     default_code = "node_failed"
 
     def __init__(
-        self, node_id: str, node_name: str, cause: BaseException, values: Mapping[str, Any]
+        self,
+        node_id: str,
+        node_name: str,
+        cause: BaseException,
+        values: Mapping[str, Any],
+        place: str = "",
     ) -> None:
-        super().__init__(f"{node_name!r} (node {node_id}) failed: {_describe(cause)}")
+        where = f"{place}, node {node_id}" if place else f"node {node_id}"
+        super().__init__(f"{node_name!r} ({where}) failed: {_describe(cause)}")
         self.node_id = node_id
         self.node_name = node_name
         self.values = dict(values)
+        self.place = place
         self.__cause__ = cause
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        arguments = (self.node_id, self.node_name, self.__cause__, self.values, self.place)
+        return type(self), arguments
 
 
 class DependencyFailedError(LangError):
@@ -173,7 +193,7 @@ class OutputParseError(LangError):
     default_code = "output_parse_error"
 
     def __init__(self, text: str, wanted: str, reason: str) -> None:
-        super().__init__(f"the output is not {wanted}: {reason}")
+        super().__init__(f"the output is not {wanted}: {reason}; it is {_shortened(text)}")
         self.text = text
 
 
@@ -192,6 +212,20 @@ class ToolFailedError(LangError):
         super().__init__(f"tool {tool!r}: {reason}")
         self.tool = tool
         self.reason = reason
+
+
+class RunTimeoutError(LangError):
+    """A run took longer than its ``timeout_s``; its calls were aborted.
+
+    ``values`` are those that had finished, by variable.
+    """
+
+    status = 504
+    default_code = "run_timeout"
+
+    def __init__(self, name: str, timeout_s: float, values: Mapping[str, Any]) -> None:
+        super().__init__(f"the run of {name!r} took longer than {timeout_s:g} s")
+        self.values = dict(values)
 
 
 class AgentLimitError(LangError):
@@ -214,6 +248,16 @@ class ScriptError(LangError):
     """A ScriptedBackend's script doesn't fit the call that was made."""
 
     default_code = "script_error"
+
+
+_MAX_SHOWN_LEN = 120
+
+
+def _shortened(text: str) -> str:
+    if len(text) <= _MAX_SHOWN_LEN:
+        return repr(text)
+    half = _MAX_SHOWN_LEN // 2
+    return f"{text[:half]!r} ... {text[-half:]!r}"
 
 
 def _describe(error: BaseException) -> str:

@@ -44,7 +44,7 @@ class Explanation:
             f"critical path   {' → '.join(self.critical_path) or 'none'}",
         ]
         lines += [
-            f"open            {end.where} looks at {self.graph[end.node_id].label!r}"
+            f"open            {end.where} {self.graph.reason_of(end)}"
             for end in self.graph.open_ends
         ]
         return "\n".join(lines)

@@ -14,9 +14,9 @@ MAX_NODES = 100_000
 
 @dataclass(frozen=True, slots=True)
 class OpenEnd:
-    """Where a dry run had to stop: the program looked at a value.
+    """Where a dry run had to stop: the program looked at a value, or ran another program.
 
-    ``where`` is the ``file:line`` that looked; ``node_id`` is what it wanted to know.
+    ``where`` is the ``file:line`` that did; ``node_id`` is the value, empty for another program.
     """
 
     branch: str
@@ -56,6 +56,10 @@ class NodeGraph:
     def is_complete(self) -> bool:
         """Whether the graph holds all that the program does, whatever the model says."""
         return not self.open_ends
+
+    def reason_of(self, end: OpenEnd) -> str:
+        """Why the graph ends there."""
+        return f"looks at {self[end.node_id].label!r}" if end.node_id else "runs another program"
 
     def add(self, node: Node) -> None:
         """Appends a node; what it follows and refers to must be there already."""

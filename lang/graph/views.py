@@ -16,8 +16,7 @@ def tree(graph: NodeGraph) -> str:
     for first in firsts:
         _draw(graph, first, "", lines)
     lines.extend(
-        f"? depends on {graph[end.node_id].label!r}, looked at in {end.where}"
-        for end in graph.open_ends
+        f"? unknown from here: {end.where} {graph.reason_of(end)}" for end in graph.open_ends
     )
     return "\n".join(lines)
 
@@ -90,7 +89,8 @@ def mermaid(graph: NodeGraph) -> str:
         lines.extend(f"    n{_key(needed)} -.-> n{_key(node.id)}" for needed in needs)
     for number, end in enumerate(graph.open_ends):
         lines.append(f'    q{number}{{"? {end.where}"}}')
-        lines.append(f"    n{_key(end.node_id)} -.-> q{number}")
+        if end.node_id:
+            lines.append(f"    n{_key(end.node_id)} -.-> q{number}")
     return "\n".join(lines)
 
 

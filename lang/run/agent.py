@@ -33,8 +33,10 @@ from ramet.lang.types.schemas import adapter_of
 from ramet.lang.types.tools import Tool
 from ramet.lang.types.types import OutputType
 from ramet.lang.types.values import Value
+from ramet.runtime.api.names import suggests_fields
 
 
+@suggests_fields
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentLimits:
     """How far an agent loop may go.
@@ -178,7 +180,7 @@ def action_type(
         calls = [
             _object(
                 name={"const": tool.name},
-                arguments=_lifted(tool.parameters, f"{tool.name}.", definitions),
+                arguments=_lifted(tool.parameters, f"{tool.name}()", definitions),
             )
             for tool in tools
         ]
@@ -190,7 +192,7 @@ def action_type(
         }
         ways.append(_object(tool_calls=array))
     if allows_answer:
-        ways.append(_object(answer=_lifted(answer_schema, "answer.", definitions)))
+        ways.append(_object(answer=_lifted(answer_schema, "answer", definitions)))
     schema = ways[0] if len(ways) == 1 else {"anyOf": ways}
     if definitions:
         schema = {**schema, "$defs": definitions}
@@ -222,14 +224,15 @@ def _object(**properties: Any) -> dict[str, Any]:
     }
 
 
-def _lifted(schema: Any, prefix: str, definitions: dict[str, Any]) -> Any:
-    """A schema with its definitions moved to ``definitions``, under names that can't clash."""
+def _lifted(schema: Any, name: str, definitions: dict[str, Any]) -> Any:
+    """A reference to a schema that is moved whole to ``definitions``, as ``name``."""
+    pointer = "#/$defs/" + name.replace("~", "~0").replace("/", "~1")
 
     def renamed(value: Any) -> Any:
         if isinstance(value, dict):
             return {
-                key: item.replace("#/$defs/", f"#/$defs/{prefix}")
-                if key == "$ref" and isinstance(item, str)
+                key: pointer + item[1:]
+                if key == "$ref" and isinstance(item, str) and item[:2] in ("#", "#/")
                 else renamed(item)
                 for key, item in value.items()
             }
@@ -237,7 +240,5 @@ def _lifted(schema: Any, prefix: str, definitions: dict[str, Any]) -> Any:
             return [renamed(item) for item in value]
         return value
 
-    own = dict(schema)
-    for name, definition in own.pop("$defs", {}).items():
-        definitions[prefix + name] = renamed(definition)
-    return renamed(own)
+    definitions[name] = renamed(schema)
+    return {"$ref": pointer}

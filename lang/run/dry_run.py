@@ -11,7 +11,7 @@ from ramet.lang.graph.graph import RequestGraph
 from ramet.lang.run.outcomes import DryRunStopped
 from ramet.lang.run.run import Bind
 from ramet.lang.run.run_options import RunOptions
-from ramet.lang.run.session import Session
+from ramet.lang.run.session import Caller, Session, current_caller
 from ramet.lang.run.writer import Writer
 from ramet.lang.types.matching import check_constraint
 from ramet.lang.types.types import INTEGER, NUMBER
@@ -43,6 +43,7 @@ async def _run(
 ) -> Session:
     session = Session(name, None, options, loop)
     session.outcomes.begin()
+    current_caller.set(Caller(session))
     try:
         await session.run_function(bind(session, Writer(session)))
     except DryRunStopped as stop:

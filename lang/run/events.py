@@ -11,39 +11,59 @@ from ramet.lang.graph.nodes import Node
 from ramet.lang.types.values import NodeResult
 from ramet.runtime.api.fork_guard import ForkGuard
 
+MAX_REPR_LEN = 60
+"""Characters of a text in an event's representation."""
 
-@dataclass(frozen=True, slots=True)
-class NodeAdded:
+
+class _NodeEvent:
+    """Base of the events of one node: shown by the node's name and id."""
+
+    __slots__ = ()
+    node: Node
+
+    def __repr__(self) -> str:
+        names = (name for name in self.__dataclass_fields__ if name != "node")  # type: ignore[attr-defined]
+        others = "".join(f", {_brief(getattr(self, name))}" for name in names)
+        return f"{type(self).__name__}({self.node.label!r}, {self.node.id}{others})"
+
+
+def _brief(value: object) -> str:
+    text = repr(value.text if isinstance(value, NodeResult) else value)
+    return text if len(text) <= MAX_REPR_LEN else f"{text[:MAX_REPR_LEN]}..."
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class NodeAdded(_NodeEvent):
     """The program made a node."""
 
     node: Node
 
 
-@dataclass(frozen=True, slots=True)
-class NodeStarted:
+@dataclass(frozen=True, slots=True, repr=False)
+class NodeStarted(_NodeEvent):
     """All that a node needs is there, and it was sent."""
 
     node: Node
 
 
-@dataclass(frozen=True, slots=True)
-class TextPiece:
+@dataclass(frozen=True, slots=True, repr=False)
+class TextPiece(_NodeEvent):
     """New text of a Gen."""
 
     node: Node
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class NodeFinished:
+@dataclass(frozen=True, slots=True, repr=False)
+class NodeFinished(_NodeEvent):
     """A node has its value."""
 
     node: Node
     result: NodeResult
 
 
-@dataclass(frozen=True, slots=True)
-class NodeFailed:
+@dataclass(frozen=True, slots=True, repr=False)
+class NodeFailed(_NodeEvent):
     """A node failed, or was given up because one that it needs failed."""
 
     node: Node
@@ -73,6 +93,14 @@ class EventLog:
         self._closed = False
         self._lock = threading.Lock()
         self._wakers: list[Callable[[], None]] = []
+
+    def __getstate__(self) -> list[RunEvent]:
+        return self.snapshot()
+
+    def __setstate__(self, events: list[RunEvent]) -> None:
+        self.__init__()  # type: ignore[misc]
+        for event in events:
+            self.append(event)
 
     def append(self, event: RunEvent) -> None:
         """Adds an event and wakes the readers; after RunEnded nothing is added."""

@@ -35,7 +35,7 @@ def run_graph(
     max_text_len: int | None = None,
     loop: asyncio.AbstractEventLoop | None = None,
 ) -> Run[dict[str, Any]]:
-    """Starts a graph's run and returns it at once; its ``result`` has the values by variable.
+    """Starts a graph's run and returns it immediately; its ``result`` has the values by variable.
 
     A Gen's value is what its constraint and the name of its type make of the text: see
     ``described_output``. A Gen without a seed draws from ``seed`` and its place in the graph.
@@ -80,7 +80,10 @@ def run_graph(
     options = RunOptions(
         seed=seed, cache_salt=cache_salt, priority=priority, max_text_len=max_text_len
     )
-    return Run(graph.name, bind, as_backend(backend), options, loop or shared_loop(), {})
+    run: Run[dict[str, Any]] = Run(
+        graph.name, bind, as_backend(backend), options, loop or shared_loop(), {}
+    )
+    return run.begin()
 
 
 async def _with_pauses(nodes: Iterable[Node]) -> AsyncIterator[Node]:
@@ -95,7 +98,7 @@ def check_runnable(graph: RequestGraph, tools: Mapping[str, Any]) -> None:
     """Refuses a graph that can't run without its program; ``GraphError`` says why."""
     for end in graph.open_ends:
         raise GraphError(
-            f"the graph ends where its program looks at {end.node_id!r}", param="open_ends"
+            f"the graph ends where its program {graph.reason_of(end)}", param="open_ends"
         )
     for node in graph:
         if isinstance(node, ToolCall) and node.tool not in tools:

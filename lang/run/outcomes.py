@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from pathlib import Path
 from typing import Any
 
 from ramet.lang.base.errors import (
@@ -20,19 +18,17 @@ from ramet.lang.base.errors import (
     TextTooLongError,
     UnresolvedValueError,
 )
+from ramet.lang.base.frames import caller_place
 from ramet.lang.base.greenlets import can_switch, switch_and_wait
 from ramet.lang.graph.graph import RequestGraph
 from ramet.lang.graph.node_graph import OpenEnd
-from ramet.lang.graph.nodes import Fork, Node, Text
+from ramet.lang.graph.nodes import CALL_KINDS, Fork, Node, Text, ToolCall
 from ramet.lang.graph.references import Ref, ReferenceTable
 from ramet.lang.run.events import EventLog, NodeAdded, NodeFailed, NodeFinished
-from ramet.lang.run.prompts import formatted
+from ramet.lang.run.prompts import formatted, messages_of
 from ramet.lang.run.run_options import RunOptions
 from ramet.lang.types.values import NodeResult, Value
 from ramet.runtime.api.fork_guard import ForkGuard
-
-_LANG_FOLDER = str(Path(__file__).parents[1])
-
 
 current_join: ContextVar[str | None] = ContextVar("ramet_current_join", default=None)
 """In the code of a spawned branch: the node that its result will settle."""
@@ -67,6 +63,12 @@ class Slot:
             if not self._settled.done():
                 self._settled.set_result(None)
 
+    def __getstate__(self) -> tuple[NodeResult | None, BaseException | None]:
+        return self.result, self.error
+
+    def __setstate__(self, outcome: tuple[NodeResult | None, BaseException | None]) -> None:
+        self.result, self.error = outcome
+
     async def wait(self) -> None:
         """Waits until the outcome is there; cancelling the waiter harms no other."""
         if not self.is_settled:
@@ -93,9 +95,17 @@ class Outcomes:
         self._thread_id = 0
         self._home = ForkGuard()
         self._slots: dict[str, Slot] = {}
+        self._places: dict[str, str] = {}
         self._handled: set[str] = set()
         self._waits: dict[str, set[str]] = {}
         self._text_len = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but what belongs to this process; of a run that has ended."""
+        return {k: v for k, v in self.__dict__.items() if k not in ("loop", "_home")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _home=ForkGuard())
 
     def begin(self) -> None:
         """Binds the run to the calling thread, which runs the loop."""
@@ -115,6 +125,7 @@ class Outcomes:
     def add(self, node: Node) -> None:
         """Adds a node to the graph."""
         self.graph.add(node)
+        self._places[node.id] = caller_place() or self._places.get(current_join.get() or "", "")
         if not isinstance(node, Text | Fork):
             self._slots[node.id] = Slot(self.loop)
             self.num_unsettled += 1
@@ -181,6 +192,18 @@ class Outcomes:
             if error is not None:
                 return DependencyFailedError(node_id, self.graph[node_id].label)
         return None
+
+    def rendered(self, tail: str | None) -> list[dict[str, str]]:
+        """The messages of a state; waits for its calls."""
+        nodes = self.graph.chain(tail)
+        for node in nodes:
+            if isinstance(node, CALL_KINDS):
+                self.look(node.id)
+            elif isinstance(node, Text):
+                for ref in node.refs():
+                    self.look(ref.node_id)
+        messages = messages_of(nodes, self.text_of)
+        return [{"role": message.role or "", "content": message.content} for message in messages]
 
     # Values.
 
@@ -259,7 +282,7 @@ class Outcomes:
 
     def _stop_dry_run(self, node_id: str) -> None:
         if self.is_dry_run:
-            raise DryRunStopped(node_id, _caller())
+            raise DryRunStopped(node_id, caller_place())
 
     def _outcome(self, node_id: str) -> NodeResult:
         slot = self.slot(node_id)
@@ -274,12 +297,17 @@ class Outcomes:
     def _failure(self, node_id: str, error: BaseException) -> NodeFailedError:
         if isinstance(error, NodeFailedError):  # of a branch: what failed in it
             return NodeFailedError(
-                error.node_id, error.node_name, error.__cause__ or error, self.values()
+                error.node_id,
+                error.node_name,
+                error.__cause__ or error,
+                self.values(),
+                error.place,
             )
         if isinstance(error, DependencyFailedError):
             node_id = error.failed_id
             error = self.slot(node_id).error or error
-        return NodeFailedError(node_id, self.graph[node_id].label, error, self.values())
+        label, place = self.graph[node_id].label, self._places[node_id]
+        return NodeFailedError(node_id, label, error, self.values(), place)
 
     def values(self) -> dict[str, Any]:
         """The finished values, by variable: the first state's, then those that only branches
@@ -299,22 +327,25 @@ class Outcomes:
         return {**lists, **first}
 
     def unhandled_failure(self) -> NodeFailedError | None:
-        """The first failure that the program has not met by looking."""
+        """The first failure that the program has not met by looking.
+
+        A tool whose value nothing uses may fail: its NodeFailed event reports that.
+        """
+        used = {
+            error.failed_id
+            for node_id, slot in self._slots.items()
+            if isinstance(error := slot.error, DependencyFailedError)
+            and node_id not in self._handled
+        }
         for node_id, slot in self._slots.items():
             error = slot.error
             if error is None or node_id in self._handled:
                 continue
-            if not isinstance(error, DependencyFailedError):
+            is_unused = isinstance(self.graph[node_id], ToolCall) and node_id not in used
+            if not isinstance(error, DependencyFailedError) and not is_unused:
                 return self._failure(node_id, error)
         return None
 
     def stopped_at(self, branch: str, stop: DryRunStopped) -> None:
         """Notes where the dry run of a branch ended."""
         self.graph.open_ends.append(OpenEnd(branch, stop.node_id, stop.where))
-
-
-def _caller() -> str:
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_LANG_FOLDER):
-        frame = frame.f_back
-    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"

@@ -4,24 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import dataclasses
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from functools import cached_property
+from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from ramet.lang.backends.base import Backend
-from ramet.lang.base.errors import RoleError, UnknownNameError, UnresolvedValueError
+from ramet.lang.base.errors import (
+    RoleError,
+    RunTimeoutError,
+    UnknownNameError,
+    UnresolvedValueError,
+    UsageError,
+)
 from ramet.lang.base.event_loop import on_shared_loop
+from ramet.lang.base.frames import hide_own_frames
 from ramet.lang.base.greenlets import can_switch, switch_and_wait
 from ramet.lang.graph.graph import RequestGraph
 from ramet.lang.run.events import EventLog, NodeFinished, RunEnded
 from ramet.lang.run.run_options import RunOptions
 from ramet.lang.run.session import Escaped, Session
+from ramet.lang.run.session_trace import trace_of
 from ramet.lang.run.text_reader import TextReader
 from ramet.lang.run.writer import Writer
 from ramet.lang.trace.trace import Trace
 from ramet.lang.types.values import Meta
 from ramet.runtime.api.errors import RequestAbortedError
+from ramet.runtime.api.names import nearest
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -53,11 +62,13 @@ class Run(Generic[T_co]):
         self._loop = loop
         self._bind = bind
         self._first: Writer | None = None
+        self._traceback: TracebackType | None = None
+        self._kept: tuple[str | None, Trace] | None = None  # of a run that was unpickled
         self._done: concurrent.futures.Future[Any] = concurrent.futures.Future()
         self._work: asyncio.Task[Any] | None = None
         self._supervisor: asyncio.Task[None] | None = None
         self._arguments: dict[str, Any] = arguments
-        loop.call_soon_threadsafe(self._start)
+        self._has_begun = False
 
     def __repr__(self) -> str:
         if not self.done:
@@ -66,7 +77,36 @@ class Run(Generic[T_co]):
             state = "done" if self.error is None else f"failed: {self.error}"
         return f"<run of {self.name}: {len(self.graph.calls())} calls, {state}>"
 
+    def __getstate__(self) -> dict[str, Any]:
+        """A run that has ended: its values, events, messages and trace."""
+        if not self.done:
+            raise UsageError("a run that goes on can't be pickled; wait for its end")
+        result = None if self.error is not None else self._done.result()
+        outcome = (result, self.error)
+        return {
+            "name": self.name,
+            "_outcomes": self._outcomes,
+            "_kept": (self._tail, self.trace),
+            "_done": outcome,
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        result, error = state.pop("_done")
+        done: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        if error is None:
+            done.set_result(result)
+        else:
+            done.set_exception(error)
+        self.__dict__.update(state, _done=done, _traceback=None)
+
     # Running.
+
+    def begin(self) -> Run[T_co]:
+        """Starts the run, once; returns immediately."""
+        if not self._has_begun:
+            self._has_begun = True
+            self._loop.call_soon_threadsafe(self._start)
+        return self
 
     def _start(self) -> None:
         self._outcomes.begin()
@@ -75,7 +115,14 @@ class Run(Generic[T_co]):
 
     async def _perform(self) -> Any:
         self._first = Writer(self._session)
-        return await self._session.perform(self._bind(self._session, self._first))
+        timeout_s = self._session.options.timeout_s
+        try:
+            async with asyncio.timeout(timeout_s) as limit:
+                return await self._session.perform(self._bind(self._session, self._first))
+        except TimeoutError:
+            if timeout_s is None or not limit.expired():
+                raise  # the program's own
+            raise RunTimeoutError(self.name, timeout_s, self._outcomes.values()) from None
 
     async def _supervise(self, work: asyncio.Task[Any]) -> None:
         """Waits for the run's end, whatever becomes of its work; never cancelled."""
@@ -88,10 +135,13 @@ class Run(Generic[T_co]):
             if isinstance(error, Escaped):
                 error = error.error
         try:
-            await self._session.end()
+            await self._session.end(has_failed=error is not None)
         except Exception as raised:
             error = error or raised
         finally:
+            if error is not None:
+                hide_own_frames(error)
+                self._traceback = error.__traceback__
             self._outcomes.log.append(RunEnded(error))
             if error is None:
                 self._done.set_result(work.result())
@@ -100,6 +150,9 @@ class Run(Generic[T_co]):
 
     def cancel(self) -> None:
         """Aborts every call of the run; returns at once."""
+
+        if self.done:
+            return
 
         def cancel_task() -> None:
             if self._work is not None:
@@ -112,18 +165,24 @@ class Run(Generic[T_co]):
 
         A KeyboardInterrupt aborts the run's calls before it goes on.
         """
+        __tracebackhide__ = True
         try:
             if not self._done.done():
+                self.begin()
                 self._outcomes.require_home()
                 if can_switch():
-                    switch_and_wait(asyncio.wrap_future(self._done))
+                    switch_and_wait(self._until_done())
                 elif on_shared_loop() or self._runs_here():
                     raise UnresolvedValueError("the run hasn't ended, and this is its event loop")
-            self._done.result()
+                concurrent.futures.wait([self._done])
         except KeyboardInterrupt:
-            self.cancel()
-            concurrent.futures.wait([self._done], timeout=5)
+            if self._has_begun:
+                self.cancel()
+                concurrent.futures.wait([self._done], timeout=5)
             raise
+        error = self.error
+        if error is not None:
+            raise error.with_traceback(self._traceback)
         return self
 
     def __await__(self) -> Generator[Any, None, Run[T_co]]:
@@ -132,16 +191,19 @@ class Run(Generic[T_co]):
     async def _ended(self) -> Run[T_co]:
         if not self._done.done():
             self._outcomes.require_home()
-        done = asyncio.wrap_future(self._done)
         try:
-            await asyncio.wait([done])  # unlike a bare await, cancels nothing but itself
+            await self._until_done()
         except asyncio.CancelledError:
             self.cancel()
-            await asyncio.wait([done])
-            done.exception()
+            await self._until_done()
             raise
-        done.result()
-        return self
+        return self.wait()
+
+    async def _until_done(self) -> None:
+        """Waits for the end; cancelling the waiter doesn't cancel the run."""
+        done = asyncio.wrap_future(self._done)
+        await asyncio.wait([done])
+        done.exception()  # marks it as retrieved
 
     def _runs_here(self) -> bool:
         try:
@@ -195,10 +257,10 @@ class Run(Generic[T_co]):
         if found is not None:
             return found
         concurrent.futures.wait([self._done])  # which comes right behind its event
-        if self.error is not None:
-            raise self.error
+        self.wait()
         known = ", ".join(sorted(self.values)) or "none"
-        raise UnknownNameError(f"the run has no variable {name!r}; it has: {known}")
+        hint = nearest(name, self.values)
+        raise UnknownNameError(f"the run has no variable {name!r}; it has: {known}{hint}")
 
     @cached_property
     def _finished_names(self) -> dict[str, NodeFinished]:
@@ -208,6 +270,13 @@ class Run(Generic[T_co]):
         in_first = [event for event in finished if "." not in event.node.id]
         in_order = (*reversed(in_branches), *reversed(in_first))  # the last of a name wins
         return {getattr(event.node, "name", ""): event for event in in_order}
+
+    @property
+    def _tail(self) -> str | None:
+        """The last node of the first state."""
+        if self._kept is not None:
+            return self._kept[0]
+        return None if self._first is None else self._first.tail
 
     def text(self) -> str:
         """The whole text of the program's first state; waits for the run."""
@@ -226,8 +295,7 @@ class Run(Generic[T_co]):
 
     def _messages(self) -> list[dict[str, str]]:
         self.wait()
-        assert self._first is not None
-        return self._session.rendered(self._first.tail)
+        return self._outcomes.rendered(self._tail)
 
     # Watching.
 
@@ -244,27 +312,9 @@ class Run(Generic[T_co]):
     @property
     def trace(self) -> Trace:
         """Every call's record so far: see ``ramet.lang.trace.trace``."""
-        session, outcomes, executor = self._session, self._outcomes, self._session.executor
-        assert executor is not None
-        calls = [dataclasses.replace(record) for record in list(executor.records.values())]
-        return Trace(
-            program=self.name,
-            program_id=outcomes.program_id,
-            seed=session.options.seed,
-            began_at=executor.began_at,
-            wall_s=max((record.finished_s or 0.0 for record in calls), default=0.0),
-            calls=calls,
-            texts={
-                record.node_id: outcomes.result_of(record.node_id).text
-                for record in calls
-                if record.finished_s is not None
-                and record.error is None
-                and record.kind != "prefill"
-            },
-            arguments=self._arguments,
-            sampling=dict(session.options.sampling),
-            backend="" if session.backend is None else session.backend.name,
-        )
+        if self._kept is not None:
+            return self._kept[1]
+        return trace_of(self._session, self._arguments)
 
     def text_iter(self, name: str | None = None) -> Iterator[str]:
         """The text of a variable, or of the whole first state, in pieces as it comes.

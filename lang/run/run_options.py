@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ramet.runtime.api.validate import flag, text, whole
+from ramet.runtime.api.errors import InvalidParameterError
+from ramet.runtime.api.validate import flag, number, text, whole
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class RunOptions:
         hints: whether calls carry what the program knows of the future.
         prefill_ahead: whether the beginning of a prompt is computed while its call still waits
             for a value.
+        timeout_s: seconds after which the run is aborted; None: no limit.
         max_text_len: most characters that values may put into prompts, joins and choices, all of
             them together; None: as many as there is memory for.
     """
@@ -31,6 +33,7 @@ class RunOptions:
     priority: int = 0
     hints: bool = True
     prefill_ahead: bool = True
+    timeout_s: float | None = None
     max_text_len: int | None = None
 
     def __post_init__(self) -> None:
@@ -42,3 +45,5 @@ class RunOptions:
             ("prefill_ahead", flag),
         ):
             check(name, getattr(self, name))
+        if self.timeout_s is not None and not number("timeout_s", self.timeout_s) > 0:
+            raise InvalidParameterError("timeout_s must be above 0", param="timeout_s")

@@ -6,18 +6,20 @@ import asyncio
 import functools
 import hashlib
 import inspect
+import itertools
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from typing import Any, Protocol
 from weakref import WeakSet
 
 from ramet.lang.backends.base import Backend, CallPlace
 from ramet.lang.base.errors import NodeFailedError, UsageError
 from ramet.lang.base.greenlets import run_switching
-from ramet.lang.graph.nodes import CALL_KINDS, Gen, Node, Select, Text
+from ramet.lang.graph.nodes import Gen, Node, Select, ToolCall
 from ramet.lang.graph.references import Ref
 from ramet.lang.run.executor import Executor, NodeCode
 from ramet.lang.run.outcomes import DryRunStopped, Outcomes, current_join
-from ramet.lang.run.prompts import messages_of, render
+from ramet.lang.run.prompts import render
 from ramet.lang.run.run_options import RunOptions
 from ramet.lang.types.types import OutputType
 from ramet.lang.types.values import NodeResult, Value, leaves, resolve, text_of
@@ -34,6 +36,34 @@ class Escaped(Exception):
     def __init__(self, error: BaseException) -> None:
         super().__init__(str(error))
         self.error = error
+
+
+class Nested(Protocol):
+    """A run that code of another run started."""
+
+    def cancel(self) -> None: ...
+
+
+class Caller:
+    """Code of a run that may run other programs: its function, a branch's, or a tool.
+
+    Args:
+        session: of the run.
+        place: the node that the code settles; empty for the program's function.
+    """
+
+    def __init__(self, session: Session, place: str = "") -> None:
+        self.session = session
+        self._place = place
+        self._numbers = itertools.count()
+
+    def next_seed(self) -> int:
+        """The seed of the next run that this code starts."""
+        return self.session.seed_of(f"{self._place}/{next(self._numbers)}")
+
+
+current_caller: ContextVar[Caller | None] = ContextVar("ramet_current_caller", default=None)
+"""The code of a run that is running."""
 
 
 class BranchWriter(Protocol):
@@ -68,7 +98,12 @@ class Session:
         self.outputs: dict[str, OutputType[Any]] = {}
         self._writers: WeakSet[BranchWriter] = WeakSet()
         self._branches: set[asyncio.Task[None]] = set()
+        self._nested: WeakSet[Nested] = WeakSet()
         self._has_returned = False
+
+    def add_nested(self, run: Nested) -> None:
+        """Adds a run that ends early where this one does."""
+        self._nested.add(run)
 
     def seed_of(self, node_id: str) -> int:
         """A seed for a call that names none: the run's, and the call's place in the graph."""
@@ -95,30 +130,24 @@ class Session:
         if self.executor is not None:
             self.executor.add_node(node)
             if sends:
-                self.executor.start(node, code)
+                self.send(node, code)
         return Value(self.outcomes, node.id)
 
     def send(self, node: Node, code: NodeCode = None) -> None:
         """Sends a node that was added without being sent."""
-        if self.executor is not None:
+        if self.executor is None:
+            return
+        if isinstance(node, ToolCall):  # its task inherits the variable
+            token = current_caller.set(Caller(self, node.id))
+            self.executor.start(node, code)
+            current_caller.reset(token)
+        else:
             self.executor.start(node, code)
 
     def expect_tool(self, node_id: str, tool: str) -> None:
         """Notes which tool (or several, joined by ``|``) runs after a call."""
         if self.executor is not None:
             self.executor.expect_tool(node_id, tool)
-
-    def rendered(self, tail: str | None) -> list[dict[str, str]]:
-        """The messages of a state; waits for its calls."""
-        nodes = self.graph.chain(tail)
-        for node in nodes:
-            if isinstance(node, CALL_KINDS):
-                self.outcomes.look(node.id)
-            elif isinstance(node, Text):
-                for ref in node.refs():
-                    self.outcomes.look(ref.node_id)
-        messages = messages_of(nodes, self.outcomes.text_of)
-        return [{"role": message.role or "", "content": message.content} for message in messages]
 
     # Branches.
 
@@ -177,6 +206,7 @@ class Session:
         self, writer: BranchWriter, join_id: str, call: Callable[[], Any], closes: bool
     ) -> None:
         current_join.set(join_id)
+        current_caller.set(Caller(self, join_id))
         try:
             result = await self.run_function(call)
             self.graph.set_inputs(join_id, self._needs(result))
@@ -246,6 +276,8 @@ class Session:
         Raises:
             NodeFailedError: a call failed and the program didn't deal with it.
         """
+        current_caller.set(Caller(self))
+        current_join.set(None)
         try:
             result = await self.run_function(call)
             self._has_returned = True
@@ -288,8 +320,13 @@ class Session:
         if self.executor is not None:
             await self.executor.cancel()
 
-    async def end(self) -> None:
-        """Aborts what still runs, reports the end to the backend, and closes all states."""
+    async def end(self, *, has_failed: bool) -> None:
+        """Aborts what still runs, reports the end to the backend, and closes all states.
+
+        Runs that this one started go on where it has not failed.
+        """
+        for run in list(self._nested) if has_failed else ():
+            run.cancel()
         try:
             await self.cancel()
             if self.backend is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 
 from ramet.lang.base.errors import RoleError, UnknownNameError, UsageError
 from ramet.lang.graph.nodes import Role, SelectMethod
@@ -15,6 +15,10 @@ from ramet.lang.types.options import GenOptions, SamplingOptions
 from ramet.lang.types.patterns import Pattern
 from ramet.lang.types.tools import Tool, as_tool
 from ramet.lang.types.values import Meta, Value
+from ramet.runtime.api.names import nearest
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeForm
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -64,9 +68,11 @@ class State:
     @overload
     def gen(self, name: str, type_: type[T], **options: Unpack[GenOptions]) -> Value[T]: ...
     @overload
+    def gen(self, name: str, type_: TypeForm[T], **options: Unpack[GenOptions]) -> Value[T]: ...
+    @overload
     def gen(self, name: str, type_: Any, **options: Unpack[GenOptions]) -> Value[Any]: ...
     def gen(self, name: str = "", type_: Any = None, **options: Any) -> Value[Any]:
-        """Lets the model write a text, and returns its Value at once.
+        """Lets the model write a text, and returns its Value immediately.
 
         Args:
             name: the variable; it may be left out.
@@ -97,7 +103,8 @@ class State:
         variables = self._writer.all_variables()
         if name not in variables:
             known = ", ".join(sorted(variables)) or "none yet"
-            raise UnknownNameError(f"no variable {name!r} in this state; it has: {known}")
+            hint = nearest(name, variables)
+            raise UnknownNameError(f"no variable {name!r} in this state; it has: {known}{hint}")
         return variables[name]
 
     def __contains__(self, name: object) -> bool:
@@ -180,13 +187,64 @@ class State:
 
     # Tools.
 
-    def call(self, tool: Tool[..., T] | Callable[..., T], /, **arguments: Any) -> Value[T]:
-        """Runs a tool as a node of the graph and returns its result's Value at once.
+    @overload
+    def call(
+        self,
+        tool: Tool[..., Awaitable[T]] | Callable[..., Awaitable[T]],
+        /,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Value[T]: ...
+    @overload
+    def call(self, tool: Callable[..., T], /, *args: Any, **kwargs: Any) -> Value[T]: ...
+    def call(self, tool: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Value[Any]:
+        """Runs a tool as a node of the graph and returns its result's Value immediately.
 
-        Arguments may be Values, texts that refer to Values, and lists and dicts of these.
+        Arguments, by place or by name, may be Values, texts that refer to Values, and lists and
+        dicts of these.
         """
-        return self._writer.call(as_tool(tool), arguments)
+        known = as_tool(tool)
+        return self._writer.call(known, known.bind(args, kwargs))
 
+    @overload
+    def tools(
+        self,
+        tools: Sequence[Tool[..., Any] | Callable[..., Any]],
+        *,
+        name: str = "answer",
+        answer: None = None,
+        require_call: bool = False,
+        parallel: bool = True,
+        instructions: bool = True,
+        limits: AgentLimits | None = None,
+        **options: Unpack[SamplingOptions],
+    ) -> Value[str]: ...
+    @overload
+    def tools(
+        self,
+        tools: Sequence[Tool[..., Any] | Callable[..., Any]],
+        *,
+        name: str = "answer",
+        answer: type[T],
+        require_call: bool = False,
+        parallel: bool = True,
+        instructions: bool = True,
+        limits: AgentLimits | None = None,
+        **options: Unpack[SamplingOptions],
+    ) -> Value[T]: ...
+    @overload
+    def tools(
+        self,
+        tools: Sequence[Tool[..., Any] | Callable[..., Any]],
+        *,
+        name: str = "answer",
+        answer: TypeForm[T],
+        require_call: bool = False,
+        parallel: bool = True,
+        instructions: bool = True,
+        limits: AgentLimits | None = None,
+        **options: Unpack[SamplingOptions],
+    ) -> Value[T]: ...
     def tools(
         self,
         tools: Sequence[Tool[..., Any] | Callable[..., Any]],
@@ -199,7 +257,7 @@ class State:
         limits: AgentLimits | None = None,
         **options: Unpack[SamplingOptions],
     ) -> Value[Any]:
-        """Lets the model call tools until it answers, and returns the answer's Value at once.
+        """Lets the model call tools until it answers, and returns the answer's Value immediately.
 
         See ``ramet.lang.run.agent``. What is appended to this state next waits for the answer.
 
@@ -238,7 +296,7 @@ class State:
 
     def _rendered(self) -> list[dict[str, str]]:
         self._writer.wait_for_borrower()
-        return self._writer.session.rendered(self._writer.tail)
+        return self._writer.session.outcomes.rendered(self._writer.tail)
 
 
 class Turn:

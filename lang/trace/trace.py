@@ -8,11 +8,13 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 from pydantic_core import to_jsonable_python
 
+from ramet.grammars.constraints.json_reader import JsonFault, read_json
 from ramet.lang.base.errors import UsageError
 from ramet.lang.trace.chrome import chrome
+from ramet.lang.trace.diff import TraceDiff, diff
 from ramet.lang.trace.records import RunRecord
 from ramet.lang.trace.timeline import timeline
 
@@ -34,9 +36,29 @@ class Trace(RunRecord):
             UsageError: data of another shape.
         """
         try:
-            return TypeAdapter(cls).validate_python(data)
-        except ValidationError as error:
-            raise UsageError(f"not a trace: {error}") from error
+            return read_json(TypeAdapter(cls), data, lambda _: ())
+        except JsonFault as fault:
+            place = ".".join(map(str, fault.path))
+            raise UsageError(f"not a trace: {place or 'it'}: {fault.reason}") from None
+
+    @classmethod
+    def load(cls, path: str | Path) -> Trace:
+        """Reads a file that ``save`` wrote in Ramet's own form.
+
+        Raises:
+            UsageError: no such file, or it holds no trace.
+        """
+        try:
+            data = json.loads(Path(path).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{path} is no trace: {error}") from None
+        if isinstance(data, dict) and data.keys() & {"traceEvents", "resourceSpans"}:
+            raise UsageError(f"{path} is an export; a trace to load is saved as .ramet.json")
+        return cls.from_json(data)
+
+    def diff(self, other: RunRecord) -> TraceDiff:
+        """Where another run of the program differs from this one; print it, or read its fields."""
+        return diff(self, other)
 
     def chrome(self) -> dict[str, Any]:
         """The trace in Chrome's trace event format, for Perfetto or chrome://tracing."""
@@ -73,7 +95,10 @@ class Trace(RunRecord):
             path.write_text(self.html(), encoding="utf-8")
             return
         if path.suffix != ".json":
-            raise UsageError(f"a trace is written as .json or .html, not {path.name!r}")
+            raise UsageError(
+                f"a trace is written as .ramet.json (to load and replay), .otlp.json, .json "
+                f"(Chrome's format) or .html, not {path.name!r}"
+            )
         kinds = {".ramet": self.to_json, ".otlp": self.otlp}
         data = kinds.get(Path(path.stem).suffix, self.chrome)()
         path.write_text(json.dumps(data, ensure_ascii=False), encoding="utf-8")

@@ -14,6 +14,7 @@ from ramet.lang.base.errors import UsageError
 from ramet.lang.graph.nodes import Role, SelectMethod
 from ramet.lang.types.options import GenOptions
 from ramet.lang.types.values import Value
+from ramet.runtime.api.names import nearest
 
 
 class Expr:
@@ -104,7 +105,8 @@ def select(
         raise UsageError("select takes a list of texts, at least one")
     if method not in get_args(SelectMethod):
         known = ", ".join(get_args(SelectMethod))
-        raise UsageError(f"select knows no method {method!r}; there are {known}")
+        hint = nearest(str(method), get_args(SelectMethod))
+        raise UsageError(f"select knows no method {method!r}; there are {known}{hint}")
     return SelectExpr(name or "", tuple(choices), method)
 
 

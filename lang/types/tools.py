@@ -10,10 +10,15 @@ from contextvars import copy_context
 from typing import Any, Generic, ParamSpec, TypeVar, get_type_hints, overload
 
 from pydantic import ConfigDict, Field, PydanticUserError, ValidationError, create_model
+from pydantic_core import to_json
 
-from ramet.lang.base.errors import OutputTypeError, ToolFailedError
+from ramet.grammars.constraints.closed_schema import closed_schema
+from ramet.grammars.constraints.values import JsonSchema
+from ramet.lang.base.errors import ArgumentError, OutputTypeError, ToolFailedError
+from ramet.lang.types.matching import match_text
 from ramet.lang.types.schemas import schema_of
 from ramet.runtime.api.errors import InvalidParameterError
+from ramet.runtime.api.names import nearest, suggests_names
 from ramet.runtime.api.validate import number
 
 P = ParamSpec("P")
@@ -29,16 +34,19 @@ class Tool(Generic[P, T]):
     Attributes:
         name: how the model names it.
         description: the first paragraph of its docstring.
-        parameters: a JSON schema of an object, as MCP's ``inputSchema`` is.
+        parameters: a JSON schema of an object, as MCP's ``inputSchema`` is. One that is given
+            replaces that of the function's type hints; arguments are then passed by name, as JSON.
         timeout_s: seconds after which a call fails, or None.
     """
 
+    @suggests_names
     def __init__(
         self,
         function: Callable[P, T],
         *,
         name: str | None = None,
         description: str | None = None,
+        parameters: Mapping[str, Any] | None = None,
         timeout_s: float | None = None,
     ) -> None:
         given: Any = function
@@ -51,11 +59,40 @@ class Tool(Generic[P, T]):
         self.timeout_s = timeout_s
         summary, documented = _read_docstring(inspect.getdoc(function) or "")
         self.description = description or summary
-        self._model = _parameter_model(function, self.name, documented)
-        schema = schema_of(self._model)
+        self._model: Any = None
+        if parameters is None:
+            self._model = _parameter_model(function, self.name, documented)
+            schema = schema_of(self._model)
+        else:
+            schema = _given_schema(parameters, self.name)
         schema.pop("title", None)
         self.parameters: dict[str, Any] = {"type": "object", "properties": {}, **schema}
         functools.update_wrapper(self, function)
+
+    @classmethod
+    def from_schema(
+        cls,
+        schema: Mapping[str, Any],
+        function: Callable[..., Any],
+        *,
+        timeout_s: float | None = None,
+    ) -> Tool[..., Any]:
+        """A tool of its description as OpenAI's API or MCP has it, and the function that it runs.
+
+        Raises:
+            OutputTypeError: no description of a function with a name.
+        """
+        inner = schema.get("function", schema)
+        if not isinstance(inner, Mapping) or not isinstance(inner.get("name"), str):
+            raise OutputTypeError("a tool's description is an object with a name")
+        parameters = inner.get("parameters", inner.get("inputSchema", {"type": "object"}))
+        return Tool(
+            function,
+            name=inner["name"],
+            description=inner.get("description"),
+            parameters=parameters,
+            timeout_s=timeout_s,
+        )
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
         return self.function(*args, **kwargs)
@@ -63,12 +100,37 @@ class Tool(Generic[P, T]):
     def __repr__(self) -> str:
         return f"<tool {self.name}>"
 
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Arguments by their parameters' names.
+
+        Raises:
+            ArgumentError: the tool doesn't take them.
+        """
+        names = list(self.parameters["properties"])
+        for name in kwargs:
+            if self._model is not None and name not in names:
+                hint = nearest(name, names)
+                message = f"tool {self.name!r} has no parameter {name!r}{hint}"
+                raise ArgumentError(message, param=name)
+        if len(args) > len(names):
+            raise ArgumentError(f"tool {self.name!r} takes {len(names)} arguments, not {len(args)}")
+        by_place = dict(zip(names, args, strict=False))
+        for name in by_place.keys() & kwargs.keys():
+            raise ArgumentError(f"tool {self.name!r}: {name!r} is given twice", param=name)
+        return {**by_place, **kwargs}
+
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Arguments as the function's types want them.
+        """Arguments as the function's types want them; may take long to compile a given schema.
 
         Raises:
             ToolFailedError: arguments that don't fit the schema.
         """
+        if self._model is None:
+            outcome = match_text(JsonSchema(self.parameters), to_json(dict(arguments)).decode())
+            if not outcome:
+                at = f"byte {outcome.offset}: expected {outcome.expected}"
+                raise ToolFailedError(self.name, f"wrong arguments at {at}")
+            return dict(arguments)
         try:
             model = self._model.model_validate(dict(arguments))
         except ValidationError as error:
@@ -82,7 +144,10 @@ class Tool(Generic[P, T]):
         Raises:
             ToolFailedError: wrong arguments, an exception in the tool, or its time is over.
         """
-        values = self.validate(arguments)
+        if self._model is None:
+            values = await asyncio.to_thread(self.validate, arguments)
+        else:
+            values = self.validate(arguments)
         try:
             async with asyncio.timeout(self.timeout_s):
                 return await self._run(values)
@@ -114,26 +179,39 @@ class Tool(Generic[P, T]):
 def tool(function: Callable[P, T], /) -> Tool[P, T]: ...
 @overload
 def tool(
-    *, name: str | None = None, description: str | None = None, timeout_s: float | None = None
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    timeout_s: float | None = None,
 ) -> Callable[[Callable[P, T]], Tool[P, T]]: ...
+@suggests_names
 def tool(
     function: Callable[..., Any] | None = None,
     *,
     name: str | None = None,
     description: str | None = None,
+    parameters: Mapping[str, Any] | None = None,
     timeout_s: float | None = None,
 ) -> Any:
     """Makes a function, sync or async, a Tool: ``@tool`` or ``@tool(timeout_s=5)``.
 
     Its schema comes from its type hints; a parameter's description from the ``Args:`` part of the
-    docstring or from ``Annotated[..., Field(description=...)]``.
+    docstring or from ``Annotated[..., Field(description=...)]``. ``parameters`` is a JSON schema
+    instead of the hints'.
 
     Raises:
         OutputTypeError: no function, a parameter without a type, or of one that JSON can't hold.
     """
 
     def wrap(wrapped: Callable[..., Any]) -> Tool[..., Any]:
-        return Tool(wrapped, name=name, description=description, timeout_s=timeout_s)
+        return Tool(
+            wrapped,
+            name=name,
+            description=description,
+            parameters=parameters,
+            timeout_s=timeout_s,
+        )
 
     return wrap if function is None else wrap(function)
 
@@ -148,11 +226,14 @@ def _parameter_model(function: Callable[..., Any], name: str, documented: dict[s
     fields: dict[str, Any] = {}
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise OutputTypeError(f"tool {name!r}: *{parameter.name} has no schema")
+            raise OutputTypeError(
+                f"tool {name!r}: *{parameter.name} has no schema; give one as parameters=..."
+            )
         if parameter.kind is parameter.POSITIONAL_ONLY:
             raise OutputTypeError(f"tool {name!r}: {parameter.name!r} can't be passed by name")
         if parameter.name not in hints:
-            raise OutputTypeError(f"tool {name!r}: parameter {parameter.name!r} has no type")
+            hint = "; a method is a tool as tool(object.method)" if parameter.name == "self" else ""
+            raise OutputTypeError(f"tool {name!r}: parameter {parameter.name!r} has no type{hint}")
         description = documented.get(parameter.name)
         is_required = parameter.default is parameter.empty
         field = Field(... if is_required else parameter.default, description=description)
@@ -163,6 +244,13 @@ def _parameter_model(function: Callable[..., Any], name: str, documented: dict[s
     except (PydanticUserError, TypeError, ValueError) as error:
         raise OutputTypeError(f"tool {name!r} has no schema: {error}") from error
     return model
+
+
+def _given_schema(parameters: Mapping[str, Any], name: str) -> dict[str, Any]:
+    if not isinstance(parameters, Mapping) or parameters.get("type", "object") != "object":
+        raise OutputTypeError(f"tool {name!r}: its parameters are a JSON schema of an object")
+    schema: dict[str, Any] = closed_schema({**parameters, "type": "object"})
+    return schema
 
 
 def _read_docstring(text: str) -> tuple[str, dict[str, str]]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
+from typing import Any
 
 from ramet.runtime.api.errors import InvalidParameterError
+from ramet.runtime.api.names import unknown_argument
 from ramet.runtime.api.settings import Group, setting
 from ramet.runtime.scheduler.queue.config import SchedulerConfig
 
@@ -128,3 +132,16 @@ class EngineConfig(SchedulerConfig):
                 raise InvalidParameterError(
                     f"{name} must be enough for {_MIN_CONTEXT_LEN} tokens, not {size}", param=name
                 )
+
+
+def changed(config: EngineConfig, function: str, settings: Mapping[str, Any]) -> EngineConfig:
+    """The configuration with the arguments that a function takes as settings.
+
+    Raises:
+        UnknownArgumentError: no such setting.
+    """
+    known = [field.name for field in dataclasses.fields(config)]
+    for name in settings:
+        if name not in known:
+            raise unknown_argument(function, name, ["model", "config", *known])
+    return dataclasses.replace(config, **settings)

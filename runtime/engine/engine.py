@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ramet.grammars import Constraint, Vocabulary
 from ramet.runtime.api.batch import ModelRunner
@@ -34,7 +34,7 @@ from ramet.runtime.api.request import SHARED, GrammarScope, HintUpdate, ProgramH
 from ramet.runtime.api.warm_up import begin_compiling
 from ramet.runtime.cache import PagePool, RadixCache
 from ramet.runtime.engine.cache_trace import TraceWriter
-from ramet.runtime.engine.config import EngineConfig
+from ramet.runtime.engine.config import EngineConfig, changed
 from ramet.runtime.engine.constraint_compiler import ConstraintCompiler
 from ramet.runtime.engine.core import EngineCore
 from ramet.runtime.engine.daemon_threads import DaemonThreads
@@ -163,13 +163,20 @@ class Engine:
 
     @classmethod
     def from_model(
-        cls, model: str | Path = "smollm2", config: EngineConfig | None = None
+        cls,
+        model: str | Path = "smollm2",
+        config: EngineConfig | None = None,
+        **settings: Any,
     ) -> Engine:
         """An engine for a model's short name, GGUF file or folder, on ``config.device``.
 
-        ModelLoadError says what is wrong with the model, or which names there are.
+        ``settings`` are fields of ``EngineConfig`` that replace those of ``config``.
+
+        Raises:
+            ModelLoadError: what is wrong with the model, or which names there are.
+            UnknownArgumentError: no such setting.
         """
-        config = config or EngineConfig()
+        config = changed(config or EngineConfig(), "Engine.from_model", settings)
         begin_compiling()
         file = open_model(model)
         device = chosen_device(config.device)

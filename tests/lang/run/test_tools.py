@@ -16,8 +16,10 @@ from ramet.lang import (
     NodeFailedError,
     OutputTypeError,
     State,
+    Tool,
     ToolFailedError,
     UsageError,
+    Value,
     program,
     tool,
 )
@@ -337,3 +339,61 @@ def test_what_a_tool_says_is_data(scripted) -> None:
     backend._by_name["secret"] = "hidden"
     run = agent.run(backend=backend)
     assert "hidden" not in run.messages()[2]["content"]
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"city": {"$ref": "#/definitions/city"}, "days": {"type": "integer"}},
+    "required": ["city"],
+    "definitions": {"city": {"enum": ["Lisbon", "Rome"]}},
+}
+
+
+def test_a_tool_of_a_schema_is_called_as_the_schema_allows(scripted) -> None:
+    seen: list[dict[str, Any]] = []
+
+    def forecast(**arguments: Any) -> str:
+        seen.append(arguments)
+        return "sun"
+
+    description = {"type": "function", "function": {"name": "forecast", "parameters": SCHEMA}}
+    given = Tool.from_schema(description, forecast)
+    assert given.mcp()["inputSchema"]["properties"] == SCHEMA["properties"]
+
+    @program
+    def travels(s: State) -> str:
+        s.user("Where?")
+        s.call(given, "Lisbon", days=2)
+        return s.tools([given]).value
+
+    call = {"tool_calls": [{"name": "forecast", "arguments": {"city": "Rome"}}]}
+    backend = scripted({"answer.turn1": call, "answer.turn2": {"answer": "Rome"}})
+    assert travels.run(backend=backend).result == "Rome"
+    assert seen == [{"city": "Lisbon", "days": 2}, {"city": "Rome"}]
+
+    wrong = {"tool_calls": [{"name": "forecast", "arguments": {"city": "Paris"}}]}
+    with pytest.raises(NodeFailedError, match="breaks its constraint"):
+        travels.run(backend=scripted({"answer.turn1": wrong}))
+
+    @program
+    def calls_wrongly(s: State) -> Value[str]:
+        return s.call(given, "Paris")
+
+    with pytest.raises(NodeFailedError, match="wrong arguments at byte 9"):
+        calls_wrongly.run(backend=scripted())
+
+
+@pytest.mark.parametrize("parameters", [{"type": "array"}, 3])
+def test_parameters_are_a_schema_of_an_object(parameters: Any) -> None:
+    with pytest.raises(OutputTypeError, match="an object"):
+        Tool(lambda: 1, name="t", parameters=parameters)
+
+
+def test_what_has_no_schema_says_how_to_give_one() -> None:
+    class Service:
+        def ask(self, **more: Any) -> None: ...
+
+    with pytest.raises(OutputTypeError, match=r"tool\(object\.method\)"):
+        tool(Service.ask)
+    with pytest.raises(OutputTypeError, match="parameters="):
+        tool(Service().ask)

@@ -67,7 +67,7 @@ def test_forms_of_a_trace(scripted, tmp_path: Path) -> None:
     trace = run.trace
     for name in ("t.html", "t.json", "t.ramet.json", "t.otlp.json"):
         trace.save(tmp_path / name)
-    with pytest.raises(UsageError, match=r"\.json or \.html"):
+    with pytest.raises(UsageError, match=r"\.json.* or \.html"):
         trace.save(tmp_path / "t.txt")
 
     assert Trace.from_json(json.loads((tmp_path / "t.ramet.json").read_text())) == trace
@@ -101,6 +101,32 @@ def test_a_replay_from_a_file_names_what_changed(scripted) -> None:
     other = replay(trace, work, backend=scripted({"n": ["7", "9"], "c": "b"}))
     (difference,) = other.differences
     assert (difference.node_id, difference.before, difference.after) == ("1.1.0", "8", "9")
+
+
+def test_a_replay_takes_a_file_and_says_what_is_wrong_with_one(scripted, tmp_path: Path) -> None:
+    run = work.run("x", backend=scripted({"n": ["7", "8"], "c": "b"}))
+    run.trace.save(tmp_path / "t.ramet.json")
+    assert Trace.load(tmp_path / "t.ramet.json") == run.trace
+    assert replay(tmp_path / "t.ramet.json", work, backend=scripted({"n": ["7", "8"], "c": "b"}))
+    run.trace.save(tmp_path / "t.json")
+    (tmp_path / "broken.ramet.json").write_text("{")
+    for name in ("t.json", "broken.ramet.json", "none.ramet.json"):
+        with pytest.raises(UsageError, match=name):
+            Trace.load(tmp_path / name)
+
+
+def test_a_diff_names_nodes_settings_and_costs(scripted) -> None:
+    a, b = (
+        work.run("x", backend=scripted({"n": ["7", n], "c": "b"}), seed=seed).trace
+        for n, seed in (("8", 1), ("1234", 2))
+    )
+    found = a.diff(b)
+    assert found
+    assert not a.diff(a)
+    assert str(a.diff(a)) == "the same texts"
+    assert str(found) == (
+        "seed: 1 -> 2\nn (node 1.1.0)\n  - '8'\n  + '1234'\noutput tokens: 2 -> 5"
+    )
 
 
 def attributes_of(span: dict[str, Any]) -> dict[str, Any]:

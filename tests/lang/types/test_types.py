@@ -302,10 +302,11 @@ def test_labels_speak_the_users_types(annotation: Any, label: str) -> None:
 
 def test_a_wrong_value_is_described_by_its_places() -> None:
     with pytest.raises(OutputParseError) as caught:
-        output_type(list[Report]).parse('[{"title": "t", "score": 11, "tags": ["c"]}]')
+        output_type(list[Report]).parse('[{"title":"t","score":11,"tags":["c"]}]')
     assert str(caught.value) == (
         "the output is not list[Report]: [0].score: Input should be less than or equal to 10; "
-        "[0].tags[0]: Input should be 'a' or 'b'"
+        "[0].tags[0]: Input should be 'a' or 'b'; "
+        """it is '[{"title":"t","score":11,"tags":["c"]}]'"""
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, assert_type
+from typing import Any, Literal, assert_type
 
 from pydantic import BaseModel
 
@@ -41,7 +41,14 @@ def typed(s: State, topic: str, *, depth: int = 1) -> Report:
     assert_type(s.gen("d", int, max_tokens=3).value, int)
     assert_type(s.gen("e", regex("a+")), Value[str])
     assert_type(s.select("f", ["a", "b"]), Value[str])
+    assert_type(s.gen("h", Literal["a", "b"]), Value[Literal["a", "b"]])
+    assert_type(s.gen("i", Report | None), Value[Report | None])
+    assert_type(s.tools([add]), Value[str])
+    assert_type(s.tools([add], answer=Report), Value[Report])
+    assert_type(s.tools([add], answer=Literal[1, 2]), Value[Literal[1, 2]])
     assert_type(s.call(add, a=depth), Value[int])
+    assert_type(s.call(add, depth, 2), Value[int])
+    assert_type(s.call(fetch, "x"), Value[bytes])
     assert_type(s["anything"], Value[Any])
     assert_type(s.fork(2)["x"], list[Value[Any]])
     assert_type(s.fork(2)[0], State)
