@@ -116,7 +116,7 @@ def _check(
                     # What isn't made now is made on demand, and can't outgrow a limit then.
                     num_numbers += 1
                     if num_numbers <= _NUM_PREPARED or not is_bounded_integer(formula):
-                        languages.numbers(formula)
+                        languages.number_set(formula)
                     else:
                         languages.has_numbers(formula)
     return list(reversed(nodes))

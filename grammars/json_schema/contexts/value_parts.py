@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ramet.grammars.constraints import Integers
 from ramet.grammars.errors import GrammarTooComplexError
+from ramet.grammars.json_schema.schema.atoms import Integer
+from ramet.grammars.json_schema.schema.formula import Formula, all_of, atom
+from ramet.grammars.json_schema.schema.number_sets import must_be_integer
 from ramet.grammars.json_schema.solver.languages import Languages
+from ramet.grammars.json_schema.solver.number_search import NumberSearch
 from ramet.grammars.json_schema.solver.text_sets import TextSet
 from ramet.grammars.json_schema.text.counted_text import CountedText
 from ramet.grammars.json_schema.text.lexemes import (
@@ -14,6 +19,7 @@ from ramet.grammars.json_schema.text.lexemes import (
 )
 from ramet.grammars.json_schema.text.listed_text import ListedText
 from ramet.grammars.json_schema.text.literal_text import EXCLUDED, LiteralText
+from ramet.grammars.json_schema.text.searched_numbers import SearchedNumbers
 from ramet.grammars.json_schema.text.text_lexemes import (
     AnyText,
     BoundedText,
@@ -154,10 +160,22 @@ def check_size(listed: Mapping[str, int], limits: CompileLimits) -> None:
         )
 
 
-def number_lexeme(parts: Sequence[tuple[int, Dfa]]) -> Lexeme | None:
+def number_lexeme(
+    parts: Sequence[tuple[int, Formula, Dfa | NumberSearch]], integers: Integers
+) -> Lexeme | None:
+    """The lexeme of disjoint sets of numbers with their labels."""
     if not parts:
         return None
-    if len(parts) == 1:
-        return DfaLexeme(parts[0][1], parts[0][0])
-    key = tuple((label, dfa.digest) for label, dfa in parts)
-    return LabelledDfaLexeme(LabelledDfa.of(parts), key)
+    dfas = [(label, dfa) for label, _, dfa in parts if isinstance(dfa, Dfa)]
+    if len(dfas) < len(parts):
+        # With ``plain`` a formula that requires an integer is written by digits alone.
+        is_plain = integers == "plain" and all(must_be_integer(formula) for _, formula, _ in parts)
+        searches = [
+            (label, NumberSearch(all_of([formula, atom(Integer())]) if is_plain else formula))
+            for label, formula, _ in parts
+        ]
+        return SearchedNumbers(searches, is_plain=is_plain)
+    if len(dfas) == 1:
+        return DfaLexeme(dfas[0][1], dfas[0][0])
+    key = tuple((label, dfa.digest) for label, dfa in dfas)
+    return LabelledDfaLexeme(LabelledDfa.of(dfas), key)

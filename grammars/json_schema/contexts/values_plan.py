@@ -15,6 +15,7 @@ from ramet.grammars.json_schema.solver.children import Child
 from ramet.grammars.json_schema.solver.differing import Differing
 from ramet.grammars.json_schema.solver.frames import Frame
 from ramet.grammars.json_schema.solver.keyword_formulas import Typer
+from ramet.grammars.json_schema.solver.number_search import NumberSearch
 from ramet.grammars.json_schema.solver.object_search import bits_of
 from ramet.grammars.json_schema.solver.objects import ObjectPlan
 from ramet.grammars.json_schema.solver.plans import PlanSolver
@@ -301,7 +302,7 @@ class ValuePlan:
         solver = self.values.solver
         languages = solver.languages
         texts: list[tuple[int, TextSet]] = []
-        numbers: list[tuple[int, Dfa]] = []
+        numbers: list[tuple[int, Formula, Dfa | NumberSearch]] = []
         literals: dict[str, int] = {}
         brackets: set[int] = set()
         for i, verdict in enumerate(self.verdicts):
@@ -315,9 +316,10 @@ class ValuePlan:
                     if not found.is_empty:
                         texts.append((label, found))
                 elif kind == "number":
-                    dfa = languages.numbers(solver.typer.typed(node, kind), self.values.integers)
-                    if not dfa.is_empty:
-                        numbers.append((label, dfa))
+                    formula = solver.typer.typed(node, kind)
+                    allowed = languages.number_set(formula, self.values.integers)
+                    if not allowed.is_empty:
+                        numbers.append((label, formula, allowed))
                 elif kind in ("object", "array"):
                     bracket = OBJECT if kind == "object" else ARRAY
                     if bracket not in brackets and solver.has_kind(node, kind):
@@ -325,7 +327,10 @@ class ValuePlan:
                 elif solver.has_kind(node, kind):
                     literals[kind] = label
         return ValueParts(
-            text_lexeme(texts, languages), number_lexeme(numbers), literals, frozenset(brackets)
+            text_lexeme(texts, languages),
+            number_lexeme(numbers, self.values.integers),
+            literals,
+            frozenset(brackets),
         )
 
     def formulas(self, kind: str) -> tuple[Formula, ...]:

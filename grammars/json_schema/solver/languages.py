@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any, TypeVar
 
 from ramet.grammars.constraints import Integers
 from ramet.grammars.errors import GrammarTooComplexError
@@ -15,7 +13,6 @@ from ramet.grammars.json_schema.schema.atoms import (
     TextIs,
     TextLength,
 )
-from ramet.grammars.json_schema.schema.documents import Leaf
 from ramet.grammars.json_schema.schema.formula import (
     Formula,
     all_of,
@@ -31,7 +28,6 @@ from ramet.grammars.json_schema.schema.number_sets import (
     listed_numbers,
     must_be_integer,
 )
-from ramet.grammars.limits import CompileLimits
 from ramet.grammars.pushdown.json_text import key_body
 from ramet.grammars.regular import (
     EMPTY,
@@ -45,7 +41,6 @@ from ramet.grammars.regular import (
     union_all,
 )  # fmt: skip
 from ramet.grammars.regular import numbers as number_languages
-from ramet.grammars.regular.automata.store import AutomatonStore
 from ramet.grammars.regular.formats import string_format
 from ramet.grammars.regular.regex import node_dfa
 from ramet.grammars.regular.regex.counted import without_bounds
@@ -54,9 +49,10 @@ from ramet.grammars.regular.regex.syntax import Node
 
 from .character_dfa import CharacterDfa
 from .number_dfa import exactly_one, number_dfa
-from .text_sets import TextSet, members, num_bytes
+from .number_search import NumberSearch, has_many_remainders
+from .remembered import Remembered
+from .text_sets import TextSet, members
 
-_T = TypeVar("_T")
 _MAX_COUNTED = 4096
 _MAX_PRODUCT = 4000
 _MAX_LISTED = 64
@@ -69,58 +65,8 @@ class _Unbounded:
     name: str
 
 
-class Languages:
-    """Languages by formula, remembered up to a bound; may serve many compilations.
-
-    ``store``, if given, keeps automata on disk.
-
-    Attributes:
-        num_bytes: about the memory that what is remembered takes; no more than ``max_bytes``.
-        leaves: subschemas that were found to be sound, by content.
-    """
-
-    def __init__(
-        self,
-        limits: CompileLimits,
-        capacity: int = 4096,
-        store: AutomatonStore | None = None,
-        max_bytes: int = 64 << 20,
-    ) -> None:
-        self.limits = limits
-        self._store = store
-        self._capacity = capacity
-        self._max_bytes = max_bytes
-        self._known: OrderedDict[Hashable, Any] = OrderedDict()
-        self.num_bytes = 0
-        self.leaves: dict[Hashable, Leaf] = {}
-
-    def share(self, leaf: Leaf) -> None:
-        """Share a leaf without subschemas among schemas with equal content."""
-        if len(self.leaves) >= self._capacity:
-            self.leaves.clear()
-        self.leaves[leaf.content] = leaf
-
-    def remember(self, key: Hashable, make: Callable[[], _T]) -> _T:
-        """``make()``, or what it gave for an equal key."""
-        try:
-            self._known.move_to_end(key)
-            return self._known[key]  # type: ignore[no-any-return]
-        except KeyError:
-            pass
-        made = make()
-        self._known[key] = made
-        self.num_bytes += num_bytes(made)
-        while len(self._known) > self._capacity or (
-            self.num_bytes > self._max_bytes and len(self._known) > 1
-        ):
-            self.num_bytes -= num_bytes(self._known.popitem(last=False)[1])
-        return made
-
-    def stored(self, description: str, make: Callable[[], Dfa]) -> Dfa:
-        """``make()``, or what is on disk under a description."""
-        if self._store is None:
-            return make()
-        return self._store.get(description, make, self.limits.regular.max_states)
+class Languages(Remembered):
+    """Languages by formula, remembered up to a bound; may serve many compilations."""
 
     # -- strings ----------------------------------------------------------------------------
 
@@ -379,6 +325,16 @@ class Languages:
         except GrammarTooComplexError:
             return number_dfa(formula, self.limits.regular, exponents=False)
 
+    def number_set(self, formula: Formula, integers: Integers = "any") -> Dfa | NumberSearch:
+        """The number texts that a typed formula allows, or, where their automaton would be too
+        large, a search for such numbers."""
+        try:
+            if not has_many_remainders(formula):
+                return self.numbers(formula, integers)
+        except GrammarTooComplexError:
+            pass
+        return self.remember(("search", formula), lambda: NumberSearch(formula))
+
     def has_numbers(self, formula: Formula) -> bool:
         """Whether there is any number that a typed formula allows; cheaper than the automaton."""
         return self.remember(("has numbers", formula), lambda: self._has_numbers(formula))
@@ -388,7 +344,7 @@ class Languages:
         if values is not None:
             return bool(values)
         if ("numbers", formula) in self._known or not is_bounded_integer(formula):
-            return not self.numbers(formula).is_empty
+            return not self.number_set(formula).is_empty
         parts = conjuncts(formula)
         intervals = intervals_of(all_of(p for p in parts if is_order(p)))
         if all(map(is_order, parts)):
