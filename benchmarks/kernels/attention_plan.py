@@ -15,8 +15,8 @@ import argparse
 import numpy as np
 import torch
 
+from ramet.kernels.attention.attention import attention_shape
 from ramet.kernels.attention.costs import attention_costs
-from ramet.kernels.attention.paged import attention_shape
 from ramet.kernels.attention.plan import AttentionPlan, build_plan
 
 HEADS, KV_HEADS, HEAD_DIM, PAGE_SIZE = 32, 8, 128, 16

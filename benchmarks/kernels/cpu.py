@@ -25,9 +25,11 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ramet.kernels.cpu.machine import ir as vec
-from ramet.kernels.cpu.machine import step as words
-from ramet.kernels.cpu.machine.features import (
+from ramet.kernels.attention import cpu as attention
+from ramet.kernels.cpu.program import STAGE_WORDS, Program, Stage
+from ramet.kernels.cpu_support import ir as vec
+from ramet.kernels.cpu_support import step as words
+from ramet.kernels.cpu_support.features import (
     AttentionPath,
     DotPath,
     best_attention_path,
@@ -35,10 +37,9 @@ from ramet.kernels.cpu.machine.features import (
     host_name,
     supported_dot_paths,
 )
-from ramet.kernels.cpu.machine.memory import call_op, load_i64
-from ramet.kernels.cpu.ops import attention, linear
-from ramet.kernels.cpu.ops.weights import pack_float
-from ramet.kernels.cpu.program import STAGE_WORDS, Program, Stage
+from ramet.kernels.cpu_support.memory import call_op, load_i64
+from ramet.kernels.linear import cpu as linear
+from ramet.kernels.linear.cpu_weights import pack_float
 from ramet.runtime.api.batch import Batch
 from ramet.runtime.model.cpu.runner import CpuRunner
 from ramet.runtime.model.files.locate import locate_model

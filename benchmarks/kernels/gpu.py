@@ -24,10 +24,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from ramet.kernels.attention.costs import attention_costs
-from ramet.kernels.attention.paged import AttentionInputs, attention_shape, paged_attention
-from ramet.kernels.attention.plan import AttentionCosts, AttentionPlan, Grouping, build_plan
-from ramet.kernels.linear import PackedWeight, linear, pack_q4, pack_q8
+from ramet.kernels.attention.attention import attention_shape, paged_attention
+from ramet.kernels.attention.costs import AttentionCosts, attention_costs
+from ramet.kernels.attention.inputs import AttentionInputs
+from ramet.kernels.attention.plan import AttentionPlan, Grouping, build_plan
+from ramet.kernels.linear.linear import PackedWeight, linear, pack_q4, pack_q8
 from ramet.kernels.sampling.triton import sample_gpu
 from ramet.kernels.triton_support.dispatch import architecture
 from ramet.runtime.api.batch import Batch

@@ -1,1 +1,1 @@
-"""Compiled kernels for CPUs, and the forward pass as data that they run."""
+"""A whole forward pass as one compiled program, run by a team of threads."""

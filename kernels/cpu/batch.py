@@ -9,8 +9,8 @@ from __future__ import annotations
 from numba import njit
 
 from ramet.jit import jit
-from ramet.kernels.cpu.machine import step as words
-from ramet.kernels.cpu.ops.attention import cut_tiles, list_pages, plan_tokens
+from ramet.kernels.attention.cpu import cut_tiles, list_pages, plan_tokens
+from ramet.kernels.cpu_support import step as words
 
 FAULTS = (
     "",

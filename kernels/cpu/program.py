@@ -26,9 +26,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ramet.jit import jit
-from ramet.kernels.cpu.machine import step as words
-from ramet.kernels.cpu.machine.compiled_op import Op
-from ramet.kernels.cpu.machine.memory import (
+from ramet.kernels.cpu_support import step as words
+from ramet.kernels.cpu_support.compiled_op import Op
+from ramet.kernels.cpu_support.memory import (
     HAS_FUTEX,
     add_in_order,
     call_op,

@@ -14,8 +14,8 @@ import numpy as np
 from numba import njit
 
 from ramet.jit import jit, open_jit
-from ramet.kernels.cpu.machine.memory import next_task
-from ramet.kernels.cpu.ops.largest import first_largest
+from ramet.kernels.cpu_support.memory import next_task
+from ramet.kernels.sampling.cpu_largest import first_largest
 from ramet.kernels.sampling.cpu_row import (
     LOWEST,
     draw_all,

@@ -12,9 +12,9 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ramet.kernels.cpu.machine import ir as vec
-from ramet.kernels.cpu.machine.ir import VF32, Variable, i64
-from ramet.kernels.cpu.ops.largest import first_equal
+from ramet.kernels.cpu_support import ir as vec
+from ramet.kernels.cpu_support.ir import VF32, Variable, i64
+from ramet.kernels.sampling.cpu_largest import first_equal
 
 LOWEST = np.float32(-np.inf)
 _BLOCK = 64

@@ -14,7 +14,7 @@ logger = logging.getLogger("ramet.engine")
 
 _STEPS = (
     "ramet.kernels.sampling.cpu",
-    "ramet.kernels.cpu.ops.attention",
+    "ramet.kernels.attention.cpu",
     "ramet.kernels.cpu.program",
     "ramet.kernels.cpu.batch",
 )

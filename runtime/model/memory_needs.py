@@ -34,7 +34,7 @@ def memory_needs(file: ModelFile, *, page_size: int, on_gpu: bool) -> ModelNeeds
     config = ModelConfig.from_gguf(file)
     if on_gpu:
         return ModelNeeds(context_len=config.max_context_len)
-    from ramet.kernels.cpu.ops.weights import packed_bytes
+    from ramet.kernels.linear.cpu_weights import packed_bytes
     from ramet.runtime.model.cpu.pages import KvPages
 
     weight_bytes = sum(

@@ -34,7 +34,7 @@ def load_runner(
     device = chosen_device(device)
     # Each runner's libraries take a while to import, so only the one that runs is.
     if device == "cpu":
-        from ramet.kernels.cpu.machine.features import best_dot_path
+        from ramet.kernels.cpu_support.features import best_dot_path
         from ramet.runtime.model.cpu.runner import CpuRunner
 
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from ramet.kernels.cpu.machine.features import usable_cores
+from ramet.kernels.cpu_support.features import usable_cores
 from ramet.kernels.sampling.cpu import SampleTask, work_space
 from ramet.kernels.sampling.rows import Float32Array, SampledTokens, SamplingRows
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from ramet.cli import app
 from ramet.cli.programs import load_program, parse_arguments
-from ramet.kernels.cpu.machine.features import best_attention_path
+from ramet.kernels.cpu_support.features import best_attention_path
 from ramet.runtime.api.errors import ModelLoadError
 from ramet.runtime.model import runners
 

@@ -10,8 +10,8 @@ import pytest
 from numba.core import event
 
 from ramet.jit import disk, jit
-from ramet.kernels.cpu.machine import compiled_op as compiled
-from ramet.kernels.cpu.machine.compiled_op import Op
+from ramet.kernels.cpu_support import compiled_op as compiled
+from ramet.kernels.cpu_support.compiled_op import Op
 
 
 def triple(x):
@@ -74,8 +74,8 @@ def test_another_version_of_a_library_compiles_anew(folder, monkeypatch, compila
 
 NAMES = """
 from ramet.jit.ahead import compiled_of
-from ramet.kernels.cpu.ops.attention import attend_op
-from ramet.kernels.cpu.machine.compiled_op import _SIGNATURE
+from ramet.kernels.attention.cpu import attend_op
+from ramet.kernels.cpu_support.compiled_op import _SIGNATURE
 from ramet.kernels.sampling.cpu_mask import agrees_on_first_byte as function
 print(function._cache._file_name(function._signatures[0]))
 print(attend_op("float32")._cache._file_name(_SIGNATURE))

@@ -11,7 +11,7 @@ from numba.extending import intrinsic
 
 from ramet.grammars.masks import walk
 from ramet.jit.sources import digest
-from ramet.kernels.cpu.ops.attention import attend_op
+from ramet.kernels.attention.cpu import attend_op
 
 SOURCE = """
 from numba import njit
@@ -121,7 +121,7 @@ def test_it_is_the_same_in_every_process():
     code = (
         "from ramet.jit.sources import digest\n"
         "from ramet.grammars.masks import walk\n"
-        "from ramet.kernels.cpu.ops.attention import attend_op\n"
+        "from ramet.kernels.attention.cpu import attend_op\n"
         "print(digest(walk.walk.py_func).hex(), digest(attend_op('float32')._function).hex())"
     )
     run = [sys.executable, "-c", code]

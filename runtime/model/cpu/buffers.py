@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ramet.kernels.cpu.machine.buffers import aligned_empty
-from ramet.kernels.cpu.ops import linear, quantise
-from ramet.kernels.cpu.ops.weights import GROUP
+from ramet.kernels.cpu_support import quantise
+from ramet.kernels.cpu_support.buffers import aligned_empty
+from ramet.kernels.linear import cpu as linear
+from ramet.kernels.linear.cpu_weights import GROUP
 from ramet.runtime.model.config import ModelConfig
 
 AnyArray = npt.NDArray[np.generic]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ramet.kernels.cpu.machine.buffers import lazy_zeros
+from ramet.kernels.cpu_support.buffers import lazy_zeros
 from ramet.runtime.model.config import ModelConfig
 
 _PIECE_BYTES = 2 * 2**20

@@ -8,12 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ramet.kernels.cpu.machine import step as words
-from ramet.kernels.cpu.machine.compiled_op import Op
-from ramet.kernels.cpu.machine.features import AttentionPath, DotPath
-from ramet.kernels.cpu.ops import attention, fetch, largest, linear, linear_fused, rows
-from ramet.kernels.cpu.ops.weights import GROUP, PackedWeight
+from ramet.kernels.attention import cpu as attention
 from ramet.kernels.cpu.program import Program, Stage, float_operand
+from ramet.kernels.cpu_support import fetch
+from ramet.kernels.cpu_support import step as words
+from ramet.kernels.cpu_support.compiled_op import Op
+from ramet.kernels.cpu_support.features import AttentionPath, DotPath
+from ramet.kernels.linear import cpu as linear
+from ramet.kernels.linear import cpu_fused as linear_fused
+from ramet.kernels.linear.cpu_weights import GROUP, PackedWeight
+from ramet.kernels.norm import cpu as rows
+from ramet.kernels.sampling import cpu_largest as largest
 from ramet.runtime.model.config import ModelConfig
 from ramet.runtime.model.cpu.buffers import Activations, AnyArray, Buffers, address, stride
 from ramet.runtime.model.cpu.pages import KvPages

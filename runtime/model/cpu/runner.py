@@ -7,15 +7,16 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from ramet.kernels.cpu.machine.features import (
+from ramet.kernels.attention import cpu as attention
+from ramet.kernels.cpu.program import Program, Team
+from ramet.kernels.cpu_support.features import (
     AttentionPath,
     best_attention_path,
     best_dot_path,
     multiplies_bf16,
     usable_cores,
 )
-from ramet.kernels.cpu.ops import attention, linear_fused
-from ramet.kernels.cpu.program import Program, Team
+from ramet.kernels.linear import cpu_fused as linear_fused
 from ramet.kernels.sampling.cpu import keep_to_masks
 from ramet.kernels.sampling.rows import without_logprobs
 from ramet.runtime.api.batch import Batch, Float32Array, Overlap, StepResult

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ramet.kernels.cpu.batch import FAULTS, NUM_TOKEN_ROWS, record_step
-from ramet.kernels.cpu.machine import step as words
-from ramet.kernels.cpu.machine.buffers import aligned_empty
+from ramet.kernels.cpu_support import step as words
+from ramet.kernels.cpu_support.buffers import aligned_empty
 from ramet.runtime.api.batch import Batch
 
 _BATCH_ARRAYS = (

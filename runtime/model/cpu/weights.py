@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ramet.kernels.cpu.machine.buffers import Arena
-from ramet.kernels.cpu.ops.weights import GROUP, PackedWeight, pack
+from ramet.kernels.cpu_support.buffers import Arena
+from ramet.kernels.linear.cpu_weights import GROUP, PackedWeight, pack
 from ramet.runtime.api.errors import UnsupportedModelError
 from ramet.runtime.model.config import ModelConfig, inverse_frequencies
 from ramet.runtime.model.files.model_file import ModelFile

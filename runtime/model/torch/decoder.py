@@ -9,9 +9,9 @@ from __future__ import annotations
 import torch
 
 from ramet.kernels.activation import silu_mul
-from ramet.kernels.attention.paged import paged_attention
-from ramet.kernels.linear import linear
-from ramet.kernels.norm import rms_norm
+from ramet.kernels.attention.attention import paged_attention
+from ramet.kernels.linear.linear import linear
+from ramet.kernels.norm.norm import rms_norm
 from ramet.kernels.rotary import rotary_table, rotate_and_write
 from ramet.runtime.model.config import ModelConfig
 from ramet.runtime.model.torch.step import StepInputs

@@ -12,7 +12,8 @@ from collections.abc import Callable
 
 import torch
 
-from ramet.kernels.attention.plan import AttentionCosts, AttentionPlan, AttentionShape
+from ramet.kernels.attention.costs import AttentionCosts, AttentionShape
+from ramet.kernels.attention.plan import AttentionPlan
 from ramet.kernels.triton_support.dispatch import next_power_of_2
 from ramet.runtime.api.batch import Batch
 from ramet.runtime.model.torch.decoder import TorchDecoder

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from ramet.kernels.attention.costs import attention_costs
-from ramet.kernels.attention.paged import attention_shape
-from ramet.kernels.attention.plan import AttentionPlan, AttentionShape, Grouping, build_plan
+from ramet.kernels.attention.attention import attention_shape
+from ramet.kernels.attention.costs import AttentionShape, attention_costs
+from ramet.kernels.attention.plan import AttentionPlan, Grouping, build_plan
 from ramet.kernels.sampling.rows import SampleResult
 from ramet.kernels.sampling.triton import sample_gpu
 from ramet.kernels.triton_support.dispatch import architecture, uses_triton

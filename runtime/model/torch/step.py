@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from ramet.kernels.attention.paged import AttentionInputs
+from ramet.kernels.attention.inputs import AttentionInputs
 from ramet.kernels.attention.plan import AttentionPlan, Int32Array
 from ramet.runtime.api.batch import Batch
 from ramet.runtime.model.torch.device_arrays import pack, unpack, upload

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from ramet.kernels.linear import PackedWeight, WeightFormat, pack_q4, pack_q8
+from ramet.kernels.linear.linear import PackedWeight, WeightFormat, pack_q4, pack_q8
 from ramet.runtime.model.config import ModelConfig, inverse_frequencies
 from ramet.runtime.model.files.model_file import ModelFile
 from ramet.runtime.model.files.tensor import GgufTensor

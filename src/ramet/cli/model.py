@@ -18,7 +18,7 @@ def info() -> None:
     from rich.table import Table
 
     from ramet.jit.disk import cache_folders, writable_folder
-    from ramet.kernels.cpu.machine.features import describe
+    from ramet.kernels.cpu_support.features import describe
     from ramet.runtime.api.errors import ModelLoadError
     from ramet.runtime.api.warm_up import is_first_start
     from ramet.runtime.model.files.locate import PACKAGED_MODELS, locate_model

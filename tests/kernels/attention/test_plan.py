@@ -8,12 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ramet.kernels.attention.costs import attention_costs
-from ramet.kernels.attention.paged import (
-    AttentionInputs,
-    attention_shape,
-    paged_attention_reference,
-)
+from ramet.kernels.attention.attention import attention_shape
+from ramet.kernels.attention.costs import AttentionCosts, AttentionShape, attention_costs
+from ramet.kernels.attention.inputs import AttentionInputs
 from ramet.kernels.attention.plan import (
     KEY_END,
     KEY_START,
@@ -21,10 +18,9 @@ from ramet.kernels.attention.plan import (
     TABLE_ROW,
     TOKEN_END,
     TOKEN_START,
-    AttentionCosts,
-    AttentionShape,
     build_plan,
 )
+from ramet.kernels.attention.reference import paged_attention_reference
 
 SHAPE = AttentionShape(
     num_kv_heads=2, group_size=3, head_dim=16, narrow_tokens=2, wide_tokens=7, block_keys=4

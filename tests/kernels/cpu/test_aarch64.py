@@ -14,11 +14,14 @@ import pytest
 # In a process of its own: numba compiles for what it is told when it is imported.
 MODULE_OF = """
 import sys
-from ramet.kernels.cpu.machine import features
+from ramet.kernels.cpu_support import features
 features.is_x86 = lambda: False
 from numba.core.ccallback import CFunc
-from ramet.kernels.cpu.ops import attention, dot, largest, linear
-from ramet.kernels.cpu.machine.compiled_op import _SIGNATURE
+from ramet.kernels.attention import cpu as attention
+from ramet.kernels.linear import cpu_dot as dot
+from ramet.kernels.sampling import cpu_largest as largest
+from ramet.kernels.linear import cpu as linear
+from ramet.kernels.cpu_support.compiled_op import _SIGNATURE
 # This machine's code can't hold the instruction: a function has its place, and is never called.
 import llvmlite.binding as llvm
 llvm.add_symbol("sdot", 1)

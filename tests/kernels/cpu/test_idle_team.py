@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ramet.kernels.cpu.machine import step as words
-from ramet.kernels.cpu.machine.compiled_op import op
-from ramet.kernels.cpu.machine.memory import load_i64, next_task, store_i64
 from ramet.kernels.cpu.program import Program, Stage, Team
+from ramet.kernels.cpu_support import step as words
+from ramet.kernels.cpu_support.compiled_op import op
+from ramet.kernels.cpu_support.memory import load_i64, next_task, store_i64
 
 TASKS = Path("/proc/self/task")
 pytestmark = pytest.mark.skipif(not TASKS.exists(), reason="looks into /proc")

@@ -10,10 +10,10 @@ import time
 import numpy as np
 import pytest
 
-from ramet.kernels.cpu.machine import step as words
-from ramet.kernels.cpu.machine.compiled_op import op
-from ramet.kernels.cpu.machine.memory import load_i64, next_task, store_i64
 from ramet.kernels.cpu.program import Program, Stage, Team
+from ramet.kernels.cpu_support import step as words
+from ramet.kernels.cpu_support.compiled_op import op
+from ramet.kernels.cpu_support.memory import load_i64, next_task, store_i64
 
 SOURCE, TARGET, NUM_TASKS, DELAY = 2, 3, 4, 5
 
@@ -94,7 +94,7 @@ def test_a_step_is_finished_even_if_what_the_caller_does_meanwhile_fails():
 WITHOUT_FUTEX = """
 import importlib.util, platform, sys
 machine, platform.machine = platform.machine, lambda: "another"
-from ramet.kernels.cpu.machine import memory
+from ramet.kernels.cpu_support import memory
 platform.machine = machine
 assert not memory.HAS_FUTEX
 spec = importlib.util.spec_from_file_location("team_test", sys.argv[1])

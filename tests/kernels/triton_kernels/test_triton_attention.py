@@ -7,8 +7,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ramet.kernels.attention.attention import attention_shape, paged_attention
 from ramet.kernels.attention.costs import attention_costs
-from ramet.kernels.attention.paged import AttentionInputs, attention_shape, paged_attention
+from ramet.kernels.attention.inputs import AttentionInputs
 from ramet.kernels.attention.plan import SLOT, build_plan
 from ramet.kernels.triton_support.dispatch import architecture, interpreting
 

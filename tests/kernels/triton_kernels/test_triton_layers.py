@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ramet.kernels.activation import silu_mul, silu_mul_reference
-from ramet.kernels.linear import PackedWeight, linear, linear_reference, pack_q4, pack_q8
-from ramet.kernels.norm import rms_norm, rms_norm_reference
+from ramet.kernels.linear.linear import PackedWeight, linear, linear_reference, pack_q4, pack_q8
+from ramet.kernels.norm.norm import rms_norm, rms_norm_reference
 from ramet.kernels.rotary import rotary_table, rotate_and_write, rotate_and_write_reference
 
 HALF_EPS = 2.0**-10

@@ -16,8 +16,10 @@ triton = pytest.importorskip("triton")
 if os.environ.get("TRITON_INTERPRET") == "1":
     pytest.skip("interpreted kernels can't be compiled", allow_module_level=True)
 
-from ramet.kernels import activation, linear, norm, rotary  # noqa: E402
-from ramet.kernels.attention import paged as paged_attention  # noqa: E402
+from ramet.kernels import activation, rotary  # noqa: E402
+from ramet.kernels.attention import attention as paged_attention  # noqa: E402
+from ramet.kernels.linear import linear  # noqa: E402
+from ramet.kernels.norm import norm  # noqa: E402
 from ramet.kernels.sampling import triton as sampling_gpu  # noqa: E402
 from ramet.kernels.triton_support.aot import SHARED_MEMORY_LIMITS, compile_ahead  # noqa: E402
 from ramet.kernels.triton_support.dispatch import kernel_config  # noqa: E402

@@ -17,10 +17,13 @@ if os.environ.get("TRITON_INTERPRET") == "1":
 
 from triton.backends.compiler import GPUTarget  # noqa: E402
 
-from ramet.kernels import activation, linear, norm, rotary  # noqa: E402
-from ramet.kernels.attention import paged as paged_attention  # noqa: E402
+from ramet.kernels import activation, rotary  # noqa: E402
+from ramet.kernels.attention import attention as paged_attention  # noqa: E402
 from ramet.kernels.attention.costs import attention_costs  # noqa: E402
+from ramet.kernels.attention.inputs import AttentionInputs  # noqa: E402
 from ramet.kernels.attention.plan import SLOT, build_plan  # noqa: E402
+from ramet.kernels.linear import linear  # noqa: E402
+from ramet.kernels.norm import norm  # noqa: E402
 from ramet.kernels.sampling import triton as sampling_gpu  # noqa: E402
 from ramet.runtime.model.config import ModelConfig  # noqa: E402
 from ramet.runtime.model.torch.decoder import TorchDecoder  # noqa: E402
@@ -139,7 +142,7 @@ def run_step(decoder, tree, logit_tokens):
         token_ids=tensors["tokens"],
         slots=tensors["tokens"],
         logit_tokens=tensors["logit_tokens"],
-        attention=paged_attention.AttentionInputs(
+        attention=AttentionInputs(
             items=tensors["items"],
             num_narrow=plan.num_narrow,
             num_slots=plan.num_slots,

@@ -75,7 +75,7 @@ def test_a_clipped_context_is_a_warning(config: EngineConfig, warning: str) -> N
 
 @pytest.mark.model
 def test_the_weights_of_the_bundled_model_are_as_large_as_planned() -> None:
-    from ramet.kernels.cpu.ops.weights import PackedWeight
+    from ramet.kernels.linear.cpu_weights import PackedWeight
     from ramet.runtime.model.config import ModelConfig
     from ramet.runtime.model.cpu.weights import load_cpu_weights
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ramet.kernels.cpu.machine import step as words
+from ramet.kernels.cpu_support import step as words
 from ramet.runtime.model.cpu.step import StepRecorder
 
 PAGE_SIZE, NUM_PAGES = 16, 64

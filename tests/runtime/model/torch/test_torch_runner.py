@@ -14,7 +14,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ramet.kernels.attention.plan import AttentionCosts
+from ramet.kernels.attention.costs import AttentionCosts
 from ramet.kernels.triton_support.dispatch import interpreting
 from ramet.runtime.api.errors import ModelLoadError
 from ramet.runtime.model.config import ModelConfig

@@ -1,1 +1,0 @@
-"""How CPU kernels are emitted: LLVM IR, memory, CPU features, buffers."""

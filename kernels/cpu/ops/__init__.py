@@ -1,1 +1,0 @@
-"""The operations of a forward pass on a CPU."""

@@ -1,0 +1,1 @@
+"""Linear layers on weights as they are stored."""

@@ -1,0 +1,300 @@
+"""Weights of linear layers, laid out for ``linear``.
+
+A block holds 16 rows, group of 32 columns by group: the group's quantised values, its 16 scales
+(float16), and, where the format has them, its 16 minimums (float16), so that a block is read as
+one stream. Instead of minimums, formats for CPUs that multiply bfloat16 hold middles, the values
+of the zero point: they are small, so rounding them to bfloat16 is lost in the rounding of
+activations. Formats with halves have a second scale in that place, for the columns from the 17th
+on. Word t of row r (four columns) lies at word ``16 * t + r`` of its group. 4-bit words
+hold columns 4t to 4t+3 in their low and 16+4t to 16+4t+3 in their high nibbles, as GGML's blocks
+do, so packing moves whole words and changes no value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ramet.kernels.cpu_support.buffers import CACHE_LINE, aligned_empty
+
+UInt8Array = npt.NDArray[np.uint8]
+Float32Array = npt.NDArray[np.float32]
+Allocate = Callable[[tuple[int, int]], UInt8Array]
+"""Makes an uninitialised array of bytes that begins on a cache line."""
+
+GROUP: Final = 32
+BLOCK_ROWS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class WeightFormat:
+    """A stored value q of a group stands for ``scale * (q - zero_point)`` plus, if it has one, the
+    group's minimum or middle. With halves, a group has two scales, of 16 columns each."""
+
+    name: str
+    bits: int
+    zero_point: int = 0  # 0, or a power of two from 8 on
+    has_minimum: bool = False
+    has_middle: bool = False
+    has_halves: bool = False
+
+    @property
+    def group_bytes(self) -> int:
+        """Bytes of 16 rows' quantised values."""
+        return BLOCK_ROWS * GROUP * self.bits // 8
+
+    @property
+    def stride(self) -> int:
+        """Bytes from one group of a block to the next."""
+        has_others = self.has_minimum or self.has_middle or self.has_halves
+        num_sides = 0 if self.bits == 32 else 1 + has_others
+        return self.group_bytes + 2 * BLOCK_ROWS * num_sides
+
+    def block_bytes(self, num_groups: int) -> int:
+        return -(-num_groups * self.stride // CACHE_LINE) * CACHE_LINE
+
+
+FORMATS: Final = {
+    form.name: form
+    for form in (
+        WeightFormat("u4_min", 4, has_minimum=True),
+        WeightFormat("u4_mid", 4, zero_point=8, has_middle=True),
+        WeightFormat("u4", 4, zero_point=8),
+        WeightFormat("u8_min", 8, has_minimum=True),
+        WeightFormat("u8_mid", 8, zero_point=16, has_middle=True),
+        WeightFormat("u8_half", 8, zero_point=32, has_halves=True),
+        WeightFormat("u8", 8, zero_point=128),
+        WeightFormat("f32", 32),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PackedWeight:
+    """A linear layer's weight [num_rows, num_columns] in blocks of 16 rows; the last is padded
+    with zeros."""
+
+    form: WeightFormat
+    num_rows: int
+    num_columns: int
+    data: UInt8Array  # [num_blocks, block_bytes]
+
+    @property
+    def num_blocks(self) -> int:
+        return len(self.data)
+
+    @property
+    def num_groups(self) -> int:
+        return self.num_columns // GROUP
+
+
+def pack(
+    kind: str,
+    data: UInt8Array,
+    shape: tuple[int, int],
+    *,
+    exact: bool = False,
+    middles: bool = False,
+    allocate: Allocate = aligned_empty,
+) -> PackedWeight:
+    """Lays a GGUF tensor's bytes [rows, bytes a row] out for the kernels.
+
+    Q4_0, Q4_1, Q5_0, Q5_1 and Q8_0 keep their values and scales as stored; Q4_K, Q5_K and Q6_K keep
+    their values, and each scale and minimum, a product of two numbers there, is rounded to float16.
+    5- and 6-bit values take 8 bits. F32, F16 and BF16 become 8-bit values with a scale a group, as
+    Q8_0, or float32 if ``exact``. With ``middles``, formats with minimums have those instead.
+    ``KeyError`` for any other type.
+    """
+    num_rows, num_columns = shape
+    if kind in _FLOATS:
+        return pack_float(_FLOATS[kind](data).reshape(shape), exact=exact, allocate=allocate)
+    form_name, unpack = _UNPACK[kind]
+    block_len = _BLOCK_LENS.get(kind, GROUP)
+    words, scales, others = unpack(data.reshape(num_rows, num_columns // block_len, -1))
+    form = FORMATS[form_name]
+    if middles and form.has_minimum and others is not None:
+        form = FORMATS[form_name.replace("_min", "_mid")]
+        middle = others.astype(np.float32) + form.zero_point * scales.astype(np.float32)
+        return _lay_out(form, num_columns, words, scales, _bf16(middle), allocate)
+    return _lay_out(form, num_columns, words, scales, others, allocate)
+
+
+def packed_bytes(kind: str, shape: tuple[int, int]) -> int:
+    """Bytes that ``pack``, without ``exact``, makes of a tensor; ``KeyError`` as there."""
+    form = FORMATS["u8" if kind in _FLOATS else _UNPACK[kind][0]]
+    num_rows, num_columns = shape
+    return -(-num_rows // BLOCK_ROWS) * form.block_bytes(-(-num_columns // GROUP))
+
+
+def pack_float(
+    values: Float32Array, *, exact: bool, allocate: Allocate = aligned_empty
+) -> PackedWeight:
+    """Packs float32 [rows, columns] as 8-bit values with a scale a group, or as float32."""
+    num_rows, num_columns = values.shape
+    if num_columns % GROUP:
+        raise ValueError(f"a linear layer's {num_columns} inputs are no multiple of {GROUP}")
+    grouped = np.ascontiguousarray(values, np.float32).reshape(num_rows, -1, GROUP)
+    if exact:
+        return _lay_out(FORMATS["f32"], num_columns, grouped.view(np.uint32), None, None, allocate)
+    scales = (np.abs(grouped).max(axis=-1) / np.float32(127)).astype(np.float16)
+    divisors = scales.astype(np.float32)[..., None]
+    quotients = np.divide(grouped, divisors, out=np.zeros_like(grouped), where=divisors > 0)
+    quants = (np.rint(quotients).clip(-127, 127) + 128).astype(np.uint8)
+    return _lay_out(FORMATS["u8"], num_columns, quants.view(np.uint32), scales, None, allocate)
+
+
+def _lay_out(
+    form: WeightFormat,
+    num_columns: int,
+    words: npt.NDArray[np.uint32],
+    scales: npt.NDArray[np.float16] | None,
+    others: npt.NDArray[np.float16] | npt.NDArray[np.uint16] | None,
+    allocate: Allocate,
+) -> PackedWeight:
+    """``words`` [rows, groups, words a row and group]; ``scales`` and ``others`` (minimums, middles
+    or second scales) [rows, groups]."""
+    num_rows, num_groups, _ = words.shape
+    num_blocks = -(-num_rows // BLOCK_ROWS)
+    data: UInt8Array = allocate((num_blocks, form.block_bytes(num_groups)))
+    if num_rows % BLOCK_ROWS:
+        data[-1] = 0
+    groups = data[:, : num_groups * form.stride].reshape(num_blocks, num_groups, form.stride)
+    parts: list[tuple[npt.NDArray[Any], int]] = [(words, 0)]
+    for side, values in enumerate((scales, others)):
+        if values is not None:
+            parts.append((values[..., None], form.group_bytes + 2 * BLOCK_ROWS * side))
+    for values, first in parts:
+        size = BLOCK_ROWS * values.shape[2] * values.itemsize
+        target = groups[..., first : first + size].view(values.dtype)
+        target = target.reshape(num_blocks, num_groups, values.shape[2], BLOCK_ROWS)
+        full = num_rows // BLOCK_ROWS
+        whole = values[: full * BLOCK_ROWS].reshape(full, BLOCK_ROWS, *values.shape[1:])
+        target[:full] = whole.transpose(0, 2, 3, 1)
+        rest = values[full * BLOCK_ROWS :]
+        if len(rest):
+            target[full, ..., : len(rest)] = rest.transpose(1, 2, 0)
+    return PackedWeight(form, num_rows, num_columns, data)
+
+
+def _bf16(values: Float32Array) -> npt.NDArray[np.uint16]:
+    """The bits of bfloat16, to nearest, halves to even."""
+    bits = values.view(np.uint32)
+    rounded = (bits + np.uint32(0x7FFF) + (bits >> 16 & 1)) >> 16
+    return rounded.astype(np.uint16)
+
+
+_Unpacked = tuple[npt.NDArray[np.uint32], npt.NDArray[np.float16], npt.NDArray[np.float16] | None]
+"""Words, scales, and minimums or second scales."""
+
+
+def _half(blocks: UInt8Array, first: int) -> npt.NDArray[np.float16]:
+    """One of each block's float16, where it is."""
+    return blocks.view(np.float16)[..., first // 2]
+
+
+def _words(quants: UInt8Array) -> npt.NDArray[np.uint32]:
+    return np.ascontiguousarray(quants).view(np.uint32)
+
+
+def _q4_0(blocks: UInt8Array) -> _Unpacked:
+    return _words(blocks[..., 2:]), _half(blocks, 0), None
+
+
+def _q4_1(blocks: UInt8Array) -> _Unpacked:
+    return blocks.view(np.uint32)[..., 1:], _half(blocks, 0), _half(blocks, 2)
+
+
+def _q8_0(blocks: UInt8Array) -> _Unpacked:
+    return _words(blocks[..., 2:] ^ np.uint8(0x80)), _half(blocks, 0), None
+
+
+def _five_bits(high: UInt8Array, low: UInt8Array) -> UInt8Array:
+    """GGML's 5-bit values: 32 fifth bits, and nibbles of values i (low) and i + 16 (high)."""
+    fifth = np.unpackbits(high, axis=-1, bitorder="little")
+    nibbles = np.concatenate([low & 15, low >> 4], axis=-1)
+    values: UInt8Array = nibbles | (fifth << 4)
+    return values
+
+
+def _q5_0(blocks: UInt8Array) -> _Unpacked:
+    values = _five_bits(blocks[..., 2:6], blocks[..., 6:])
+    return _words(values + np.uint8(128 - 16)), _half(blocks, 0), None
+
+
+def _q5_1(blocks: UInt8Array) -> _Unpacked:
+    values = _five_bits(blocks[..., 4:8], blocks[..., 8:])
+    return _words(values), _half(blocks, 0), _half(blocks, 2)
+
+
+def _k_scales(blocks: UInt8Array) -> tuple[npt.NDArray[np.float16], npt.NDArray[np.float16]]:
+    """Scales and minimums [rows, groups] of the 4- and 5-bit K-quants: two float16 of a block times
+    its eight 6-bit pairs, packed in 12 bytes."""
+    packed = blocks[..., 4:16]
+    low, mid, high = packed[..., :4], packed[..., 4:8], packed[..., 8:]
+    scales = np.concatenate([low & 63, (high & 15) | (low >> 6 << 4)], axis=-1)
+    minimums = np.concatenate([mid & 63, (high >> 4) | (mid >> 6 << 4)], axis=-1)
+    d, least = (_half(blocks, first).astype(np.float32)[..., None] for first in (0, 2))
+    rows = len(blocks)
+    return (
+        (d * scales).astype(np.float16).reshape(rows, -1),
+        (-least * minimums).astype(np.float16).reshape(rows, -1),
+    )
+
+
+def _k_nibbles(quants: UInt8Array) -> UInt8Array:
+    """Values [rows, groups, 32] from bytes of two groups each: low nibbles, then high ones."""
+    pairs = quants.reshape(*quants.shape[:-1], -1, 1, GROUP)
+    values: UInt8Array = np.concatenate([pairs & 15, pairs >> 4], axis=-2)
+    return values.reshape(len(quants), -1, GROUP)
+
+
+def _q4_k(blocks: UInt8Array) -> _Unpacked:
+    values = _k_nibbles(blocks[..., 16:])
+    nibbles: UInt8Array = values[..., :16] | (values[..., 16:] << np.uint8(4))
+    return _words(nibbles), *_k_scales(blocks)
+
+
+def _q5_k(blocks: UInt8Array) -> _Unpacked:
+    # Byte i of the high bits holds the fifth bit of value i of each of the block's eight groups.
+    fifth = np.unpackbits(blocks[..., 16:48, None], axis=-1, bitorder="little").swapaxes(-1, -2)
+    high = fifth.reshape(len(blocks), -1, GROUP) << np.uint8(4)
+    values: UInt8Array = _k_nibbles(blocks[..., 48:]) | high
+    return _words(values), *_k_scales(blocks)
+
+
+def _q6_k(blocks: UInt8Array) -> _Unpacked:
+    # Each half of a block has 64 bytes of low nibbles, the first two groups' below the last two's,
+    # and 32 bytes that hold the upper two bits of one value of each of its four groups.
+    low = blocks[..., :128].reshape(*blocks.shape[:2], 2, 2, GROUP)
+    nibbles = np.concatenate([low & 15, low >> 4], axis=-2)
+    upper = blocks[..., 128:192].reshape(*blocks.shape[:2], 2, 1, GROUP)
+    upper = upper >> np.array([[0], [2], [4], [6]], np.uint8) & np.uint8(3)
+    values: UInt8Array = nibbles | upper << np.uint8(4)
+    factors = blocks[..., 192:208].view(np.int8).astype(np.float32)
+    scales = (_half(blocks, 208).astype(np.float32)[..., None] * factors).astype(np.float16)
+    scales = scales.reshape(len(blocks), -1, 2)
+    return _words(values.reshape(len(blocks), -1, GROUP)), scales[..., 0], scales[..., 1]
+
+
+_UNPACK: Final = {
+    "Q4_0": ("u4", _q4_0),
+    "Q4_1": ("u4_min", _q4_1),
+    "Q4_K": ("u4_min", _q4_k),
+    "Q5_K": ("u8_min", _q5_k),
+    "Q6_K": ("u8_half", _q6_k),
+    "Q5_0": ("u8", _q5_0),
+    "Q5_1": ("u8_min", _q5_1),
+    "Q8_0": ("u8", _q8_0),
+}
+
+_BLOCK_LENS: Final = {"Q4_K": 256, "Q5_K": 256, "Q6_K": 256}
+
+_FLOATS: Final = {
+    "F32": lambda data: data.view(np.float32),
+    "F16": lambda data: data.view(np.float16).astype(np.float32),
+    "BF16": lambda data: (data.view(np.uint16).astype(np.uint32) << 16).view(np.float32),
+}
