@@ -235,7 +235,7 @@ class GrammarCompiler:
         known = self._any_json.get(key)
         if known is None:
             pushdown = self._any_json[key] = known = PushdownTable(self.limits, shared.state_table)
-            anything = dataclasses.replace(constraint, schema=True, documents={})
+            anything = dataclasses.replace(constraint, schema=True, documents={}, dialect="auto")
             pushdown.intern(compile_schema(anything, self._languages, self.limits).start(pushdown))
             for _ in itertools.islice(pushdown.likely_transitions(), _NUM_COMMON):
                 pass
@@ -275,7 +275,8 @@ def compile_schema(
     return CompiledSchema(
         constraint.schema, constraint.documents, any_order=constraint.any_order,
         whitespace=constraint.whitespace, integers=constraint.integers,
-        formats=constraint.formats, languages=languages, limits=limits,
+        formats=constraint.formats, dialect=constraint.dialect, languages=languages,
+        limits=limits,
     )  # fmt: skip
 
 

@@ -30,6 +30,14 @@ Formats = Literal["enforced", "annotation"]
 specification's default is."""
 
 
+SchemaDialect = Literal[
+    "auto", "draft-03", "draft-04", "draft-06", "draft-07", "2019-09", "2020-12",
+    "openapi-3.0", "openapi-3.1", "jtd",
+]  # fmt: skip
+"""What a schema is written in where its ``$schema`` doesn't say: a draft of JSON Schema, OpenAPI's
+schema objects, JSON Type Definition. ``auto`` takes the keywords of every draft."""
+
+
 class _Value:
     """Base of all values: how they are read from JSON and checked."""
 
@@ -40,7 +48,7 @@ class _Value:
 
 @dataclass(frozen=True, eq=False)
 class JsonSchema(_Value):
-    """Text that is one JSON value valid against ``schema`` (draft 2020-12 or draft-07).
+    """Text that is one JSON value valid against ``schema``.
 
     ``any_order`` lets an object's properties come in any order; otherwise the schema's order is
     kept. ``documents`` maps URIs to schemas that ``$ref`` may name; nothing is ever fetched.
@@ -52,6 +60,7 @@ class JsonSchema(_Value):
     documents: dict[str, JsonValue] = field(default_factory=dict)
     integers: Integers = "any"
     formats: Formats = "enforced"
+    dialect: SchemaDialect = "auto"
     kind: Literal["json_schema"] = "json_schema"
 
 

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from ramet.grammars.constraints import Formats, Integers, Whitespace
+from ramet.grammars.constraints import Formats, Integers, SchemaDialect, Whitespace
 from ramet.grammars.errors import EmptyConstraintError, GrammarTooComplexError
 from ramet.grammars.limits import CompileLimits
 from ramet.grammars.pushdown.context_table import Context, ContextTable
@@ -43,13 +43,14 @@ class CompiledSchema:
         whitespace: Whitespace,
         integers: Integers,
         formats: Formats,
+        dialect: SchemaDialect,
         languages: Languages,
         limits: CompileLimits,
     ) -> None:
         self._layout = Layout(whitespace)
         documents_ = Documents(
             schema, documents, limits, languages.leaves,
-            annotations=("format",) if formats == "annotation" else (),
+            annotations=("format",) if formats == "annotation" else (), dialect=dialect,
         )  # fmt: skip
         typer = Typer(documents_, languages, keep_names=not any_order)
         solver = PlanSolver(typer, languages, limits)

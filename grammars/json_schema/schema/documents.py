@@ -1,7 +1,7 @@
 """A schema document and the documents it refers to: where a subschema is, and what it refers to.
 
-References resolve as RFC 3986 and JSON Schema (draft 2020-12, with the older drafts' keywords)
-say: by ``$id``, ``$anchor``, ``$dynamicAnchor``, JSON pointer. Nothing is ever fetched.
+References resolve as RFC 3986 and the schema's dialect say: by ``$id``, ``$anchor``,
+``$dynamicAnchor``, JSON pointer. Nothing is ever fetched.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from urllib.parse import unquote, urldefrag, urljoin
 from ramet.grammars.errors import ConstraintError, GrammarTooComplexError
 from ramet.grammars.limits import CompileLimits
 
+from .dialects.choose import default_dialect, dialect_of
+from .dialects.dialect import Dialect
 from .formula import Formula
 from .keywords import (
     ASSERTION,
@@ -31,7 +33,6 @@ _ROOT = "http://ramet.invalid/schema"
 _IDENTITIES = frozenset(name for name, role in ROLES.items() if role == IDENTITY)
 _NESTED, _SCHEMA = (dict, list), (dict, bool)
 _SCALARS = frozenset((str, int, float, bool, type(None)))
-_OLD_DRAFTS = ("draft-03", "draft-04", "draft-05", "draft-06", "draft-07")
 
 
 class Leaf:
@@ -82,10 +83,10 @@ class Leaf:
 class _Resource:
     """A part of a document with its own base URI."""
 
-    def __init__(self, schema: Any, path: str, *, old: bool) -> None:
+    def __init__(self, schema: Any, path: str, dialect: Dialect) -> None:
         self.schema = schema
         self.path = path
-        self.old = old
+        self.dialect = dialect
         self.anchors: dict[str, tuple[Any, str]] = {}
         self.dynamic: dict[str, tuple[Any, str]] = {}
 
@@ -100,14 +101,14 @@ class Documents:
         limits: CompileLimits,
         shared: Mapping[Hashable, Leaf] | None = None,
         annotations: Collection[str] = (),
+        dialect: str = "auto",
     ) -> None:
         """``shared`` has leaves of other schemas, by content; ``annotations`` are keywords that say
-        nothing here."""
+        nothing here; ``dialect`` is that of documents that don't name theirs."""
         self._limits = limits
-        self._annotations = annotations
-        self._roles = (
-            {k: role for k, role in ROLES.items() if k not in annotations} if annotations else ROLES
-        )
+        self._annotations = frozenset(annotations)
+        self._documents = documents
+        self._dialects: dict[Dialect, Dialect] = {}
         self._shared = {} if shared is None else shared
         self._resources: dict[str, _Resource] = {}
         self._num_nodes = 0
@@ -116,16 +117,25 @@ class Documents:
         self._referred: dict[Hashable, Leaf] = {}
         self._numbers: dict[Hashable, int] = {}
         self._is_dynamic = False
-        old = _is_old(schema, False)
+        own = self._dialect_of(schema, default_dialect(dialect, schema))
+        base = self._base_of(schema, _ROOT, own)
         for uri, document in documents.items():
-            self._index(document, urldefrag(uri)[0], "", _is_old(document, old), 0)
-        self._index(schema, _ROOT, "", old, 0)
-        base = self._base_of(schema, _ROOT, old)
+            place = urldefrag(_join(base, uri))[0]
+            self._index(document, place, "", self._dialect_of(document, own), 0)
+        self._index(schema, _ROOT, "", own, 0)
         self.root = self.leaf(schema, base, "", self._enter((), base))
 
     # -- indexing ---------------------------------------------------------------------------
 
-    def _index(self, schema: Any, base: str, path: str, old: bool, depth: int) -> None:
+    def _dialect_of(self, schema: Any, default: Dialect) -> Dialect:
+        """The dialect of a resource, without the keywords that say nothing here."""
+        found = dialect_of(schema, default, self._documents)
+        is_done = not self._annotations or found in self._dialects.values()
+        if is_done or found.asserts_formats:
+            return found
+        return self._dialects.setdefault(found, found.without(self._annotations))
+
+    def _index(self, schema: Any, base: str, path: str, dialect: Dialect, depth: int) -> None:
         """Find the resources and anchors in a schema; a document's own is at depth 0."""
         self._num_nodes += 1
         if self._num_nodes > self._limits.max_schema_nodes:
@@ -137,40 +147,42 @@ class Documents:
                 path, "", f"subschemas nest deeper than {self._limits.max_depth}"
             )
         if depth == 0:
-            self._resources[base] = _Resource(schema, path, old=old)
+            self._resources[base] = _Resource(schema, path, dialect)
         if not isinstance(schema, dict):
             return
         if not _IDENTITIES.isdisjoint(schema):
-            base, old = self._index_names(schema, base, path, old, depth)
+            base, dialect = self._index_names(schema, base, path, dialect, depth)
         depth += 1
+        roles = dialect.roles
         for key, value in schema.items():
-            role = ROLES.get(key)
+            role = roles.get(key)
             if not role or not isinstance(value, _NESTED):  # An annotation, or an assertion.
                 continue
             if isinstance(value, list):
                 if role == SUBSCHEMA_LIST or key == "items":
                     for i, item in enumerate(value):
-                        self._index(item, base, f"{path}/{key}/{i}", old, depth)
+                        self._index(item, base, f"{path}/{key}/{i}", dialect, depth)
             elif role == SUBSCHEMA:
-                self._index(value, base, f"{path}/{key}", old, depth)
+                self._index(value, base, f"{path}/{key}", dialect, depth)
             elif role == SUBSCHEMA_MAP:
                 for name, item in value.items():
-                    self._index(item, base, f"{path}/{key}/{escape(str(name))}", old, depth)
+                    where = f"{path}/{key}/{escape(str(name))}"
+                    self._index(item, base, where, dialect, depth)
 
     def _index_names(
-        self, schema: dict[str, Any], base: str, path: str, old: bool, depth: int
-    ) -> tuple[str, bool]:
+        self, schema: dict[str, Any], base: str, path: str, dialect: Dialect, depth: int
+    ) -> tuple[str, Dialect]:
         """Note what a schema calls itself.
 
         Returns:
-            The base inside it, and whether it is of an old draft.
+            The base and the dialect inside it.
         """
-        old = _is_old(schema, old)
-        own_base = self._base_of(schema, base, old)
+        dialect = self._dialect_of(schema, dialect)
+        own_base = self._base_of(schema, base, dialect)
         if own_base != base:
             base = own_base
             if base not in self._resources or depth == 0:
-                self._resources[base] = _Resource(schema, path, old=old)
+                self._resources[base] = _Resource(schema, path, dialect)
         resource = self._resources[base]
         for keyword in ("$anchor", "$dynamicAnchor"):
             name = schema.get(keyword)
@@ -182,20 +194,18 @@ class Documents:
         if schema.get("$recursiveAnchor") is True:
             resource.dynamic[""] = (schema, path)
             self._is_dynamic = True
-        identifier = schema.get("$id", schema.get("id") if old else None)
-        if old and isinstance(identifier, str) and identifier.startswith("#") and identifier != "#":
+        identifier = dialect.identifier_of(schema)
+        if dialect.reference_stands_alone and identifier and identifier[0] == "#" != identifier:
             resource.anchors[identifier[1:]] = (schema, path)
-        return base, old
+        return base, dialect
 
-    def _base_of(self, schema: Any, base: str, old: bool = False) -> str:
+    def _base_of(self, schema: Any, base: str, dialect: Dialect) -> str:
         if not isinstance(schema, dict):
             return base
-        identifier = schema.get("$id")
-        if identifier is None and old:
-            identifier = schema.get("id")
-        if not isinstance(identifier, str) or identifier.startswith("#"):
+        identifier = dialect.identifier_of(schema)
+        if identifier is None or identifier.startswith("#"):
             return base
-        if old and "$ref" in schema:
+        if dialect.reference_stands_alone and "$ref" in schema:
             return base
         try:
             return urldefrag(_join(base, identifier))[0]
@@ -215,7 +225,7 @@ class Documents:
             schema = schema[step]
         base, scope = leaf.resource, leaf.scope
         if isinstance(schema, dict) and ("$id" in schema or "id" in schema):
-            base = self._base_of(schema, base, self.is_old(leaf))
+            base = self._base_of(schema, base, self._resources[base].dialect)
             if base != leaf.resource:
                 scope = self._enter(scope, base)
         known = self._find(schema, base, scope)
@@ -225,7 +235,7 @@ class Documents:
         return known
 
     def _find(self, schema: Any, resource: str, scope: tuple[str, ...]) -> Leaf | None:
-        content = self._content_of(schema)
+        content = self._content_of(schema, self._resources[resource].dialect)
         if isinstance(content, int):
             return self._leaves.get((content, resource, scope))
         return self._leaves.get(content) or self._shared.get(content)
@@ -233,19 +243,23 @@ class Documents:
     def _make(self, schema: Any, resource: str, path: str, scope: tuple[str, ...]) -> Leaf:
         if not isinstance(schema, _SCHEMA):
             raise ConstraintError(path, "", "a schema must be an object or a boolean")
-        content = self._content_of(schema)
+        dialect = self._resources[resource].dialect
+        content = self._content_of(schema, dialect)
         is_local = isinstance(content, int)
         if isinstance(schema, dict):
-            check_keywords(schema, path)
+            roles = dialect.roles
             if not is_local:
-                schema = {k: v for k, v in schema.items() if self._roles.get(k) == ASSERTION}
-            elif not schema.keys().isdisjoint(self._annotations):
-                schema = {k: v for k, v in schema.items() if k not in self._annotations}
+                schema = {k: v for k, v in schema.items() if roles.get(k) == ASSERTION}
+            elif not dialect.is_closed and any(k in ROLES and k not in roles for k in schema):
+                schema = {k: v for k, v in schema.items() if k in roles or k not in ROLES}
+            if dialect.rewrite is not None:
+                schema = dialect.rewrite(schema, path)
+            check_keywords(schema, path)
         leaf = Leaf(schema, resource, path, scope, None if is_local else content)
         self._leaves[(content, resource, scope) if is_local else content] = leaf
         return leaf
 
-    def _content_of(self, schema: Any) -> Hashable:
+    def _content_of(self, schema: Any, dialect: Dialect) -> Hashable:
         """What a schema says, annotations aside: a number that tells it from those of this
         document that say something else, or, without subschemas, a key that is no number."""
         if not isinstance(schema, dict):
@@ -253,14 +267,14 @@ class Documents:
         content = self._contents.get(id(schema))
         if content is None:
             items: list[Hashable] = []
-            is_plain = True
-            roles = self._roles
+            is_plain = dialect.is_shared
+            roles = dialect.roles
             for keyword, value in schema.items():
                 role = roles.get(keyword)
                 if role is None or keyword == "contentSchema":
                     continue
                 is_plain = is_plain and role == ASSERTION
-                item = self._part_of(role, value)
+                item = self._part_of(role, value, dialect)
                 if item is None:
                     items, is_plain = [id(schema)], False
                     break
@@ -270,7 +284,7 @@ class Documents:
             self._contents[id(schema)] = content
         return content
 
-    def _part_of(self, role: int, value: Any) -> Hashable | None:
+    def _part_of(self, role: int, value: Any, dialect: Dialect) -> Hashable | None:
         """A keyword's value in canonical form; None if it isn't compared."""
         if role == ASSERTION:
             if isinstance(value, list):
@@ -285,10 +299,10 @@ class Documents:
         if isinstance(value, dict) and role == SUBSCHEMA_MAP:
             if not all(isinstance(v, _SCHEMA) for v in value.values()):
                 return None
-            return tuple([(name, self._content_of(v)) for name, v in value.items()])
+            return tuple([(name, self._content_of(v, dialect)) for name, v in value.items()])
         if isinstance(value, list):
-            return tuple([self._content_of(v) for v in value])
-        return self._content_of(value)
+            return tuple([self._content_of(v, dialect) for v in value])
+        return self._content_of(value, dialect)
 
     def plain_leaves(self) -> Iterator[Leaf]:
         """The leaves that were made here and mean the same in every document."""
@@ -296,7 +310,7 @@ class Documents:
 
     def is_old(self, leaf: Leaf) -> bool:
         """Whether the leaf is of draft 7 or before: ``$ref`` hides its sibling keywords."""
-        return self._resources[leaf.resource].old
+        return self._resources[leaf.resource].dialect.reference_stands_alone
 
     def _enter(self, scope: tuple[str, ...], resource: str) -> tuple[str, ...]:
         if not self._is_dynamic or resource in scope:
@@ -326,7 +340,6 @@ class Documents:
                 where, keyword, f"{reference!r} names no document that was given; none is fetched"
             )
         fragment = unquote(fragment)
-        scope = self._enter(leaf.scope, uri)
         if keyword == "$recursiveRef" or (
             keyword == "$dynamicRef" and fragment in resource.dynamic
         ):
@@ -340,9 +353,8 @@ class Documents:
             if fragment not in resource.anchors:
                 raise ConstraintError(where, keyword, f"{reference!r} names no anchor")
             schema, path = resource.anchors[fragment]
-            return self.leaf(schema, uri, path, scope)
+            return self.leaf(schema, uri, path, self._enter(leaf.scope, uri))
         schema, path, base = resource.schema, resource.path, uri
-        old = resource.old
         for step in fragment.split("/")[1:]:
             step = step.replace("~1", "/").replace("~0", "~")
             if isinstance(schema, dict) and step in schema:
@@ -352,14 +364,14 @@ class Documents:
             else:
                 raise ConstraintError(where, keyword, f"{reference!r} points to nothing")
             path = f"{path}/{escape(step)}"
-            if isinstance(schema, dict) and isinstance(schema.get("$id"), str):
-                inner = self._base_of(schema, base, old)
+            if isinstance(schema, dict) and ("$id" in schema or "id" in schema):
+                inner = self._base_of(schema, base, self._resources[base].dialect)
                 if inner in self._resources:
                     base = inner
-                    scope = self._enter(scope, base)
         if not isinstance(schema, _SCHEMA):
             raise ConstraintError(where, keyword, f"{reference!r} points to no schema")
-        return self.leaf(schema, base, path, scope)
+        # A pointer enters the resource that it ends in, none of those on its way.
+        return self.leaf(schema, base, path, self._enter(leaf.scope, base))
 
 
 def escape(step: str) -> str:
@@ -370,11 +382,3 @@ def escape(step: str) -> str:
 def _join(base: str, reference: str) -> str:
     """A reference against a base, also where the base's scheme has no hierarchy (a URN)."""
     return base + reference if reference.startswith("#") else urljoin(base, reference)
-
-
-def _is_old(schema: Any, inherited: bool) -> bool:
-    if isinstance(schema, dict):
-        dialect = schema.get("$schema")
-        if isinstance(dialect, str):
-            return any(draft in dialect for draft in _OLD_DRAFTS)
-    return inherited

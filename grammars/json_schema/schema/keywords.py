@@ -21,7 +21,8 @@ ROLES: dict[str, int] = {
             ASSERTION,
             "type enum const minimum maximum exclusiveMinimum exclusiveMaximum multipleOf"
             " divisibleBy minLength maxLength pattern format minItems maxItems uniqueItems"
-            " minContains maxContains required minProperties maxProperties dependentRequired",
+            " minContains maxContains required minProperties maxProperties dependentRequired"
+            " nullable",
         ),
         (
             SUBSCHEMA,

@@ -350,7 +350,7 @@ class Typer:
         rest = TRUE
         if isinstance(schema.get(listed), list):
             prefix = tuple(self.child(leaf, listed, i) for i in range(len(schema[listed])))
-        if listed == "items" and prefix:
+        if isinstance(schema.get("items"), list) and listed == "items":
             if "additionalItems" in schema:
                 rest = self.child(leaf, "additionalItems")
         elif isinstance(schema.get("items"), dict | bool):

@@ -1,0 +1,1 @@
+"""Drafts of JSON Schema, OpenAPI's schema objects and JSON Type Definition."""
