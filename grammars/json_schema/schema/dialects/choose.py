@@ -116,5 +116,5 @@ def _narrowed(base: Dialect, uri: str, vocabularies: dict[str, Any]) -> Dialect:
     kept = frozenset[str]().union(*(_KEYWORDS[name] for name in names))
     if base is DRAFT_2019 and "applicator" in names:
         kept |= _UNEVALUATED
-    found = base.without(frozenset[str]().union(*_KEYWORDS.values()) - kept)
-    return dataclasses.replace(found, asserts_formats="format-assertion" in names)
+    narrowed = base.without(frozenset[str]().union(*_KEYWORDS.values()) - kept)
+    return dataclasses.replace(narrowed, asserts_formats="format-assertion" in names)

@@ -44,7 +44,7 @@ _OWN_TYPES = _TYPES.keys() - {"boolean", "string"}
 
 def _rewrite(schema: dict[str, Any], path: str) -> dict[str, Any]:
     keyword = _form_of(schema, path)
-    found = getattr(_Forms, keyword or "empty")(schema, path)
+    found: dict[str, Any] = getattr(_Forms, keyword or "empty")(schema, path)
     if schema.get("nullable", False) is True:
         return {"anyOf": [_bare(schema), {"enum": [None]}]} if keyword else {}
     return found
