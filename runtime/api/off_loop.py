@@ -6,10 +6,10 @@ import asyncio
 import contextvars
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from ramet.runtime.api.errors import RequestAbortedError
+from ramet.runtime.api.work_pool import WorkPool
 
 INLINE_LEN = 20_000
 """Characters or token ids up to which encoding is cheaper than handing it to a thread."""
@@ -19,7 +19,10 @@ client_has_gone: contextvars.ContextVar[Callable[[], bool]] = contextvars.Contex
 )
 """Asks whether the client that work is done for has disconnected."""
 
-_NUM_THREADS = 2
+work_owner: contextvars.ContextVar[str] = contextvars.ContextVar("work_owner", default="")
+"""The tenant that work is done for: tenants share the threads."""
+
+_NUM_THREADS = 3
 
 T = TypeVar("T")
 
@@ -32,7 +35,7 @@ class _Pool:
         os.register_at_fork(after_in_child=self.start)
 
     def start(self) -> None:
-        self.threads = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="ramet-long-work")
+        self.threads = WorkPool(_NUM_THREADS, "ramet-long-work")
 
 
 _POOL = _Pool()
@@ -41,7 +44,8 @@ _POOL = _Pool()
 async def run_off_loop(work: Callable[[], T], *, is_long: bool) -> T:
     """Returns ``work()``, run in a thread if it ``is_long`` and inline otherwise.
 
-    Long work is not started once its client has gone or its caller is cancelled.
+    Long work is not started once its client has gone or its caller is cancelled, and ends early
+    where it calls ``stop_if_gone``.
 
     Raises:
         RequestAbortedError: the client has gone.
@@ -49,11 +53,17 @@ async def run_off_loop(work: Callable[[], T], *, is_long: bool) -> T:
     if not is_long:
         return work()
     context = contextvars.copy_context()
-    has_gone = client_has_gone.get()
 
     def run() -> T:
-        if has_gone():
-            raise RequestAbortedError("the client has disconnected")
-        return context.run(work)
+        stop_if_gone()
+        return work()
 
-    return await asyncio.get_running_loop().run_in_executor(_POOL.threads, run)
+    return await asyncio.wrap_future(
+        _POOL.threads.submit(work_owner.get(), lambda: context.run(run))
+    )
+
+
+def stop_if_gone() -> None:
+    """For work that takes long: raises ``RequestAbortedError`` once its client has gone."""
+    if client_has_gone.get()():
+        raise RequestAbortedError("the client has disconnected")

@@ -12,7 +12,6 @@ from itertools import repeat
 
 import tiktoken
 
-from ramet.runtime.api.errors import ModelLoadError
 from ramet.runtime.tokenizer.kinds import TokenKind, ids_by_kind
 from ramet.runtime.tokenizer.pretokenizers import PreTokenizer, bounded_chunks
 
@@ -31,7 +30,7 @@ class ByteLevelMerger:
         ranked: the bytes of merged tokens, best first (see ``ranked_tokens``).
         pre_tokenizer: the family's rule, of one covering pattern.
 
-    Raises ``ModelLoadError`` where a merge makes what is no token.
+    Raises ``ValueError`` where a merge makes what is no token.
     """
 
     def __init__(
@@ -49,7 +48,7 @@ class ByteLevelMerger:
         self._id_of_rank = list(map(id_of.get, ordered, repeat(_NO_TOKEN)))
         lost = self._id_of_rank[256:].count(_NO_TOKEN)
         if lost:
-            raise ModelLoadError(f"{lost} merges make tokens that the vocabulary doesn't have")
+            raise ValueError(f"{lost} merges make tokens that the vocabulary doesn't have")
         ranks = dict(zip(ordered, range(len(ordered)), strict=True))
         (pattern,) = pre_tokenizer.patterns
         self._bpe = tiktoken.Encoding(

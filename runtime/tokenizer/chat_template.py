@@ -16,7 +16,12 @@ import jinja2.meta
 import jinja2.nodes
 import jinja2.parser
 
-from ramet.runtime.api.errors import ChatTemplateError, InvalidParameterError, ModelLoadError
+from ramet.runtime.api.errors import (
+    ChatTemplateError,
+    InvalidParameterError,
+    ModelLoadError,
+    RequestAbortedError,
+)
 from ramet.runtime.tokenizer.encoders import PromptPiece
 from ramet.runtime.tokenizer.messages import Message, normalise_messages
 from ramet.runtime.tokenizer.protection import Protection
@@ -195,6 +200,8 @@ class ChatTemplate:
             raise ChatTemplateError(
                 f"the model's chat template refuses the messages: {error}", param="messages"
             ) from None
+        except RequestAbortedError:
+            raise
         except RenderLimitError as error:
             raise ChatTemplateError(
                 f"the model's chat template can't be rendered: {error}",

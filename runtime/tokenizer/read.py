@@ -141,7 +141,10 @@ def _byte_level(file: ModelFile, texts: Sequence[str], kinds: Sequence[TokenKind
             )
             return _Vocabulary(texts, kinds, tokens, encoder, rule.adds_bos)
         ranked = found
-    merger = ByteLevelMerger(tokens, kinds, ranked, rule)
+    try:
+        merger = ByteLevelMerger(tokens, kinds, ranked, rule)
+    except ValueError as error:
+        raise ModelLoadError(f"{file.path}: {error}") from None
     encoder = SplitEncoder(merger, control, user_defined)
     return _Vocabulary(texts, kinds, tokens, encoder, rule.adds_bos)
 

@@ -17,6 +17,8 @@ import jinja2.runtime
 import jinja2.sandbox
 import jinja2.visitor
 
+from ramet.runtime.api.off_loop import stop_if_gone
+
 BUDGET = "ramet_budget"
 _PASS, _PRINT, _RESULT = "ramet_pass", "ramet_print", "ramet_result"
 RESERVED = frozenset({BUDGET, _PASS, _PRINT, _RESULT})
@@ -28,6 +30,9 @@ _CHARS_PER_INPUT = 16
 _MAX_CPU_S = 10.0
 _MAX_NUMBER = 100_000
 """The largest width, count or indent in a call; as long as the longest ``range``."""
+
+_CHARGES_PER_LOOK = 1000
+"""After so many charges it is looked whether the client is still there."""
 
 _LONG_NUMBER = re.compile(r"\d{6}")
 _NESTED_FIELD = re.compile(r"\{[^{}]*[:!][^{}]*\{")
@@ -48,6 +53,7 @@ class RenderBudget:
     def __init__(self, num_input_chars: int) -> None:
         self.left = _MAX_CHARS + _CHARS_PER_INPUT * num_input_chars
         self._deadline = time.thread_time() + _MAX_CPU_S
+        self._num_charges = 0
 
     def variables(self) -> dict[str, Any]:
         """The sandbox's variables, to render with."""
@@ -70,6 +76,9 @@ class RenderBudget:
             raise RenderLimitError("it makes too much text")
         if time.thread_time() > self._deadline:
             raise RenderLimitError(f"it takes more than {_MAX_CPU_S:g} s of computing")
+        self._num_charges += 1
+        if not self._num_charges % _CHARGES_PER_LOOK:
+            stop_if_gone()
         return ""
 
     def charge_printed(self, value: Any) -> Any:

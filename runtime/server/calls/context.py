@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from ramet.runtime.api.errors import InvalidParameterError, NotFoundError
 from ramet.runtime.api.log import request_fields
+from ramet.runtime.api.off_loop import work_owner
 from ramet.runtime.api.request import Request
 from ramet.runtime.engine.api import EngineApi, EventStream
 from ramet.runtime.server.calls.lifecycle import Lifecycle
@@ -82,6 +83,7 @@ class ServerContext:
 
 def _set_tenant(http_request: HttpRequest, tenant: Tenant) -> None:
     http_request.state.tenant = tenant
+    work_owner.set(tenant.name)
     fields = request_fields.get()
     if fields is not None and tenant.name:
         fields["tenant"] = tenant.name

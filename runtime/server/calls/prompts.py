@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ramet.runtime.api.errors import EmptyPromptError, InvalidParameterError
-from ramet.runtime.api.off_loop import INLINE_LEN, run_off_loop
+from ramet.runtime.api.off_loop import INLINE_LEN, run_off_loop, stop_if_gone
 from ramet.runtime.tokenizer import Tokenizer
 from ramet.runtime.tokenizer.prompt_limit import PromptLimit
 
@@ -43,6 +43,7 @@ class PromptEncoder:
     def _encode(
         self, prompt: str | list[int], *, add_special_tokens: bool, param: str
     ) -> tuple[int, ...]:
+        stop_if_gone()
         if isinstance(prompt, list):
             return self.token_ids(prompt, param=param)
         self._limit.check([prompt], param=param)

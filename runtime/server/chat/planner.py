@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from ramet.grammars.constraints import Constraint, Part
 from ramet.runtime.api.errors import EmptyPromptError, InvalidParameterError
-from ramet.runtime.api.off_loop import INLINE_LEN, run_off_loop
+from ramet.runtime.api.off_loop import INLINE_LEN, run_off_loop, stop_if_gone
 from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.parsers import (
     REASONING_FORMATS,
@@ -140,6 +140,7 @@ class ChatPlanner:
                 variables=variables,
             )
             self._limit.check((text for text, _ in pieces), param="messages")
+            stop_if_gone()
             return tuple(self._tokenizer.encode_pieces(pieces))
 
         ids = await run_off_loop(encode, is_long=_is_long(conversation))
