@@ -28,16 +28,18 @@ from .grammar import Grammar
 from .json_schema.compile import CompiledSchema
 from .json_schema.contexts.common import COMMON_SCHEMA, install_common
 from .json_schema.solver.languages import Languages
-from .limits import CompileLimits
+from .limits import CompileLimits, RegularLimits
 from .masks.context_independent import ContextIndependentMasks, new_context_independent_masks
 from .masks.vocabulary import Vocabulary
-from .pushdown.automaton import Whole
+from .pushdown.automaton import AutomatonLexeme, Whole
 from .pushdown.context_table import Context
+from .pushdown.dfa_automaton import DfaAutomaton
 from .pushdown.lexemes import DfaLexeme
 from .pushdown.listed_texts import ListedLexeme
 from .pushdown.pushdown_table import PushdownTable
-from .regular import Dfa, literals, regex_dfa
+from .regular import Dfa, intersect_all, literals, regex_dfa
 from .regular.automata.store import AutomatonStore
+from .regular.regex.compile import condition_dfas
 from .regular.regex.parser import parse
 from .regular.regex.syntax import has_assertions
 from .stats import GrammarStats
@@ -66,6 +68,9 @@ _SHEDS = 16
 
 _MAX_REGEX_SIZE = 150
 """Code point sets of a regex that becomes one automaton, repetitions written out."""
+
+_LARGE_PRODUCT = 8
+"""How many times the states of other automata an intersection of lookaheads may have."""
 
 _MAX_CHOICE_DFA = 20_000
 """Characters of a choice that becomes a minimal automaton."""
@@ -313,18 +318,35 @@ def _regex(constraint: Regex, languages: Languages, limits: CompileLimits) -> St
     dialect, pattern = constraint.dialect, constraint.pattern
     narrow = constraint.classes == "ascii"
     node = parse(pattern, dialect, narrow=narrow)
-    if size_of(node) <= _MAX_REGEX_SIZE or has_assertions(node):
+    try:
+        if size_of(node) > _MAX_REGEX_SIZE and not has_assertions(node):
+            automaton = regex_automaton(node, limits.regular)
+            return lambda _: Whole(GrammarLexeme(automaton))
         dfa = languages.stored(
             f"whole {dialect} {'ascii ' if narrow else ''}{pattern}",
             lambda: regex_dfa(pattern, dialect=dialect, narrow=narrow, limits=limits.regular),
         )
         return _whole(dfa, "regex")
-    try:
-        automaton = regex_automaton(node, limits.regular)
     except EmptyConstraintError:
+        if not narrow:
+            raise
         # Narrowed classes may leave no text.
-        automaton = regex_automaton(parse(pattern, dialect), limits.regular)
-    return lambda _: Whole(GrammarLexeme(automaton))
+        return _regex(dataclasses.replace(constraint, classes="dialect"), languages, limits)
+    except GrammarTooComplexError:
+        conditions = condition_dfas(node, limits.regular)
+        if len(conditions) == 1:
+            raise
+        return _together(conditions, limits.regular)
+
+
+def _together(conditions: list[Dfa], limits: RegularLimits) -> Start:
+    """The intersection of some languages; of a large one only the states that are read are kept."""
+    larger = dataclasses.replace(limits, max_states=_LARGE_PRODUCT * limits.max_states)
+    dfa = intersect_all(conditions, larger)
+    if dfa.is_empty:
+        raise EmptyConstraintError("", "regex", "no text matches")
+    automaton = DfaAutomaton(dfa)
+    return lambda _: Whole(AutomatonLexeme(automaton))
 
 
 def _choice(constraint: Choice, limits: CompileLimits) -> Start:

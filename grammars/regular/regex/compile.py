@@ -95,29 +95,39 @@ def _anywhere(node: Node) -> Node:
 def _whole(node: Node, limits: RegularLimits) -> Dfa:
     if not has_assertions(node):
         return _plain_dfa(node, limits)
-    if isinstance(node, Sequence):
-        # Conditions at either end are conditions on the whole text.
-        conditions: list[After | Before] = []
-        parts = list(node.parts)
-        while parts and isinstance(parts[0], After | Before):
-            if isinstance(parts[0], After):
-                conditions.append(parts[0])
-            elif parts[0] != AT_START:
-                break
-            parts.pop(0)
-        while parts and isinstance(parts[-1], After | Before):
-            if isinstance(parts[-1], Before):
-                conditions.append(parts[-1])
-            elif parts[-1].negated or not _matches_nothing(parts[-1].part):
-                break
-            parts.pop()
-        if len(parts) < len(node.parts):
-            languages = [_whole(sequence(parts), limits)]
-            for condition in conditions:
-                language = _whole(condition.part, limits)
-                languages.append(language.complement(limits) if condition.negated else language)
-            return intersect_all(languages, limits)
+    if whole_conditions(node) != [(node, False)]:
+        return intersect_all(condition_dfas(node, limits), limits)
     return assertion_dfa(node, _whole, limits)
+
+
+def condition_dfas(node: Node, limits: RegularLimits) -> list[Dfa]:
+    """The languages whose intersection a regex is, as its conditions at either end have it."""
+    found = []
+    for part, negated in whole_conditions(node):
+        language = _whole(part, limits)
+        found.append(language.complement(limits) if negated else language)
+    return found
+
+
+def whole_conditions(node: Node) -> list[tuple[Node, bool]]:
+    """A regex without its conditions on the whole text, and those; True: it must not match."""
+    if not isinstance(node, Sequence):
+        return [(node, False)]
+    conditions: list[After | Before] = []
+    parts = list(node.parts)
+    while parts and isinstance(parts[0], After | Before):
+        if isinstance(parts[0], After):
+            conditions.append(parts[0])
+        elif parts[0] != AT_START:
+            break
+        parts.pop(0)
+    while parts and isinstance(parts[-1], After | Before):
+        if isinstance(parts[-1], Before):
+            conditions.append(parts[-1])
+        elif parts[-1].negated or not _matches_nothing(parts[-1].part):
+            break
+        parts.pop()
+    return [(sequence(parts), False), *((c.part, c.negated) for c in conditions)]
 
 
 def _plain_dfa(node: Node, limits: RegularLimits) -> Dfa:
