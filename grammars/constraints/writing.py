@@ -14,9 +14,12 @@ import operator
 from dataclasses import fields
 from typing import Any, TypeVar
 
+from .closed_schema import closed_schema
 from .values import (
     AnyOf,
     Ebnf,
+    JsonSchema,
+    JsonValue,
     Regex,
     Repeated,
     Series,
@@ -40,6 +43,15 @@ def for_writing(constraint: T) -> T:
         if any(narrowed[name] is not parts[name] for name in parts):
             return dataclasses.replace(constraint, **narrowed)
     return constraint
+
+
+def answer_schema(schema: JsonValue) -> JsonSchema:
+    """The constraint of a schema that a model's whole answer is held to.
+
+    Keys are in the schema's order and without white space, so that the grammar forces them
+    (jump-forward) and they cost no steps. Objects that list properties have no others.
+    """
+    return JsonSchema(closed_schema(schema), whitespace="none", any_order=False, integers="plain")
 
 
 def _narrowed(value: Any) -> Any:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from ramet.grammars.constraints.writing import for_writing
+from ramet.grammars.constraints.values import Constraint, JsonSchema
+from ramet.grammars.constraints.writing import answer_schema, for_writing
 from ramet.lang.backends.base import (
     Call,
     CallPlace,
@@ -110,8 +111,10 @@ class EngineBackend:
         """
         pieces, prompt_ids, wholes = await self._encode(call, call.continuations)
         tokenizer = self._engine.tokenizer
+        begin = tokenizer.begin_id
         start = shared_len([prompt_ids, *wholes])
-        begin = tokenizer.bos_id if tokenizer.bos_id is not None else min(tokenizer.eos_ids)
+        if start == 0:  # nothing is before them, so the first tokens need one to follow
+            wholes, start = [(begin, *whole) for whole in wholes], 1
         jobs = [self._score_from(call, whole, start) for whole in wholes]
         if call.unconditional:
             jobs += [self._score_from(call, (begin, *whole[start:]), 1) for whole in wholes]
@@ -177,7 +180,7 @@ class EngineBackend:
         )
         if not isinstance(call, GenerateCall) or call.constraint is None:
             return request
-        constraint, landing = for_writing(call.constraint), call.landing
+        constraint, landing = _as_served(call.constraint), call.landing
         return replace(request, constraint=constraint, complete=call.complete, landing=landing)
 
     async def _score_from(
@@ -281,6 +284,13 @@ class EngineBackend:
         sent[key] = _SentPrompt(_merged([*pieces, (text, False)]), token_ids)
         if len(self._sent) > MAX_REMEMBERED:
             self._sent.popitem(last=False)
+
+
+def _as_served(constraint: Constraint) -> Constraint:
+    """What a model is held to for a constraint, as it would be by a server."""
+    if not isinstance(constraint, JsonSchema) or constraint.documents:
+        return for_writing(constraint)
+    return answer_schema(constraint.schema) if constraint.whitespace == "compact" else constraint
 
 
 def _merged(pieces: Any) -> Pieces:

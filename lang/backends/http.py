@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
 import math
 from collections.abc import AsyncIterator
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from ramet.lang.backends.base import (
@@ -47,6 +49,7 @@ class HttpBackend:
         self._transport = transport
         self._dialect = dialect
         self._model = model
+        self._first: list[int] | None = None
         self._hinted: set[str] = set()  # runs that have sent hints, and go on
 
     @property
@@ -148,6 +151,9 @@ class HttpBackend:
         return self._model
 
     async def _tokenize(self, prompt: Prompt) -> list[int]:
+        return list((await self._post_tokenize(prompt))["tokens"])
+
+    async def _post_tokenize(self, prompt: Prompt) -> dict[str, Any]:
         body: dict[str, Any] = {"model": await self._model_name()}
         if prompt.is_chat:
             continues = prompt.continues_assistant
@@ -155,24 +161,41 @@ class HttpBackend:
             body |= {"add_generation_prompt": not continues, "continue_final_message": continues}
         else:
             body["prompt"] = prompt.text
-        return list((await self._transport.post("/tokenize", body))["tokens"])
+        answer: dict[str, Any] = await self._transport.post("/tokenize", body)
+        return answer
 
     async def _score_tokens(self, call: ScoreCall) -> Scores:
-        begin = await self._tokenize(call.prompt)
-        wholes = [await self._tokenize(_extended(call.prompt, t)) for t in call.continuations]
+        prompts = [call.prompt, *(_extended(call.prompt, text) for text in call.continuations)]
+        begin, *wholes = await asyncio.gather(*map(self._tokenize, prompts))
         start = shared_len([begin, *wholes])
-        scores: list[ContinuationScore] = []
-        usage = Usage()
-        for whole in wholes:
-            logprobs, used = await self._logprobs(call, whole[:start], whole[start:])
+        first = await self._first_token() if call.unconditional or start == 0 else []
+        if start == 0:  # nothing is before them, so the first tokens need one to follow
+            wholes = [[*first, *whole] for whole in wholes]
+            start = len(first)
+
+        async def score(whole: list[int]) -> tuple[ContinuationScore, Usage]:
+            ids = whole[start:]
+            logprobs, used = await self._logprobs(call, whole[:start], ids)
             free: tuple[float, ...] = ()
             if call.unconditional:
-                # The first token after nothing has no probability to compare with, so it counts
-                # as certain, as in the language model evaluation harness.
-                free, _ = await self._logprobs(call, [], whole[start:])
-            scores.append(ContinuationScore(tuple(whole[start:]), logprobs, free))
-            usage = add_usage(usage, used)
-        return Scores(tuple(scores), Finished("stop", usage, Timings()))
+                free, _ = await self._logprobs(call, first, ids)
+            return ContinuationScore(tuple(ids), logprobs, free), used
+
+        scored = await asyncio.gather(*map(score, wholes))
+        usage = reduce(add_usage, (used for _, used in scored))
+        return Scores(tuple(each for each, _ in scored), Finished("stop", usage, Timings()))
+
+    async def _first_token(self) -> list[int]:
+        """The token after which a text is scored that nothing precedes; empty: none is known.
+
+        Without one the text's first token has no probability, and counts as certain, as in the
+        language model evaluation harness.
+        """
+        if self._first is None:
+            answer = await self._post_tokenize(Prompt(()))
+            known = answer.get("begin_token_id")
+            self._first = [known] if known is not None else list(answer["tokens"])[:1]
+        return self._first
 
     async def _logprobs(
         self, call: ScoreCall, begin: list[int], ids: list[int]

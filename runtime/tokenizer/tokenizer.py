@@ -65,6 +65,11 @@ class Tokenizer:
         self._control_pattern = alternation(control)
 
     @property
+    def begin_id(self) -> int:
+        """The token after which a text is scored that nothing precedes."""
+        return self.bos_id if self.bos_id is not None else min(self.eos_ids)
+
+    @property
     def vocab_size(self) -> int:
         """The number of ids."""
         return len(self._tokens)

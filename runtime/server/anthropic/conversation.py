@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any, Literal
 
+from ramet.grammars.constraints.writing import answer_schema
 from ramet.runtime.api.errors import InvalidParameterError
 from ramet.runtime.server.anthropic.bodies import (
     CountTokensRequest,
@@ -19,7 +20,6 @@ from ramet.runtime.server.anthropic.bodies import (
     ToolUseBlock,
 )
 from ramet.runtime.server.chat.conversation import Conversation
-from ramet.runtime.server.protocol.constraints import answer_schema
 from ramet.runtime.server.protocol.param_paths import RequestedConstraint
 
 _CHOICES: dict[str, Literal["auto", "required", "none"]] = {

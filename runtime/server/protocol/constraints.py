@@ -17,21 +17,11 @@ from ramet.grammars.constraints import (
     Regex,
     Whitespace,
 )
-from ramet.grammars.constraints.closed_schema import closed_schema
+from ramet.grammars.constraints.writing import answer_schema
 from ramet.runtime.api.errors import InvalidConstraintError, InvalidParameterError
 from ramet.runtime.server.protocol.base import ApiModel
 from ramet.runtime.server.protocol.param_paths import RequestedConstraint
 from ramet.runtime.server.protocol.structural_tags import structural_tag
-
-
-def answer_schema(schema: dict[str, Any] | bool) -> JsonSchema:
-    """The constraint of a schema for a whole answer.
-
-    Keys are in the schema's order and without white space, so that the grammar forces them
-    (jump-forward) and they cost no steps. Objects that list properties have no others.
-    """
-    closed = closed_schema(schema)
-    return JsonSchema(closed, whitespace="none", any_order=False, integers="plain")
 
 
 class NamedSchema(ApiModel):

@@ -30,6 +30,7 @@ def tokenize_router(context: ServerContext) -> APIRouter:
             "count": len(ids),
             "max_model_len": context.engine.max_context_len,
             "tokens": list(ids),
+            "begin_token_id": context.prompts.tokenizer.begin_id,
         }
         if body.return_token_strs:
             token_bytes = context.prompts.tokenizer.token_bytes

@@ -10,10 +10,10 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Discriminator, Field, Tag
 
 from ramet.grammars.constraints import JsonObject
+from ramet.grammars.constraints.writing import answer_schema
 from ramet.runtime.api.errors import InvalidParameterError
 from ramet.runtime.server.openai.responses.items import Input
 from ramet.runtime.server.protocol.base import ApiModel, Int
-from ramet.runtime.server.protocol.constraints import answer_schema
 from ramet.runtime.server.protocol.param_paths import RequestedConstraint
 from ramet.runtime.server.protocol.shared_fields import NO_EFFECT, CallFields
 from ramet.runtime.server.protocol.tagged_unions import supported_types, type_of
