@@ -4,6 +4,7 @@ from ramet.lang.backends.base import Backend
 from ramet.lang.backends.choose import set_default_backend
 from ramet.lang.backends.engine import EngineBackend
 from ramet.lang.backends.http import HttpBackend, connect
+from ramet.lang.backends.recorded import RecordedBackend
 from ramet.lang.backends.scripted import ScriptedBackend
 from ramet.lang.base.errors import (
     AgentLimitError,
@@ -77,6 +78,7 @@ __all__ = [
     "OutputTypeError",
     "Pattern",
     "Program",
+    "RecordedBackend",
     "RequestGraph",
     "RoleError",
     "Run",

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-import concurrent.futures
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar
+import asyncio
+import queue
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
 
 from ramet.lang.base.errors import UsageError
+from ramet.lang.batch_record import BatchRecord
+from ramet.lang.progress import progress_bar
 from ramet.lang.run.run import Run
+from ramet.lang.trace.trace import Trace
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -20,64 +25,128 @@ class Startable(Protocol[T_co]):
 
     name: str
 
-    def start(self, **arguments: Any) -> Run[T_co]: ...
+    def start_item(
+        self,
+        arguments: Mapping[str, Any],
+        recorded: Trace | None,
+        loop: asyncio.AbstractEventLoop | None,
+    ) -> Run[T_co]: ...
 
     def check_arguments(self, **arguments: Any) -> None: ...
 
 
-def run_batch(
-    program: Startable[T],
-    batch: Sequence[Mapping[str, Any]],
-    max_concurrency: int,
-    *,
-    reorder: bool = True,
-    progress: bool = False,
-) -> list[Run[T]]:
-    """Runs ``program(**arguments)`` for each mapping, at most ``max_concurrency`` at once.
+@dataclass(frozen=True, kw_only=True)
+class BatchOptions:
+    """How a batch runs.
 
-    With ``reorder``, runs start in ``sharing_order``; they come back in the batch's order. With
-    ``progress``, the terminal shows how many have ended.
+    Attributes:
+        max_concurrency: most runs at the same time.
+        reorder: runs start in ``sharing_order``, and else in the batch's.
+        progress: show a bar.
+        resume: a file that keeps the runs that have ended well; those in it aren't asked again.
     """
-    if max_concurrency < 1:
-        raise UsageError("max_concurrency must be at least 1")
-    for index, arguments in enumerate(batch):
-        if not isinstance(arguments, Mapping):
-            raise UsageError(f"item {index} of the batch is no mapping of arguments")
-        try:
-            program.check_arguments(**arguments)
-        except TypeError as error:
-            raise UsageError(f"item {index} of the batch: {error}") from None
-    runs: dict[int, Run[T]] = {}
-    places = threading.Semaphore(max_concurrency)
-    try:
-        with _progress(program.name, len(batch), shown=progress) as note_end:
-            for index in sharing_order(batch) if reorder else range(len(batch)):
-                places.acquire()
-                run = runs[index] = program.start(**batch[index])
-                run._done.add_done_callback(lambda _: places.release())
-                run._done.add_done_callback(note_end)
-            concurrent.futures.wait([run._done for run in runs.values()])
-    except BaseException:
-        for run in runs.values():
+
+    max_concurrency: int = 64
+    reorder: bool = True
+    progress: bool = False
+    resume: str | Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_concurrency < 1:
+            raise UsageError("max_concurrency must be at least 1")
+
+
+class Batch(Generic[T]):
+    """One batch: checked, and ready to run.
+
+    Raises:
+        UsageError: an item is no mapping, or the program doesn't take its arguments.
+    """
+
+    def __init__(
+        self, program: Startable[T], items: Sequence[Mapping[str, Any]], options: BatchOptions
+    ) -> None:
+        self._program = program
+        self._items = items
+        self._options = options
+        for index, arguments in enumerate(items):
+            if not isinstance(arguments, Mapping):
+                raise UsageError(f"item {index} of the batch is no mapping of arguments")
+            try:
+                program.check_arguments(**arguments)
+            except TypeError as error:
+                raise UsageError(f"item {index} of the batch: {error}") from None
+        self._record = None if options.resume is None else BatchRecord(options.resume)
+        self._recorded = [self._record.take(item) if self._record else None for item in items]
+        order = sharing_order(items) if options.reorder else list(range(len(items)))
+        self._order = iter(order)
+        self._runs: dict[int, Run[T]] = {}
+
+    def run(self) -> list[Run[T]]:
+        """Waits for all runs; they come back in the batch's order."""
+        ended = dict(self.as_completed())
+        return [ended[index] for index in range(len(self._items))]
+
+    def as_completed(self) -> Iterator[tuple[int, Run[T]]]:
+        """Each run with its index, as it ends. Closing the iterator cancels what still runs."""
+        ended: queue.SimpleQueue[int] = queue.SimpleQueue()
+        with progress_bar(
+            self._program.name, len(self._items), shown=self._options.progress
+        ) as note_end:
+            try:
+                for _ in range(self._options.max_concurrency):
+                    self._start_next(ended.put, None)
+                for _ in range(len(self._items)):
+                    index = ended.get()
+                    self._start_next(ended.put, None)
+                    yield self._end(index, note_end)
+            finally:
+                self._cancel()
+
+    async def arun(self) -> list[Run[T]]:
+        """``run`` on the caller's event loop."""
+        async with aclosing(self.aas_completed()) as runs:
+            ended = {index: run async for index, run in runs}
+        return [ended[index] for index in range(len(self._items))]
+
+    async def aas_completed(self) -> AsyncGenerator[tuple[int, Run[T]]]:
+        """``as_completed`` on the caller's event loop."""
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Queue[int] = asyncio.Queue()
+
+        def put(index: int) -> None:
+            loop.call_soon_threadsafe(ended.put_nowait, index)
+
+        with progress_bar(
+            self._program.name, len(self._items), shown=self._options.progress
+        ) as note_end:
+            try:
+                for _ in range(self._options.max_concurrency):
+                    self._start_next(put, loop)
+                for _ in range(len(self._items)):
+                    index = await ended.get()
+                    self._start_next(put, loop)
+                    yield self._end(index, note_end)
+            finally:
+                self._cancel()
+
+    def _start_next(self, put: Any, loop: asyncio.AbstractEventLoop | None) -> None:
+        index = next(self._order, None)
+        if index is not None:
+            run = self._program.start_item(self._items[index], self._recorded[index], loop)
+            self._runs[index] = run
+            run.call_when_done(lambda: put(index))
+
+    def _end(self, index: int, note_end: Any) -> tuple[int, Run[T]]:
+        run = self._runs.pop(index)
+        if self._record is not None and self._recorded[index] is None and run.error is None:
+            self._record.add(self._items[index], run.trace)
+        note_end(run.error is not None)
+        return index, run
+
+    def _cancel(self) -> None:
+        for run in self._runs.values():
             run.cancel()
-        concurrent.futures.wait([run._done for run in runs.values()], timeout=5)
-        raise
-    return [runs[index] for index in range(len(batch))]
-
-
-@contextmanager
-def _progress(name: str, total: int, *, shown: bool) -> Iterator[Callable[[object], None]]:
-    """What is to be called when a run has ended: it moves the bar that is shown, if one is."""
-    if not shown:
-        yield lambda _: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True)) as bar:
-        task = bar.add_task(name, total=total)
-        yield lambda _: bar.advance(task)
 
 
 def sharing_order(batch: Sequence[Mapping[str, Any]]) -> list[int]:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import functools
 import inspect
 import secrets
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from ramet.lang.backends.choose import BackendLike, as_backend, default_backend
+from ramet.lang.backends.recorded import RecordedBackend
 from ramet.lang.base.errors import ArgumentError, UsageError
 from ramet.lang.base.event_loop import on_shared_loop, shared_loop
 from ramet.lang.base.frames import caller_place
-from ramet.lang.batching import run_batch
+from ramet.lang.batching import Batch, BatchOptions
 from ramet.lang.graph.explain import Explanation, explain
 from ramet.lang.graph.graph import RequestGraph
 from ramet.lang.run.dry_run import dry_run
@@ -22,6 +25,7 @@ from ramet.lang.run.run import Bind, Run
 from ramet.lang.run.run_options import RunOptions
 from ramet.lang.run.session import current_caller
 from ramet.lang.run.state import State
+from ramet.lang.trace.trace import Trace
 from ramet.lang.types.options import SamplingOptions, sampling_params
 from ramet.lang.types.values import Value
 from ramet.runtime.api.names import nearest
@@ -140,18 +144,62 @@ class Program(Generic[P, T]):
         max_concurrency: int = 64,
         reorder: bool = True,
         progress: bool = False,
+        resume: str | Path | None = None,
         **settings: Any,
     ) -> list[Run[T]]:
         """Runs the program once for each mapping of arguments; runs come back in that order.
 
         They start in an order in which arguments that agree are neighbours, so that what their
         prompts share is computed once and used while it is cached; ``reorder=False`` starts them
-        in the batch's own. ``progress`` shows a bar on the terminal. A run that fails doesn't end
-        the others: its ``error`` says so and its ``result`` raises.
+        in the batch's own. ``progress`` shows a bar on the terminal or in the notebook. A run that
+        fails doesn't end the others: its ``error`` says so and its ``result`` raises.
+
+        ``resume`` is a file to which each run that ends well is written; a batch that was cut off
+        goes on from it, without asking the model again for what the file has.
         """
-        self._check_settings(settings, _RUN_NAMES | {"max_concurrency", "reorder", "progress"})
-        program = self.using(**settings) if settings else self
-        return run_batch(program, list(batch), max_concurrency, reorder=reorder, progress=progress)
+        return self._batch(
+            batch,
+            settings,
+            max_concurrency=max_concurrency,
+            reorder=reorder,
+            progress=progress,
+            resume=resume,
+        ).run()
+
+    async def arun_batch(self, batch: Iterable[Mapping[str, Any]], **options: Any) -> list[Run[T]]:
+        """``run_batch`` on the caller's own event loop."""
+        return await self._batch(batch, options).arun()
+
+    def as_completed(
+        self, batch: Iterable[Mapping[str, Any]], **options: Any
+    ) -> Iterator[tuple[int, Run[T]]]:
+        """Runs a batch and yields each run with its index in the batch, as it ends.
+
+        Takes what ``run_batch`` does. Closing the iterator cancels what still runs.
+        """
+        return self._batch(batch, options).as_completed()
+
+    def start_item(
+        self,
+        arguments: Mapping[str, Any],
+        recorded: Trace | None = None,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> Run[T]:
+        """Starts a run with arguments alone; ``recorded`` is a trace of one, whose answers it
+        gets again."""
+        program = self if recorded is None else self.using(seed=recorded.seed)
+        run: Run[T] = program._make_run((), dict(arguments), loop, recorded)
+        return run.begin()
+
+    def _batch(
+        self, batch: Iterable[Mapping[str, Any]], settings: Mapping[str, Any], **options: Any
+    ) -> Batch[T]:
+        names = [field.name for field in dataclasses.fields(BatchOptions)]
+        own = {name: value for name, value in settings.items() if name not in names}
+        options |= {name: settings[name] for name in settings.keys() - own.keys()}
+        self._check_settings(own, _RUN_NAMES | set(names))
+        program = self.using(**own) if own else self
+        return Batch(program, list(batch), BatchOptions(**options))
 
     def graph(self, *args: Any, **kwargs: Any) -> RequestGraph:
         """The program's RequestGraph for these arguments, with no model.
@@ -183,6 +231,7 @@ class Program(Generic[P, T]):
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         loop: asyncio.AbstractEventLoop | None = None,
+        recorded: Trace | None = None,
     ) -> Run[Any]:
         values, options, chosen = self._settle(kwargs)
         arguments = self._bound(args, values)
@@ -196,6 +245,8 @@ class Program(Generic[P, T]):
             backend = as_backend(chosen)
         else:
             backend = inherited or default_backend()
+        if recorded is not None:
+            backend = RecordedBackend(recorded, backend)
         run: Run[Any] = Run(
             self.name,
             self._binder(args, values),

@@ -3,13 +3,15 @@
 In each turn the model writes one JSON object, and a grammar made of the tools' schemas allows
 nothing else: ``{"tool_calls": [{"name": ..., "arguments": {...}}]}`` or ``{"answer": ...}``. So a
 call always parses and validates. The calls of one turn run concurrently, as nodes of the graph. A
-tool that raises or runs out of time gives the model an error to react to. In the last turn that
-the limits allow only an answer can be written.
+tool that raises or runs out of time gives the model an error to react to. Of a turn that
+``max_tokens`` cut off the complete calls run, and the model is asked again for the rest. In the
+last turn that the limits allow only an answer can be written.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,6 +36,9 @@ from ramet.lang.types.tools import Tool
 from ramet.lang.types.types import OutputType
 from ramet.lang.types.values import Value
 from ramet.runtime.api.names import suggests_fields
+
+_CALLS = re.compile(r'\s*\{\s*"tool_calls"\s*:\s*\[\s*')
+_CUT = "Your last turn was cut off at its limit. Call again, in fewer words, what is missing here."
 
 
 @suggests_fields
@@ -101,9 +106,11 @@ class Agent:
             step = self._turn(writer, turn, calls=not is_last, answer=not must_call)
             num_tokens += step.meta.usage.completion_tokens
             action: Action = step.value
+            if action.is_cut and is_last:
+                raise AgentLimitError("max_tokens cut off the answer of the agent's last turn")
             if action.calls is None:
                 return action.answer
-            self._run_calls(writer, action.calls)
+            self._run_calls(writer, action)
         raise AgentLimitError("the agent used up its turns")  # the last turn only answers
 
     def _turn(self, writer: Writer, turn: int, *, calls: bool, answer: bool) -> Value[Any]:
@@ -117,10 +124,11 @@ class Agent:
         expr = GenExpr(f"{self.name}.turn{turn + 1}", output, self.options)
         return writer.gen(expr, next_tool=next_tool)
 
-    def _run_calls(self, writer: Writer, calls: list[ToolRequest]) -> None:
+    def _run_calls(self, writer: Writer, action: Action) -> None:
+        calls = action.calls or []
         by_name = {tool.name: tool for tool in self.tools}
         results = [writer.call(by_name[call.name], call.arguments) for call in calls]
-        lines = ["Tool results:"]
+        lines = ["Tool results:"] if calls else []
         for call, result in zip(calls, results, strict=True):
             try:
                 result.value  # noqa: B018  the look waits, and meets what went wrong
@@ -130,6 +138,8 @@ class Agent:
                 lines.append(f"{call.name}: error: {said}")
             else:
                 lines.append(f"{call.name}: {result}")
+        if action.is_cut:
+            lines.append(_CUT)
         writer.continue_turn("user", "\n".join(lines))
 
     def _check_limits(self, num_tokens: int, elapsed_s: float) -> None:
@@ -149,10 +159,14 @@ class ToolRequest:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What a turn is: calls, or an answer where ``calls`` is None."""
+    """What a turn is: calls, or an answer where ``calls`` is None.
+
+    Of a turn that was cut off there are only the calls that are complete.
+    """
 
     calls: list[ToolRequest] | None
     answer: Any = None
+    is_cut: bool = False
 
 
 def describe_tools(tools: Sequence[Tool[..., Any]]) -> str:
@@ -208,7 +222,23 @@ def action_type(
         except (ValueError, KeyError, TypeError, ValidationError) as error:
             raise OutputParseError(text, "a tool call or an answer", str(error)) from error
 
-    return OutputType("Action", JsonSchema(schema, any_order=False, integers="plain"), parse)
+    constraint = JsonSchema(schema, any_order=False, integers="plain")
+    return OutputType("a tool call or an answer", constraint, parse, parse_cut=_complete_calls)
+
+
+def _complete_calls(text: str) -> Action:
+    """The calls of a turn that was cut off."""
+    calls: list[ToolRequest] = []
+    begin = _CALLS.match(text)
+    index = len(text) if begin is None else begin.end()
+    while index < len(text):
+        try:
+            call, index = json.JSONDecoder().raw_decode(text, index)
+        except ValueError:
+            break
+        calls.append(ToolRequest(call["name"], call["arguments"]))
+        index += len(text[index:]) - len(text[index:].lstrip(" \n,"))
+    return Action(calls, is_cut=True)
 
 
 def _answer(answer: Any) -> tuple[TypeAdapter[Any], dict[str, Any]]:

@@ -314,6 +314,8 @@ class Executor:
 
 def _parsed(node: Gen, text: str, finished: Finished, output: OutputType[Any]) -> Any:
     if node.constraint is not None and finished.reason == "length":
+        if output.parse_cut is not None:
+            return output.parse_cut(text)
         limit = node.params.max_tokens
         after = "the context was full" if limit is None else f"max_tokens ({limit})"
         reason = f"it ended after {after}, before it was complete"

@@ -185,6 +185,10 @@ class Run(Generic[T_co]):
             raise error.with_traceback(self._traceback)
         return self
 
+    def call_when_done(self, function: Callable[[], None]) -> None:
+        """Calls a function when the run has ended, on the thread of its event loop."""
+        self._done.add_done_callback(lambda _: function())
+
     def __await__(self) -> Generator[Any, None, Run[T_co]]:
         return self._ended().__await__()
 

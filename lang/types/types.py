@@ -38,12 +38,14 @@ class OutputType(Generic[T]):
         constraint: None for free text.
         parse: raises OutputParseError for a text that is no such value.
         option: the argument of ``gen`` that asked for it, for errors.
+        parse_cut: what a text that was cut off gives; None: an OutputTruncatedError.
     """
 
     label: str
     constraint: Constraint | None
     parse: Callable[[str], T]
     option: str = ""
+    parse_cut: Callable[[str], T] | None = None
 
 
 def _same(text: str) -> str:

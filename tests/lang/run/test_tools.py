@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -15,6 +16,7 @@ from ramet.lang import (
     AgentLimits,
     NodeFailedError,
     OutputTypeError,
+    ScriptedBackend,
     State,
     Tool,
     ToolFailedError,
@@ -23,9 +25,11 @@ from ramet.lang import (
     program,
     tool,
 )
+from ramet.lang.graph.nodes import ToolCall
 from ramet.lang.run.agent import action_type
 from ramet.lang.run.events import NodeFailed
 from ramet.lang.types.matching import match_text
+from ramet.runtime.api.events import Finished
 
 
 class Place(BaseModel):
@@ -397,3 +401,45 @@ def test_what_has_no_schema_says_how_to_give_one() -> None:
         tool(Service.ask)
     with pytest.raises(OutputTypeError, match="parameters="):
         tool(Service().ask)
+
+
+class CutBackend(ScriptedBackend):
+    """Ends the calls of some variables at ``max_tokens``, after the script's text."""
+
+    def __init__(self, cut: set[str], **script: Any) -> None:
+        super().__init__(script, check_constraints=False)
+        self.cut = cut
+
+    async def stream(self, call: Any) -> Any:
+        async for event in super().stream(call):
+            if isinstance(event, Finished) and call.name in self.cut:
+                event = replace(event, reason="length")
+            yield event
+
+
+@pytest.mark.parametrize(
+    ("cut", "made"),
+    [
+        ('{"tool_calls": [{"name": "add", "arguments": {"a": 1}}, {"name": "add", "argum', ["add"]),
+        ('{"tool_calls":[{"name":"add","arguments":{"a":1}},{"name":"add","arguments":{"a":2}}',
+         ["add", "add"]),
+        ('{"tool_calls": [{"name": "ad', []),
+        ('{"answer": "tw', []),
+    ],
+)  # fmt: skip
+def test_the_complete_calls_of_a_cut_turn_run_and_the_rest_is_asked_for(
+    cut: str, made: list[str]
+) -> None:
+    @program
+    def adds(s: State, max_turns: int = 4) -> str:
+        s.user("Add.")
+        return s.tools([plus], limits=AgentLimits(max_turns=max_turns)).value
+
+    script = {"answer.turn1": cut, "answer.turn2": {"answer": "2"}}
+    run = adds.run(backend=CutBackend({"answer.turn1"}, **script))
+    assert run.result == "2"
+    assert [node.tool for node in run.graph if isinstance(node, ToolCall)] == made
+    assert "cut off" in run.messages()[-2]["content"]
+    assert cut in run.text()
+    with pytest.raises(NodeFailedError, match="cut off the answer"):
+        adds.run(1, backend=CutBackend({"answer.turn1"}, **script))
