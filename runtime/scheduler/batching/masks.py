@@ -56,8 +56,11 @@ class MaskWriter:
         matcher, bans = sequence.matcher, sequence.bans
         for offset in range(row.num_draws):
             mask = self._buffer[first + offset]
+            ready = sequence.ready_mask
             if matcher is None:
                 mask.fill(-1)
+            elif not offset and ready is not None and ready.num_output == sequence.num_output:
+                mask[:] = ready.mask
             else:
                 if offset:
                     matcher.accept(row.draft[offset - 1])

@@ -23,7 +23,7 @@ from ramet.runtime.scheduler.commit.completion import Completions
 from ramet.runtime.scheduler.commit.jump_forward import JumpForward
 from ramet.runtime.scheduler.commit.landing import Landing
 from ramet.runtime.scheduler.commit.stops import StopConditions
-from ramet.runtime.scheduler.sequence.late_draw import ForkingMatcher, LateDraw
+from ramet.runtime.scheduler.sequence.late_draw import ForkingMatcher, LateDraw, ReadyMask
 from ramet.runtime.scheduler.sequence.sequence import Matcher, Sequence
 from ramet.runtime.scheduler.sequence.token_bans import pack
 from ramet.runtime.tokenizer.tokenizer import Tokenizer
@@ -148,10 +148,21 @@ class OutputWriter:
         assert self._run_in_background is not None
         if matcher.try_mask(self._mask, MASK_BUDGET_S):
             return True
-        late = LateDraw(token, matcher.fork(), np.zeros_like(self._mask))
+        self._draw_late(sequence, LateDraw(token, matcher.fork(), np.zeros_like(self._mask)))
+        return False
+
+    def _draw_late(self, sequence: Sequence, late: LateDraw) -> None:
+        assert self._run_in_background is not None
         sequence.late_draw = late
         self._run_in_background(late.make_mask)
-        return False
+
+    def _keep_mask(self, sequence: Sequence, mask: npt.NDArray[np.int32]) -> None:
+        """Keeps the mask of a sequence's next draw."""
+        ready = sequence.ready_mask
+        if ready is None:
+            ready = sequence.ready_mask = ReadyMask(np.empty_like(mask))
+        ready.mask[:] = mask
+        ready.num_output = sequence.num_output
 
     def resume(self, sequence: Sequence, late: LateDraw) -> End | None:
         """Takes a late token, whose mask is made; returns the end, if it is."""
@@ -159,10 +170,19 @@ class OutputWriter:
         if late.error is not None:
             raise late.error
         sequence.matcher = late.matcher
-        return self._append_masked(sequence, late.matcher, late.token, late.mask)
+        may_be_late = late.ahead is None
+        return self._append_masked(
+            sequence, late.matcher, late.token, late.mask, may_be_late=may_be_late
+        )
 
     def _append_masked(
-        self, sequence: Sequence, matcher: Matcher, token: TokenInfo, mask: npt.NDArray[np.int32]
+        self,
+        sequence: Sequence,
+        matcher: Matcher,
+        token: TokenInfo,
+        mask: npt.NDArray[np.int32],
+        *,
+        may_be_late: bool = True,
     ) -> End | None:
         """Appends a token that was accepted, and what must follow it, by the mask after it."""
         if matcher.is_accepting and not (mask & self._not_eos).any():
@@ -171,7 +191,11 @@ class OutputWriter:
         text = b""
         if self._jump_forward is not None and not sequence.bans.bans_always:
             text = self._jump_forward.text(matcher, mask)
-        return self._force(sequence, token, text) if text else self._append(sequence, token)
+        if text:
+            return self._force(sequence, token, text, may_be_late=may_be_late)
+        end = self._append(sequence, token)
+        self._keep_mask(sequence, mask)
+        return end
 
     def _append(
         self, sequence: Sequence, token: TokenInfo, *, complete: bool = False, num_ahead: int = 0
@@ -220,7 +244,9 @@ class OutputWriter:
         sequence.unsent_text += last.text
         return end if last.matched is None else End("stop", last.matched)
 
-    def _force(self, sequence: Sequence, drawn: TokenInfo, text: bytes) -> End | None:
+    def _force(
+        self, sequence: Sequence, drawn: TokenInfo, text: bytes, *, may_be_late: bool
+    ) -> End | None:
         """Appends the drawn token with the text that the grammar forces after it.
 
         Both are encoded together, so that the drawn token is joined with what follows as in any
@@ -243,7 +269,22 @@ class OutputWriter:
             tokens, keep, complete = [drawn.token_id], 1, False
             if not matcher.accept(drawn.token_id):
                 raise InvariantError("a matcher refuses after a rollback what it accepted before")
-        return self._append_all(sequence, tokens[:keep], drawn, complete=complete)
+        is_ready = False
+        if self._run_in_background is not None and not complete:
+            forking = cast(ForkingMatcher, matcher)
+            is_ready = forking.try_mask(self._mask, MASK_BUDGET_S)
+            if not is_ready and may_be_late:
+                ahead = forking.fork()
+                forking.rollback(keep)
+                if not forking.accept(drawn.token_id):
+                    raise InvariantError("a matcher refuses what it accepted before")
+                mask = np.zeros_like(self._mask)
+                self._draw_late(sequence, LateDraw(drawn, forking.fork(), mask, ahead))
+                return None
+        end = self._append_all(sequence, tokens[:keep], drawn, complete=complete)
+        if is_ready:
+            self._keep_mask(sequence, self._mask)
+        return end
 
     def _accept(
         self, sequence: Sequence, matcher: Matcher, tokens: list[int], num_certain: int

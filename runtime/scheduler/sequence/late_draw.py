@@ -41,24 +41,42 @@ class ForkingMatcher(Protocol):
 
 
 @dataclass(slots=True)
+class ReadyMask:
+    """The mask of a sequence's next draw, where it was needed before.
+
+    Attributes:
+        mask: int32[num_words].
+        num_output: how many tokens of output it comes after.
+    """
+
+    mask: npt.NDArray[np.int32]
+    num_output: int = -1
+
+
+@dataclass(slots=True)
 class LateDraw:
     """A drawn token that its sequence doesn't have yet, and the making of the mask after it.
 
     Attributes:
         matcher: a fork of the sequence's matcher, after the token.
         mask: int32[num_words]; complete once ``done`` is set.
+        ahead: a fork after the text that the grammar forces there, whose mask is made, too, since
+            the token comes with that text.
         error: why there is none.
     """
 
     token: TokenInfo
     matcher: ForkingMatcher
     mask: npt.NDArray[np.int32]
+    ahead: ForkingMatcher | None = None
     done: threading.Event = field(default_factory=threading.Event)
     error: Exception | None = None
 
     def make_mask(self) -> None:
         """Makes the mask; to be run in a thread of its own."""
         try:
+            if self.ahead is not None:
+                self.ahead.fill_mask_in_background(np.empty_like(self.mask))
             self.matcher.fill_mask_in_background(self.mask)
         except Exception as error:
             self.error = error

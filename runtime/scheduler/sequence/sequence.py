@@ -16,7 +16,7 @@ from ramet.runtime.api.request import Request
 from ramet.runtime.cache import PrefixHandle
 from ramet.runtime.parsers import OutputStream
 from ramet.runtime.scheduler.sequence.kept_prefix import KeptPrefix
-from ramet.runtime.scheduler.sequence.late_draw import LateDraw
+from ramet.runtime.scheduler.sequence.late_draw import LateDraw, ReadyMask
 from ramet.runtime.scheduler.sequence.ngram_index import NgramIndex
 from ramet.runtime.scheduler.sequence.pooling import Pooler
 from ramet.runtime.scheduler.sequence.token_bans import TokenBans
@@ -104,6 +104,7 @@ class Sequence:
         "params",
         "pooler",
         "prompt_logprobs",
+        "ready_mask",
         "request",
         "scheduled_time",
         "seed",
@@ -140,6 +141,7 @@ class Sequence:
         self.emit = emit
         self.matcher = matcher
         self.late_draw: LateDraw | None = None
+        self.ready_mask: ReadyMask | None = None
         self.bans = bans
         self.arrival = 0
         self.state = SequenceState.NEW
