@@ -70,7 +70,9 @@ class KeyContext(Context):
     def after(self, pushdown: ContextTable, label: int, text: bytes | None) -> After:
         if label == CLOSE_OBJECT:
             return self.frame.close(pushdown)
-        if self.frame.is_undecided and label < self.frame.plan.first_name:
+        plan = self.frame.plan
+        is_unknown = self.frame.is_undecided or (text is None and plan.is_wide)
+        if is_unknown and label < plan.first_name:
             return pushdown.intern(UndecidedContext())
         name = None if text is None else json.loads(text[: text.rindex(b'"') + 1])
         return self.frame.property(pushdown, label, name)
@@ -195,6 +197,8 @@ class ObjectFrame(OpenFrame):
         """The context of the value of a property with this label."""
         plan = self.plan
         child = plan.child(self.residual, label)
+        if name is not None:
+            child = plan.named_child(self.residual, label, name)
         names, names_id, used = self.names, self.names_id, self.used
         is_undecided = self.is_undecided
         if label < plan.first_name:

@@ -80,7 +80,9 @@ def opened_array(
 
 
 def _is_plain_object(values: Values, plan: ObjectPlan) -> bool:
-    if not (plan.is_simple and values.any_order and len(plan.classes) <= _MAX_CLASSES):
+    if plan.is_wide or not plan.is_simple or not values.any_order:
+        return False
+    if len(plan.classes) > _MAX_CLASSES:
         return False
     possible = plan.possible >> 1
     return all(t.never_runs_out for i, t in enumerate(plan.classes) if possible >> i & 1)

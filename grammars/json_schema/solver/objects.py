@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 
-from ramet.grammars.errors import GrammarTooComplexError
 from ramet.grammars.json_schema.schema.atoms import Has, Properties, Size
 from ramet.grammars.json_schema.schema.formula import (
     FALSE,
@@ -26,14 +25,14 @@ from ramet.grammars.json_schema.schema.formula import (
 )
 
 from .children import Child, make_child
+from .name_patterns import name_classes
 from .object_search import bits_of, can_meet
-from .solver import Solver, signed
-from .text_sets import TextSet, members_of, without
+from .solver import Solver
+from .text_sets import members_of
 
 CLOSE = 0
 """The label of the closing brace."""
 
-_MAX_CLASSES = 64
 _MAX_LISTED = 256
 
 
@@ -57,9 +56,13 @@ class ObjectPlan:
         self._properties = [a for a in found if isinstance(a, Properties)]
         has = [a for a in found if isinstance(a, Has)]
         patterns = list(dict.fromkeys(p for a in self._properties for p, _ in a.patterns))
+        self._pattern_index = {pattern: i for i, pattern in enumerate(patterns)}
         names = dict.fromkeys(n for a in self._properties for n, _ in a.names)
         names.update(dict.fromkeys(a.name for a in has))
-        classes = self._split(patterns, frozenset(names))
+        self.is_simple = len(formulas) == 1 and all(p.op == "atom" for p in conjuncts(formulas[0]))
+        classes, self._name_patterns = name_classes(
+            solver, self._properties, patterns, frozenset(names), may_be_wide=self.is_simple
+        )
         listed = [c for c in classes if c[1].size is not None and c[1].size <= _MAX_LISTED]
         for _, texts in listed:
             names.update(dict.fromkeys(sorted(members_of(texts))))
@@ -69,14 +72,12 @@ class ObjectPlan:
         self.first_name = 1 + len(self.classes)
         self.label_of = {n: self.first_name + i for i, n in enumerate(self.names)}
         self.num_labels = self.first_name + len(self.names)
-        self._patterns = patterns
         self._node_tables = {a: dict(a.names) for a in self._properties}
         self._nodes: dict[Properties, dict[int, Formula]] = {a: {} for a in self._properties}
         self._in_pattern: dict[str, tuple[bool, ...]] = {}
         if patterns:
             has_text = solver.languages.has_text
             self._in_pattern = {n: tuple(has_text(p, n) for p in patterns) for n in self.names}
-        self.is_simple = len(formulas) == 1 and all(p.op == "atom" for p in conjuncts(formulas[0]))
         self.has_size = any(isinstance(a, Size) for a in found)
         self._is_told_by_names = (
             len(formulas) == 1 and not self.has_size and _asks_no_wrong_value(formulas[0])
@@ -94,36 +95,16 @@ class ObjectPlan:
         self.never_runs_out = all(t.never_runs_out for t in self.classes)
         self._children: dict[tuple[tuple[Formula, ...], int], Child] = {}
         self._only_children: dict[int, Child] = {}
+        self._named_children: dict[tuple[bool, ...], Child] = {}
         self._splits: dict[tuple[Formula, ...], tuple[list[Properties], list[Properties]]] = {}
         if self.is_simple:
             self._prepare_simple()
 
-    def _split(
-        self, patterns: list[Formula], names: frozenset[str]
-    ) -> list[tuple[tuple[bool, ...], TextSet]]:
-        """The names that aren't distinguished one by one, by which patterns they are in."""
-        languages = self.solver.languages
-        found: list[tuple[tuple[bool, ...], Formula]] = [((), TRUE)]
-        for pattern in patterns:
-            split = []
-            for vector, formula in found:
-                for truth in (True, False):
-                    part = all_of([formula, signed(pattern, truth)])
-                    if not languages.texts(part).is_empty:
-                        split.append(((*vector, truth), part))
-            found = split
-            if len(found) > _MAX_CLASSES:
-                raise GrammarTooComplexError(
-                    "", "patternProperties", f"more than {_MAX_CLASSES} kinds of names overlap"
-                )
-        # Names with a label of their own are laid over the classes; a class needs at least one
-        # name more to be worth a label.
-        kept = []
-        for vector, formula in found:
-            rest = languages.texts(without(formula, names)) if patterns else None
-            if rest is None or not rest.is_empty:
-                kept.append((vector, languages.texts(formula)))
-        return kept
+    @property
+    def is_wide(self) -> bool:
+        """Whether all names that aren't distinguished are one class, in which a name's own patterns
+        decide what its value must be."""
+        return self._name_patterns is not None
 
     # -- labels' nodes ----------------------------------------------------------------------
 
@@ -143,13 +124,29 @@ class ObjectPlan:
         else:
             vector = self._vectors[label - 1]
             own = None
-        parts = [] if own is None else [own]
-        is_listed = own is not None
+        return self._rest_of(properties, vector, [] if own is None else [own])
+
+    def _rest_of(
+        self, properties: Properties, matched: Sequence[bool], parts: list[Formula]
+    ) -> Formula:
+        """What an atom demands by the patterns that are matched, or else of all other names."""
+        is_listed = bool(parts)
         for pattern, node in properties.patterns:
-            if vector[self._patterns.index(pattern)]:
+            if matched[self._pattern_index[pattern]]:
                 parts.append(node)
                 is_listed = True
         return all_of(parts) if is_listed else properties.rest
+
+    def named_child(self, residual: tuple[Formula, ...], label: int, name: str) -> Child:
+        """What is followed in the value of a property with this label and name."""
+        if self._name_patterns is None or label >= self.first_name:
+            return self.child(residual, label)
+        matched = self._name_patterns.matched(name)
+        known = self._named_children.get(matched)
+        if known is None:
+            parts = [self._rest_of(a, matched, []) for a in self._properties]
+            known = self._named_children[matched] = Child((all_of(parts),), (), ())
+        return known
 
     def split(self, residual: tuple[Formula, ...]) -> tuple[list[Properties], list[Properties]]:
         """The ``Properties`` atoms that must hold, and those that may fail."""
@@ -279,7 +276,7 @@ class ObjectPlan:
 
     def requires_other(self, other: ObjectPlan, solver: Solver) -> bool:
         """For simple plans, whether this one requires a property that the other one can't have."""
-        if not (self.is_simple and other.is_simple):
+        if not (self.is_simple and other.is_simple) or other.is_wide:
             return False
         for label in bits_of(self.required):
             label_there = other.label_of.get(self.names[label - self.first_name])
