@@ -34,9 +34,19 @@ from ramet.lang.graph.graph import RequestGraph
 from ramet.lang.program import Program, program
 from ramet.lang.replay import replay
 from ramet.lang.run.agent import AgentLimits, describe_tools
+from ramet.lang.run.events import (
+    NodeAdded,
+    NodeFailed,
+    NodeFinished,
+    NodeStarted,
+    RunEnded,
+    RunEvent,
+    TextPiece,
+)
 from ramet.lang.run.graph_run import run_graph
 from ramet.lang.run.run import Run
 from ramet.lang.run.state import Branches, State
+from ramet.lang.trace.diff import TraceDiff
 from ramet.lang.trace.trace import Trace
 from ramet.lang.types.expressions import (
     assistant,
@@ -72,7 +82,11 @@ __all__ = [
     "HttpBackend",
     "LangError",
     "Meta",
+    "NodeAdded",
+    "NodeFailed",
     "NodeFailedError",
+    "NodeFinished",
+    "NodeStarted",
     "OutputParseError",
     "OutputTruncatedError",
     "OutputTypeError",
@@ -82,13 +96,17 @@ __all__ = [
     "RequestGraph",
     "RoleError",
     "Run",
+    "RunEnded",
+    "RunEvent",
     "RunTimeoutError",
     "ScriptError",
     "ScriptedBackend",
     "State",
+    "TextPiece",
     "Tool",
     "ToolFailedError",
     "Trace",
+    "TraceDiff",
     "UnknownNameError",
     "UnresolvedValueError",
     "UnsupportedError",

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 import ramet
+import ramet.lang
 from ramet import ScriptedBackend
 from ramet.lang import Program
 
@@ -18,7 +20,9 @@ README = Path(__file__).parents[1] / "README.md"
 
 def test_every_public_name_is_there() -> None:
     assert all(getattr(ramet, name) is not None for name in ramet.__all__)
-    assert set(ramet.__all__) <= set(dir(ramet))
+    assert dir(ramet) == sorted(ramet.__all__)
+    assert set(ramet.lang.__all__) < set(ramet.__all__)  # one place for all of them
+    assert ramet.__version__ == metadata.version("ramet")
     with pytest.raises(AttributeError, match="nonsense"):
         _ = ramet.nonsense
 

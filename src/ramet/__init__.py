@@ -1,60 +1,167 @@
 """Ramet: structured generation and agent serving.
 
-The names that most programs need. Each is imported when it is first asked for, so that
-``import ramet`` is quick and needs no model.
+All public names of the language and the engine. Each is imported when it is first asked for, so
+that ``import ramet`` is quick and needs no model.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from typing import Any
+
+    __version__: str
     from ramet.lang import (
+        AgentLimitError,
+        AgentLimits,
+        ArgumentError,
+        Backend,
+        BackendError,
+        Branches,
+        DamagedReferenceError,
+        DependencyFailedError,
+        DuplicateNameError,
+        EngineBackend,
+        Explanation,
+        ForeignValueError,
+        GraphError,
+        HttpBackend,
+        LangError,
+        Meta,
+        NodeAdded,
+        NodeFailed,
+        NodeFailedError,
+        NodeFinished,
+        NodeStarted,
+        OutputParseError,
+        OutputTruncatedError,
+        OutputTypeError,
+        Pattern,
         Program,
+        RecordedBackend,
+        RequestGraph,
+        RoleError,
         Run,
+        RunEnded,
+        RunEvent,
+        RunTimeoutError,
         ScriptedBackend,
+        ScriptError,
         State,
+        TextPiece,
+        Tool,
+        ToolFailedError,
+        Trace,
+        TraceDiff,
+        UnknownNameError,
+        UnresolvedValueError,
+        UnsupportedError,
+        UsageError,
         Value,
         assistant,
+        assistant_begin,
+        assistant_end,
         choice,
         connect,
+        describe_tools,
         ebnf,
         gen,
         json,
         program,
         regex,
+        replay,
+        run_graph,
         select,
+        set_default_backend,
         system,
+        system_begin,
+        system_end,
+        text,
         tool,
         user,
+        user_begin,
+        user_end,
     )
     from ramet.runtime.api.errors import RametError
     from ramet.runtime.api.params import SamplingParams
     from ramet.runtime.engine import Engine, EngineConfig
 
 __all__ = [
+    "AgentLimitError",
+    "AgentLimits",
+    "ArgumentError",
+    "Backend",
+    "BackendError",
+    "Branches",
+    "DamagedReferenceError",
+    "DependencyFailedError",
+    "DuplicateNameError",
     "Engine",
+    "EngineBackend",
     "EngineConfig",
+    "Explanation",
+    "ForeignValueError",
+    "GraphError",
+    "HttpBackend",
+    "LangError",
+    "Meta",
+    "NodeAdded",
+    "NodeFailed",
+    "NodeFailedError",
+    "NodeFinished",
+    "NodeStarted",
+    "OutputParseError",
+    "OutputTruncatedError",
+    "OutputTypeError",
+    "Pattern",
     "Program",
     "RametError",
+    "RecordedBackend",
+    "RequestGraph",
+    "RoleError",
     "Run",
+    "RunEnded",
+    "RunEvent",
+    "RunTimeoutError",
     "SamplingParams",
+    "ScriptError",
     "ScriptedBackend",
     "State",
+    "TextPiece",
+    "Tool",
+    "ToolFailedError",
+    "Trace",
+    "TraceDiff",
+    "UnknownNameError",
+    "UnresolvedValueError",
+    "UnsupportedError",
+    "UsageError",
     "Value",
+    "__version__",
     "assistant",
+    "assistant_begin",
+    "assistant_end",
     "choice",
     "connect",
+    "describe_tools",
     "ebnf",
     "gen",
     "json",
     "program",
     "regex",
+    "replay",
+    "run_graph",
     "select",
+    "set_default_backend",
     "system",
+    "system_begin",
+    "system_end",
+    "text",
     "tool",
     "user",
+    "user_begin",
+    "user_end",
 ]
 
 _HOMES = {
@@ -66,12 +173,17 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    from importlib import import_module, metadata
+
     if name not in __all__:
-        raise AttributeError(f"module 'ramet' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES.get(name, "ramet.lang")), name)
+        raise AttributeError(f"module 'ramet' has no attribute {name!r}", name=name)
+    if name == "__version__":
+        value: Any = metadata.version("ramet")
+    else:
+        value = getattr(import_module(_HOMES.get(name, "ramet.lang")), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted(__all__)

@@ -13,7 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 from ramet.cli import app
-from ramet.cli.programs import load_program, parse_arguments
+from ramet.cli.program_arguments import load_program, parse_arguments
 from ramet.kernels.cpu_support.features import best_attention_path
 from ramet.runtime.api.errors import ModelLoadError
 from ramet.runtime.model import runners
@@ -38,7 +38,7 @@ def program_file(tmp_path: Path) -> Path:
 
 
 def test_every_command_has_help() -> None:
-    for command in ("demo", "run", "graph", "serve", "check", "bench", "info"):
+    for command in ("demo", "run", "graph", "replay", "diff", "serve", "check", "bench", "info"):
         result = CliRunner().invoke(app, [command, "--help"])
         assert result.exit_code == 0, result.output
 

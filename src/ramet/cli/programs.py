@@ -1,31 +1,40 @@
-"""``ramet demo``, ``ramet run`` and ``ramet graph``."""
+"""``ramet demo``, ``ramet run``, ``ramet graph``, ``ramet replay`` and ``ramet diff``."""
 
 from __future__ import annotations
 
-import importlib.util
-import inspect
-import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from ramet.cli.options import Model
+from ramet.cli.program_arguments import (
+    describe_arguments,
+    load_program,
+    parse_arguments,
+    run_settings,
+)
 
-if TYPE_CHECKING:
-    from ramet.lang import Program
+_EXTRA = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
-_EXTRA = {"allow_extra_args": True, "ignore_unknown_options": True}
-_MODULE = "__ramet_program__"
-"""Module name of a program's file, whose own name may clash with another module's."""
-
-Target = Annotated[str, typer.Argument(help="Program to use, as path.py:program.")]
+Target = Annotated[
+    str | None, typer.Argument(help="Program to use, as path.py:program.", show_default=False)
+]
+Help = Annotated[
+    bool, typer.Option("--help", help="Show this help, and the program's own arguments.")
+]
+Url = Annotated[str | None, typer.Option(help="Server to use instead of an in-process engine.")]
+TraceFile = Annotated[Path, typer.Argument(help="Trace of a run, saved as .ramet.json.")]
 
 
 def register(app: typer.Typer) -> None:
     app.command()(demo)
     app.command(context_settings=_EXTRA)(run)
     app.command(context_settings=_EXTRA)(graph)
+    app.command()(replay)
+    app.command()(diff)
 
 
 def demo(model: Model = "smollm2") -> None:
@@ -37,44 +46,50 @@ def demo(model: Model = "smollm2") -> None:
 
 def run(
     ctx: typer.Context,
-    target: Target,
+    target: Target = None,
     model: Model = "smollm2",
-    url: Annotated[
-        str | None, typer.Option(help="Server to use instead of an in-process engine.")
-    ] = None,
+    url: Url = None,
     trace: Annotated[
         Path | None,
-        typer.Option(help="Write a trace: .html (timeline) or .json (Chrome trace format)."),
+        typer.Option(
+            help="Write a trace: .html (timeline), .ramet.json (to replay) or .json (Chrome's)."
+        ),
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print the result alone.")] = False,
+    help_: Help = False,
 ) -> None:
-    """Run a program: ramet run file.py:program --argument value ...
+    """Run a program: ramet run file.py:program --argument value --temperature 0.5 ...
 
-    Put arguments that share a name with an option of this command after --.
+    Prints its result to the standard output, and calls and cost to the standard error. Put
+    arguments that share a name with an option of this command after --.
     """
     from ramet.cli.live import run_live
-    from ramet.lang import connect
-    from ramet.runtime.engine import Engine
 
+    if _shows_help(ctx, target, help_):
+        return
     if trace is not None and (trace.suffix not in (".html", ".json") or not trace.parent.is_dir()):
         raise typer.BadParameter(f"{trace} must be a .html or .json file in an existing folder")
-    program = load_program(target)
-    arguments = parse_arguments(program, ctx.args)
-    if url is not None:
-        run_live(program, arguments, connect(url), trace)
-        return
-    with Engine.from_model(model) as engine:
-        run_live(program, arguments, engine, trace)
+    program = load_program(target or "")
+    settings = run_settings(program)
+    given = parse_arguments(program, ctx.args, settings)
+    chosen = {name: given.pop(name) for name in settings.keys() & given.keys()}
+    with _backend(model, url) as backend:
+        run_live(program.using(**chosen), given, backend, trace, as_json=as_json, is_quiet=quiet)
 
 
 def graph(
     ctx: typer.Context,
-    target: Target,
+    target: Target = None,
     form: Annotated[
         Literal["tree", "mermaid", "json"], typer.Option("--format", help="Output format.")
     ] = "tree",
+    help_: Help = False,
 ) -> None:
     """Print a program's request graph, as far as it is known without a model."""
-    program = load_program(target)
+    if _shows_help(ctx, target, help_):
+        return
+    program = load_program(target or "")
     traced = program.graph(**parse_arguments(program, ctx.args))
     match form:
         case "tree":
@@ -85,67 +100,63 @@ def graph(
             print(traced.json())
 
 
-def load_program(target: str) -> Program[..., Any]:
-    """Loads the program that ``path.py:name`` names, or raises BadParameter."""
-    from ramet.lang import Program
+def replay(
+    file: TraceFile,
+    target: Annotated[str, typer.Argument(help="The trace's program, as path.py:program.")],
+    model: Annotated[
+        str | None, typer.Option(help="Ask this model again, and not the trace.")
+    ] = None,
+    url: Url = None,
+) -> None:
+    """Run a recorded run again, from its recorded answers or on a model, and show differences.
 
-    file, colon, name = target.rpartition(":")
-    path = Path(file)
-    if not colon or not path.is_file():
-        raise typer.BadParameter(f"{target!r} must name a program in a file, as path.py:program")
-    spec = importlib.util.spec_from_file_location(_MODULE, path)
-    if spec is None or spec.loader is None:
-        raise typer.BadParameter(f"{file} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    # Modules beside it can be imported, after everything else: a file must not shadow a module of
-    # the standard library, here or in child processes.
-    sys.path.append(str(path.parent.resolve()))
-    spec.loader.exec_module(module)
-    programs = {key: value for key, value in vars(module).items() if isinstance(value, Program)}
-    if name not in programs:
-        raise typer.BadParameter(f"{file} has no program {name!r}; it has {sorted(programs)}")
-    return programs[name]
+    Exits with 1 where the runs differ.
+    """
+    from ramet.lang import RecordedBackend, Trace
+    from ramet.lang import replay as replay_trace
+
+    trace = Trace.load(file)
+    program = load_program(target)
+    if model is None and url is None:
+        outcome = replay_trace(trace, program, backend=RecordedBackend(trace))
+    else:
+        with _backend(model or "", url) as backend:
+            outcome = replay_trace(trace, program, backend=backend)
+    print(outcome)
+    raise typer.Exit(0 if outcome.is_same else 1)
 
 
-def parse_arguments(program: Program[..., Any], words: list[str]) -> dict[str, Any]:
-    """Parses ``--name value`` pairs to the program's arguments, validated by their annotations."""
-    from pydantic import TypeAdapter, ValidationError
+def diff(a: TraceFile, b: TraceFile) -> None:
+    """Show where two recorded runs part: settings, texts by variable, and cost.
 
-    signature = inspect.signature(program.function, eval_str=True)
-    parameters = {
-        name: parameter
-        for name, parameter in list(signature.parameters.items())[1:]
-        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-    }
-    arguments: dict[str, Any] = {}
-    rest = iter(words)
-    for word in rest:
-        name, equals, value = word.removeprefix("--").partition("=")
-        name = name.replace("-", "_")
-        if not word.startswith("--") or name not in parameters:
-            raise typer.BadParameter(
-                f"{word!r}: unknown argument; {program.name} takes {sorted(parameters)}"
-            )
-        text = value if equals else next(rest, None)
-        if text is None:
-            raise typer.BadParameter(f"--{name} needs a value")
-        annotation = parameters[name].annotation
-        adapter = TypeAdapter(str if annotation is inspect.Parameter.empty else annotation)
-        try:
-            arguments[name] = adapter.validate_strings(text)
-        except ValidationError as as_text:
-            try:
-                arguments[name] = adapter.validate_json(text)
-            except ValidationError as as_json:
-                is_json = as_json.errors()[0]["type"] != "json_invalid"
-                reason = (as_json if is_json else as_text).errors()[0]["msg"]
-                raise typer.BadParameter(f"--{name} {text!r}: {reason}") from None
-    missing = [
-        name
-        for name, parameter in parameters.items()
-        if parameter.default is inspect.Parameter.empty and name not in arguments
-    ]
-    if missing:
-        raise typer.BadParameter(f"{program.name} needs --{missing[0]}")
-    return arguments
+    Exits with 1 where their texts differ.
+    """
+    from ramet.lang import Trace
+
+    found = Trace.load(a).diff(Trace.load(b))
+    print(found)
+    raise typer.Exit(1 if found else 0)
+
+
+def _shows_help(ctx: typer.Context, target: str | None, is_wanted: bool) -> bool:
+    """Prints the help, with the program's arguments where one is named, if it is asked for."""
+    if target is None and not is_wanted:
+        raise typer.BadParameter("name a program, as path.py:program")
+    if is_wanted:
+        print(ctx.get_help())
+        if target is not None:
+            print(describe_arguments(load_program(target)))
+    return is_wanted
+
+
+@contextmanager
+def _backend(model: str, url: str | None) -> Iterator[Any]:
+    """A connection to a server, or else an engine that is closed at the end."""
+    from ramet.lang import connect
+    from ramet.runtime.engine import Engine
+
+    if url is not None:
+        yield connect(url)
+        return
+    with Engine.from_model(model) as engine:
+        yield engine
