@@ -10,6 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 help:
 	@echo "make demo    install Ramet with a small real model and run an agent program"
+	@echo "make warm    compile machine code ahead; make demo and make serve do so, too"
 	@echo "make serve   the same model behind an OpenAI-compatible server on port 8000"
 	@echo "make test    format, lint, types, import borders and the whole test suite"
 	@echo "make test-clients  other projects' clients, each in an environment of its own"
@@ -31,10 +32,15 @@ $(VENV)/.installed-test: $(VENV)/.installed
 	$(PIP) --constraint constraints.txt --editable ".[test,clients,otel]"
 	@touch $@
 
+# The machine code of kernels and grammars is compiled once, with a bar, before anything waits for
+# it; what is on disk already isn't compiled again.
+warm: $(VENV)/.installed
+	$(BIN)/ramet warm
+
 demo: $(VENV)/.installed
 	$(BIN)/ramet demo
 
-serve: $(VENV)/.installed
+serve: warm
 	$(BIN)/ramet serve --model smollm2 --port 8000
 
 # The checks run side by side with the tests: each takes one core for a while.

@@ -7,8 +7,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from ramet.jit import compile_in_background, is_compiled, load
-from ramet.runtime.api.errors import EngineDeadError
+from ramet.jit import compile_in_background, count_compiled, is_compiled, load
+from ramet.runtime.api.errors import EngineDeadError, RametError
 
 logger = logging.getLogger("ramet.engine")
 
@@ -50,6 +50,32 @@ def begin_compiling() -> None:
     process = compile_in_background(*_STEPS, *_CONSTRAINTS)
     if process is not None:
         threading.Thread(target=process.wait, name="ramet-compiling", daemon=True).start()
+
+
+def compile_ahead(report: Callable[[int, int], None], *, num_processes: int = 2) -> None:
+    """Compiles all code that doesn't depend on the model, in processes that share the work.
+
+    ``report`` is told how much is done, and of how much, until all is. RametError: it can't be,
+    since no folder takes the files or a process failed.
+    """
+    names = (*_STEPS, *_CONSTRAINTS)
+    processes = [compile_in_background(*names) for _ in range(num_processes)]
+    running = [p for p in processes if p is not None]
+    try:
+        while any(p.poll() is None for p in running):
+            report(*count_compiled(*names))
+            time.sleep(_LOOK_S)
+    finally:
+        for process in running:
+            process.terminate()
+            process.wait()
+    done, total = count_compiled(*names)
+    report(done, total)
+    if done < total:
+        raise RametError(
+            f"{total - done} of {total} functions can't be compiled ahead: is the folder for "
+            "compiled code writable? `ramet info` names it"
+        )
 
 
 def load_steps() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,7 +11,9 @@ from rich.console import Console
 from rich.text import Text
 
 from ramet.cli.run_view import report, watch
+from ramet.cli.warm import compile_with_bar
 from ramet.lang import AgentLimits, Run, State, Value, assistant, program, select, tool
+from ramet.runtime.api.errors import RametError
 
 SYSTEM = (
     "You are a travel assistant. You plan short trips for people who visit a city for the first "
@@ -72,6 +75,8 @@ def run_demo(engine_or_model: Any = "smollm2", *, console: Console | None = None
 
     console = console or Console()
     if isinstance(engine_or_model, str | Path):
+        with contextlib.suppress(RametError):  # Without files, each start compiles for itself.
+            compile_with_bar(console)
         with console.status(f"Loading {engine_or_model}"):
             engine = Engine.from_model(engine_or_model)
         with engine:

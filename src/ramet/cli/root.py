@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ramet.cli import bench, check, model, programs, serve
+from ramet.cli import bench, check, model, programs, serve, warm
 from ramet.runtime.api.errors import RametError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich")
@@ -32,7 +32,7 @@ def root(
     del version
 
 
-for group in (programs, serve, check, bench, model):
+for group in (programs, serve, check, bench, model, warm):
     group.register(app)
 
 

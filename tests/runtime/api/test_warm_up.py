@@ -9,7 +9,7 @@ import pytest
 
 from ramet.grammars import Choice
 from ramet.runtime.api import warm_up as first_start
-from ramet.runtime.api.errors import EngineDeadError
+from ramet.runtime.api.errors import EngineDeadError, RametError
 from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.api.request import Request
 from ramet.runtime.testing.scripted_engine import scripted_engine
@@ -58,3 +58,26 @@ def test_a_process_that_fails_is_made_up_for(compiling):
     with scripted_engine() as engine:
         engine.warm_up()
         assert engine.submit(constrained(engine)).result().text in ("yes", "no")
+
+
+def test_all_code_can_be_compiled_ahead(compiling, monkeypatch):
+    counts = iter([(3, 5), (4, 5), (5, 5)])
+
+    def count(*_):
+        found = next(counts)
+        if found[0] == 4:
+            compiling.kill()
+            compiling.wait()
+        return found
+
+    monkeypatch.setattr(first_start, "count_compiled", count)
+    reports = []
+    first_start.compile_ahead(lambda *report: reports.append(report))
+    assert reports == [(3, 5), (4, 5), (5, 5)]
+
+
+def test_code_that_cannot_be_compiled_ahead_is_an_error(monkeypatch):
+    monkeypatch.setattr(first_start, "compile_in_background", lambda *_: None)
+    monkeypatch.setattr(first_start, "count_compiled", lambda *_: (3, 5))
+    with pytest.raises(RametError, match="2 of 5 functions"):
+        first_start.compile_ahead(lambda *_: None)
