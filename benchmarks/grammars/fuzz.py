@@ -63,6 +63,11 @@ SCALARS = [
     {"type": "integer"}, {"type": "number"}, {"type": "string", "maxLength": 40},
     {"type": "integer", "minimum": 0, "maximum": 9}, {"type": ["integer", "string"]}, True,
     {"type": "string", "pattern": "^[a-z ]{1,40}$"}, {"enum": list(range(300))},
+    {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2},
+    {"type": "object", "properties": {"id": {"type": "integer"}, "name": {"type": "string"}},
+     "required": ["id"], "additionalProperties": False},
+    {"type": "object", "properties": {k: {"enum": [1, 2]} for k in "abc"},
+     "anyOf": [{"required": ["a"]}, {"required": ["b", "c"]}], "additionalProperties": False},
 ]  # fmt: skip
 """Items of which arrays without equal items once held everybody up, or ended in an error."""
 BOMBS: list[Constraint] = [

@@ -27,7 +27,7 @@ _NUM_FOUND = 4096
 _WIDE = 24
 """A state that allows this many bytes is worth a search for a slice of the vocabulary."""
 
-_CAPACITY, _SHARED_CAPACITY = 1024, 32_768
+_CAPACITY, _SHARED_CAPACITY = 1024, 65_536
 """Rows of a state table's states that are set aside, so that no mask waits for reallocation."""
 
 _LARGE = 5000

@@ -29,6 +29,10 @@ T = TypeVar("T")
 
 _CAPACITY = 1024
 
+_MANY_STATES, _LARGE_CAPACITY = 8192, 65_536
+"""A table with so many states grows to such a capacity at once: rows that aren't written take no
+memory, and to copy more of them would hold a mask up."""
+
 
 def _locked(
     method: Callable[Concatenate[StateTable, P], T],
@@ -193,7 +197,8 @@ class StateTable:
                 "", "states", f"more than {self._max_states} automaton states are needed"
             )
         if end > len(self.rows):
-            capacity = max(end, min(2 * len(self.rows), self._max_states))
+            capacity = max(2 * len(self.rows), 0 if end < _MANY_STATES else _LARGE_CAPACITY)
+            capacity = max(end, min(capacity, self._max_states))
             self.rows = _grown(self.rows, first, capacity)
             self.states = _grown(self.states, first, capacity)
             self.version += 1

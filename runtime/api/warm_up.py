@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from ramet.jit import compile_in_background, count_compiled, is_compiled, load
+from ramet.jit import compile_in_background, compiled_of, is_compiled, load
 from ramet.runtime.api.errors import EngineDeadError, RametError
 
 logger = logging.getLogger("ramet.engine")
@@ -31,6 +31,8 @@ _CONSTRAINTS = (
 compilation finish together."""
 
 _LOOK_S = 0.05
+
+_REPORT_S = 0.25
 
 
 def is_first_start() -> bool:
@@ -59,21 +61,24 @@ def compile_ahead(report: Callable[[int, int], None], *, num_processes: int = 2)
     since no folder takes the files or a process failed.
     """
     names = (*_STEPS, *_CONSTRAINTS)
-    processes = [compile_in_background(*names) for _ in range(num_processes)]
-    running = [p for p in processes if p is not None]
+    code = list(compiled_of(*names))
+    left = [each for each in code if not each.is_compiled]
+    started = [compile_in_background(*names) for _ in range(num_processes if left else 0)]
+    processes = [process for process in started if process is not None]
     try:
-        while any(p.poll() is None for p in running):
-            report(*count_compiled(*names))
-            time.sleep(_LOOK_S)
+        while any(process.poll() is None for process in processes):
+            report(len(code) - len(left), len(code))
+            time.sleep(_REPORT_S)
+            left = [each for each in left if not each.is_compiled]
     finally:
-        for process in running:
+        for process in processes:
             process.terminate()
             process.wait()
-    done, total = count_compiled(*names)
-    report(done, total)
-    if done < total:
+    left = [each for each in left if not each.is_compiled]
+    report(len(code) - len(left), len(code))
+    if left:
         raise RametError(
-            f"{total - done} of {total} functions can't be compiled ahead: is the folder for "
+            f"{len(left)} of {len(code)} functions can't be compiled ahead: is the folder for "
             "compiled code writable? `ramet info` names it"
         )
 

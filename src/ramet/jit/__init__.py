@@ -5,7 +5,7 @@ needed, never when its module is imported. ``load`` does so ahead of need for a 
 Functions that only compiled code calls are plain ``numba.njit``: they are part of their callers.
 """
 
-from ramet.jit.ahead import compile_in_background, count_compiled, is_compiled, load
+from ramet.jit.ahead import compile_in_background, compiled_of, is_compiled, load
 from ramet.jit.disk import cache_folders
 from ramet.jit.functions import Function, is_compiling, jit, open_jit
 
@@ -13,7 +13,7 @@ __all__ = [
     "Function",
     "cache_folders",
     "compile_in_background",
-    "count_compiled",
+    "compiled_of",
     "is_compiled",
     "is_compiling",
     "jit",

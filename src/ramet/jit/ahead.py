@@ -66,12 +66,6 @@ def is_compiled(*names: str) -> bool:
     return all(each.is_compiled for each in compiled_of(*names))
 
 
-def count_compiled(*names: str) -> tuple[int, int]:
-    """How much code of these modules and packages is on disk, and how much there is."""
-    found = [each.is_compiled for each in compiled_of(*names)]
-    return sum(found), len(found)
-
-
 def load(*names: str) -> None:
     """Loads all code of these modules and packages; compiles what isn't on disk."""
     for each in compiled_of(*names):

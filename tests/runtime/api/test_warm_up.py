@@ -60,24 +60,28 @@ def test_a_process_that_fails_is_made_up_for(compiling):
         assert engine.submit(constrained(engine)).result().text in ("yes", "no")
 
 
-def test_all_code_can_be_compiled_ahead(compiling, monkeypatch):
-    counts = iter([(3, 5), (4, 5), (5, 5)])
+class Code:
+    """Code whose compilation is done once it was asked about so often."""
 
-    def count(*_):
-        found = next(counts)
-        if found[0] == 4:
-            compiling.kill()
-            compiling.wait()
-        return found
+    def __init__(self, num_looks: float) -> None:
+        self._num_looks = num_looks
 
-    monkeypatch.setattr(first_start, "count_compiled", count)
+    @property
+    def is_compiled(self) -> bool:
+        self._num_looks -= 1
+        return self._num_looks < 0
+
+
+@pytest.mark.parametrize("num_looks", [2, float("inf")])
+def test_code_is_compiled_ahead_or_an_error(num_looks, monkeypatch):
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1)"])
+    monkeypatch.setattr(first_start, "compile_in_background", lambda *_: process)
+    monkeypatch.setattr(first_start, "compiled_of", lambda *_: iter([Code(0), Code(num_looks)]))
     reports = []
-    first_start.compile_ahead(lambda *report: reports.append(report))
-    assert reports == [(3, 5), (4, 5), (5, 5)]
-
-
-def test_code_that_cannot_be_compiled_ahead_is_an_error(monkeypatch):
-    monkeypatch.setattr(first_start, "compile_in_background", lambda *_: None)
-    monkeypatch.setattr(first_start, "count_compiled", lambda *_: (3, 5))
-    with pytest.raises(RametError, match="2 of 5 functions"):
-        first_start.compile_ahead(lambda *_: None)
+    if num_looks == 2:
+        first_start.compile_ahead(lambda *report: reports.append(report))
+        assert reports[-1] == (2, 2)
+    else:
+        with pytest.raises(RametError, match="1 of 2 functions"):
+            first_start.compile_ahead(lambda *report: reports.append(report))
+    assert reports[0] == (1, 2)
