@@ -1,4 +1,4 @@
-"""The gate of SwiGLU (Shazeer 2020): SiLU of one half times the other."""
+"""The gates of SwiGLU and GeGLU (Shazeer 2020): SiLU or GELU of one half times the other."""
 
 from __future__ import annotations
 
@@ -39,3 +39,10 @@ def silu_mul_reference(gate_up: torch.Tensor) -> torch.Tensor:
     """``silu_mul`` in torch; computes in float64 if the input is, else in float32."""
     gate, up = gate_up.to(torch.promote_types(gate_up.dtype, torch.float32)).chunk(2, dim=1)
     return (torch.nn.functional.silu(gate) * up).to(gate_up.dtype)
+
+
+def gelu_tanh_mul(gate_up: torch.Tensor) -> torch.Tensor:
+    """``gelu(gate) * up``, by the tanh approximation (Hendrycks and Gimpel 2016), of ``gate_up``
+    [N, 2 * width], gate first; returns [N, width]. In torch on every device."""
+    gate, up = gate_up.to(torch.promote_types(gate_up.dtype, torch.float32)).chunk(2, dim=1)
+    return (torch.nn.functional.gelu(gate, approximate="tanh") * up).to(gate_up.dtype)

@@ -33,6 +33,7 @@ from ramet.kernels.sampling.triton import sample_gpu
 from ramet.kernels.triton_support.dispatch import architecture
 from ramet.runtime.api.batch import Batch
 from ramet.runtime.model.config import ModelConfig
+from ramet.runtime.model.rotary import Rope
 from ramet.runtime.model.torch.runner import TorchOptions, TorchRunner
 from ramet.runtime.model.torch.weights import random_torch_weights
 
@@ -278,11 +279,10 @@ def model(bench: Bench) -> list[Figure]:
         num_kv_heads=sizes.kv_heads,
         head_dim=sizes.head_dim,
         max_context_len=4 * sizes.context,
-        rope_theta=500_000.0,
-        rope_dim=sizes.head_dim,
-        rope_scale=1.0,
+        rope=Rope(theta=500_000.0, dim=sizes.head_dim),
         rope_layout="half_split",
         norm_eps=1e-5,
+        head_norm_eps=1e-5,
         tied_embeddings=False,
         qkv_bias=False,
         output_bias=False,

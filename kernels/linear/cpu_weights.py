@@ -106,7 +106,9 @@ def pack(
     Q4_0, Q4_1, Q5_0, Q5_1 and Q8_0 keep their values and scales as stored; Q4_K, Q5_K and Q6_K keep
     their values, and each scale and minimum, a product of two numbers there, is rounded to float16.
     5- and 6-bit values take 8 bits. F32, F16 and BF16 become 8-bit values with a scale a group, as
-    Q8_0, or float32 if ``exact``. With ``middles``, formats with minimums have those instead.
+    Q8_0, or float32 if ``exact``; so do the
+    values of Q2_K, Q3_K, IQ4_NL, IQ4_XS and MXFP4. With ``middles``, formats with minimums have
+    those instead.
     ``KeyError`` for any other type.
     """
     num_rows, num_columns = shape
@@ -293,8 +295,22 @@ _UNPACK: Final = {
 
 _BLOCK_LENS: Final = {"Q4_K": 256, "Q5_K": 256, "Q6_K": 256}
 
+
+def _dequantiser(name: str) -> Callable[[UInt8Array], Float32Array]:
+    def dequantise(data: UInt8Array) -> Float32Array:
+        from gguf.constants import GGMLQuantizationType
+        from gguf.quants import dequantize
+
+        values: Float32Array = dequantize(data, GGMLQuantizationType[name])
+        return values
+
+    return dequantise
+
+
 _FLOATS: Final = {
     "F32": lambda data: data.view(np.float32),
     "F16": lambda data: data.view(np.float16).astype(np.float32),
     "BF16": lambda data: (data.view(np.uint16).astype(np.uint32) << 16).view(np.float32),
+    **{name: _dequantiser(name) for name in ("Q2_K", "Q3_K", "IQ4_NL", "IQ4_XS", "MXFP4")},
 }
+"""What makes float32 of stored bytes; of the last five, values of 16 shapes or uneven steps."""

@@ -1,17 +1,18 @@
-"""What a decoder of the Llama family, or of Gemma 3, looks like: its sizes and its variants."""
+"""A decoder's sizes and variants, read from a model file; one declaration an architecture."""
 
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from ramet.runtime.api.errors import ModelLoadError, UnsupportedModelError
 from ramet.runtime.model.files.model_file import ModelFile
+from ramet.runtime.model.rotary import Rope, RopeKind, read_rope
 
 Gate = Literal["silu", "gelu_tanh"]
 """What the gate of a feed-forward layer goes through: SwiGLU's or GeGLU's (Shazeer 2020), the
@@ -33,10 +34,10 @@ class ModelConfig:
             rows.
         num_heads, num_kv_heads, head_dim: each kv head serves ``num_heads / num_kv_heads`` heads.
         max_context_len: the longest sequence that the model was made for.
-        rope_theta, rope_dim: base and number of rotated values a head (Su et al. 2021).
-        rope_scale: positions are divided by it (linear scaling, Chen et al. 2023); 1 is none.
+        rope: rotary embeddings.
         rope_layout: see ``RopeLayout``.
-        norm_eps: RMSNorm's epsilon (Zhang and Sennrich 2019).
+        norm_eps: RMSNorm's epsilon (Zhang and Sennrich 2019), of the residual stream's norms.
+        head_norm_eps: that of the norms of q and k.
         tied_embeddings: the head is the embedding; the file has no ``output.weight``.
         qkv_bias: q, k and v have biases (Qwen2).
         output_bias: the attention's output projection has a bias.
@@ -47,7 +48,10 @@ class ModelConfig:
         post_norms: what attention and feed-forward give is RMS-normalised before it is added.
         windows: how many positions a token sees in each layer, itself included; 0: all. Empty:
             all in every layer.
-        local_rope_theta: the base of rotary angles in layers with a window; without scaling.
+        unrotated: layers whose q and k are not rotated.
+        logit_scale: logits are multiplied by it; the final norm's weights are, to that end.
+        attention_cap, logit_cap: scores and logits are kept between plus and minus it by a tanh
+            (Gemma 2, 2024); 0: they aren't.
     """
 
     architecture: str
@@ -60,11 +64,10 @@ class ModelConfig:
     num_kv_heads: int
     head_dim: int
     max_context_len: int
-    rope_theta: float
-    rope_dim: int
-    rope_scale: float
+    rope: Rope
     rope_layout: RopeLayout
     norm_eps: float
+    head_norm_eps: float
     tied_embeddings: bool
     qkv_bias: bool
     output_bias: bool
@@ -74,7 +77,10 @@ class ModelConfig:
     query_scale: float = 0.0
     post_norms: bool = False
     windows: tuple[int, ...] = ()
-    local_rope_theta: float = 0.0
+    unrotated: tuple[int, ...] = ()
+    logit_scale: float = 1.0
+    attention_cap: float = 0.0
+    logit_cap: float = 0.0
 
     @property
     def attention_scale(self) -> float:
@@ -84,6 +90,17 @@ class ModelConfig:
     def window(self, layer: int) -> int:
         """How many positions a token sees in a layer, itself included; 0: all."""
         return self.windows[layer] if self.windows else 0
+
+    def rope_kind(self, layer: int) -> RopeKind:
+        """Which rotary angles a layer uses."""
+        if layer in self.unrotated:
+            return "none"
+        return "local" if self.rope.local_theta and self.window(layer) else "full"
+
+    @property
+    def rope_kinds(self) -> tuple[RopeKind, ...]:
+        """The kinds that any layer uses, each once."""
+        return tuple(dict.fromkeys(map(self.rope_kind, range(self.num_layers))))
 
     @classmethod
     def from_gguf(cls, file: ModelFile) -> ModelConfig:
@@ -104,8 +121,7 @@ class ModelConfig:
     def tensor_shapes(self) -> dict[str, tuple[int, ...]]:
         """The shape of every tensor that the forward pass reads, by its name in a GGUF file.
 
-        ``rope_freqs.weight``, the per-frequency divisors of ``inverse_frequencies``, is optional
-        and not among them.
+        The divisors that ``inverse_frequencies`` reads are optional and not among them.
         """
         hidden, q_size = self.hidden_size, self.num_heads * self.head_dim
         kv_size = self.num_kv_heads * self.head_dim
@@ -149,45 +165,51 @@ class ModelConfig:
 
 @dataclass(frozen=True, slots=True)
 class _Architecture:
-    """``gemma``: scaled embeddings, norms behind layers, GeGLU, local layers (Gemma 3, 2025)."""
+    """What of an architecture its metadata don't say.
+
+    Attributes:
+        gemma: scaled embeddings, norms behind layers, GeGLU.
+        local_pattern: all but the last of so many layers have the window that the file states;
+            0: all layers have it.
+        local_rope: layers with a window have rotary angles of their own.
+        unrotated_every: the last of so many layers is not rotated; 0: all are.
+        layers_of_unusual: a model with so many layers scales queries by the hidden size a head.
+        has_caps: scores and logits may be capped.
+    """
 
     rope_layout: RopeLayout
     qk_norm: bool = False
     gemma: bool = False
+    local_pattern: int = 0
+    local_rope: bool = False
+    unrotated_every: int = 0
+    layers_of_unusual: int = 0
+    has_caps: bool = False
 
 
 ARCHITECTURES: Mapping[str, _Architecture] = {
     "llama": _Architecture("interleaved"),
+    "granite": _Architecture("interleaved"),
+    "smollm3": _Architecture("interleaved", unrotated_every=4),
+    "phi3": _Architecture("half_split"),
     "qwen2": _Architecture("half_split"),
     "qwen3": _Architecture("half_split", qk_norm=True),
-    "gemma3": _Architecture("half_split", qk_norm=True, gemma=True),
+    "gemma2": _Architecture(
+        "half_split", gemma=True, local_pattern=2, layers_of_unusual=46, has_caps=True
+    ),
+    "gemma3": _Architecture(
+        "half_split",
+        qk_norm=True,
+        gemma=True,
+        local_pattern=6,
+        local_rope=True,
+        layers_of_unusual=62,
+    ),
 }
 """The architectures that Ramet runs, by ``general.architecture``."""
 
+_LEAST_SCALE = 1e-6
 _LOCAL_ROPE_THETA = 10_000.0
-_PATTERN_LEN = 6
-_LAYERS_OF_27B = 62
-
-
-def inverse_frequencies(
-    config: ModelConfig, file: ModelFile, *, local: bool = False
-) -> npt.NDArray[np.float64]:
-    """Rotary angles a position, float64[rope_dim / 2]: position p turns pair i by ``p * f[i]``.
-
-    Includes linear scaling and the file's own divisors (Llama 3's long-context scaling is stored
-    as ``rope_freqs.weight``). ``local``: those of layers with a window, which have neither.
-    """
-    exponents = np.arange(0, config.rope_dim, 2, dtype=np.float64) / config.rope_dim
-    if local:
-        return np.asarray(config.local_rope_theta**-exponents)
-    frequencies = config.rope_theta**-exponents / config.rope_scale
-    divisors = file.tensors.get("rope_freqs.weight")
-    if divisors is not None:
-        values = divisors.to_float32().astype(np.float64).ravel()
-        if values.shape != frequencies.shape or not np.all((values > 0) & (values < np.inf)):
-            raise ModelLoadError(f"{file.path}: rope_freqs.weight doesn't fit the head size")
-        frequencies = frequencies / values
-    return frequencies
 
 
 def _read(file: ModelFile) -> ModelConfig:
@@ -226,7 +248,19 @@ def _read(file: ModelFile) -> ModelConfig:
         raise ModelLoadError(
             f"{file.path}: {num_layers} layers can't be in {len(file.tensors)} tensors"
         )
-    config = ModelConfig(
+    rope = read_rope(file, prefix, rope_dim)
+    if variant.local_rope:
+        local_theta = file.number(prefix + "rope.freq_base_swa", _LOCAL_ROPE_THETA)
+        rope = dataclasses.replace(rope, local_theta=local_theta)
+    eps = file.number(prefix + "attention.layer_norm_rms_epsilon")
+    # A scale on what layers add is one on the embedding instead: norms undo what scales their
+    # input, but for epsilon.
+    residual_scale = _stated(file, prefix + "residual_scale", 1.0)
+    embedding_scale = _stated(file, prefix + "embedding_scale", 1.0)
+    query_scale = _stated(file, prefix + "attention.scale", 0.0)
+    if not query_scale and num_layers == variant.layers_of_unusual:
+        query_scale = (hidden_size / num_heads) ** -0.5
+    return ModelConfig(
         architecture=architecture,
         name=file.text("general.name", file.path.stem),
         num_layers=num_layers,
@@ -236,44 +270,70 @@ def _read(file: ModelFile) -> ModelConfig:
         num_heads=num_heads,
         num_kv_heads=num_kv_heads,
         head_dim=head_dim,
-        max_context_len=integer("context_length"),
-        rope_theta=file.number(prefix + "rope.freq_base", 10_000.0),
-        rope_dim=rope_dim,
-        rope_scale=_linear_scale(file, prefix),
+        max_context_len=min(integer("context_length"), rope.max_len or sys.maxsize),
+        rope=rope,
         rope_layout=variant.rope_layout,
-        norm_eps=file.number(prefix + "attention.layer_norm_rms_epsilon"),
+        norm_eps=eps / residual_scale**2,
+        head_norm_eps=eps,
         tied_embeddings="output.weight" not in file.tensors,
         qkv_bias="blk.0.attn_q.bias" in file.tensors,
         output_bias="blk.0.attn_output.bias" in file.tensors,
         qk_norm=variant.qk_norm,
-    )
-    if not variant.gemma:
-        return config
-    return dataclasses.replace(
-        config,
-        gate="gelu_tanh",
-        embedding_scale=hidden_size**0.5,
-        # The largest model's queries are scaled by another size than its heads', which its files
-        # don't say.
-        query_scale=(hidden_size / num_heads) ** -0.5 if num_layers == _LAYERS_OF_27B else 0.0,
-        post_norms=True,
-        windows=_windows(file, prefix, num_layers, integer("attention.sliding_window")),
-        local_rope_theta=file.number(prefix + "rope.freq_base_swa", _LOCAL_ROPE_THETA),
+        gate="gelu_tanh" if variant.gemma else "silu",
+        embedding_scale=(hidden_size**0.5 if variant.gemma else embedding_scale) / residual_scale,
+        query_scale=query_scale,
+        post_norms=variant.gemma,
+        windows=_windows(file, prefix, num_layers, variant),
+        unrotated=_unrotated(file, prefix, num_layers, variant),
+        logit_scale=1.0 / _stated(file, prefix + "logit_scale", 1.0),
+        attention_cap=_stated(file, prefix + "attn_logit_softcapping", 0.0),
+        logit_cap=_stated(file, prefix + "final_logit_softcapping", 0.0),
     )
 
 
-def _windows(file: ModelFile, prefix: str, num_layers: int, window: int) -> tuple[int, ...]:
-    """Each layer's window. All but the last of every six layers have one, unless the file has
-    another number than six, or says for each layer whether it has."""
+def _stated(file: ModelFile, key: str, default: float) -> float:
+    """A number; the default where the file has none, or 0."""
+    if isinstance(file.metadata.get(key, 0), int | float) and not file.metadata.get(key):
+        return default
+    value = file.number(key)
+    if not _LEAST_SCALE <= value <= 1 / _LEAST_SCALE:
+        raise ModelLoadError(f"{file.path}: {key} is {value}, beyond what a model can mean")
+    return value
+
+
+def _unrotated(
+    file: ModelFile, prefix: str, num_layers: int, variant: _Architecture
+) -> tuple[int, ...]:
+    key = prefix + "rope.layers"  # 0 where a layer is not rotated
+    if variant.unrotated_every and key in file.metadata:
+        return tuple(np.flatnonzero(file.numbers(key)[:num_layers] == 0).tolist())
+    every = variant.unrotated_every
+    return tuple(range(every - 1, num_layers, every)) if every else ()
+
+
+def _windows(
+    file: ModelFile, prefix: str, num_layers: int, variant: _Architecture
+) -> tuple[int, ...]:
+    """Each layer's window; empty where no layer has one.
+
+    The file may have another pattern than the architecture, as the number of layers of which all
+    but the last have a window, or for each layer.
+    """
+    size_key = prefix + "attention.sliding_window"
+    window = file.integer(size_key, None if variant.local_pattern else 0)
+    if not window:
+        if variant.local_pattern:
+            raise ModelLoadError(f"{file.path}: {size_key} is 0")
+        return ()
     key = prefix + "attention.sliding_window_pattern"
-    pattern = file.metadata.get(key, _PATTERN_LEN)
-    if isinstance(pattern, int) and not isinstance(pattern, bool) and pattern > 0:
-        local = [(layer + 1) % pattern != 0 for layer in range(num_layers)]
+    pattern = file.metadata.get(key, variant.local_pattern)
+    if isinstance(pattern, int) and not isinstance(pattern, bool) and pattern >= 0:
+        local = [pattern == 0 or (layer + 1) % pattern != 0 for layer in range(num_layers)]
     elif isinstance(pattern, np.ndarray) and len(pattern) == num_layers:
         local = [bool(each) for each in pattern]
     else:
         raise ModelLoadError(f"{file.path}: {key} is {pattern!r}")
-    return tuple(window if each else 0 for each in local)
+    return tuple(window if each else 0 for each in local) if any(local) else ()
 
 
 def _refuse_variants(file: ModelFile, prefix: str, variant: _Architecture) -> None:
@@ -281,14 +341,10 @@ def _refuse_variants(file: ModelFile, prefix: str, variant: _Architecture) -> No
     metadata: Mapping[str, Any] = file.metadata
     refused = {
         "mixture of experts": metadata.get(prefix + "expert_count", 0),
-        "sliding-window attention": not variant.gemma
-        and metadata.get(prefix + "attention.sliding_window", 0),
-        "attention soft-capping": metadata.get(prefix + "attn_logit_softcapping", 0),
-        "logit soft-capping": metadata.get(prefix + "final_logit_softcapping", 0),
-        "a scale on attention": metadata.get(prefix + "attention.scale", 0),
-        "a scale on residuals": metadata.get(prefix + "residual_scale", 0),
-        "a scale on embeddings": metadata.get(prefix + "embedding_scale", 0),
-        "a scale on logits": metadata.get(prefix + "logit_scale", 0),
+        "attention soft-capping": not variant.has_caps
+        and metadata.get(prefix + "attn_logit_softcapping", 0),
+        "logit soft-capping": not variant.has_caps
+        and metadata.get(prefix + "final_logit_softcapping", 0),
         "feed-forward biases": "blk.0.ffn_gate.bias" in file.tensors
         or "blk.0.ffn_up.bias" in file.tensors
         or "blk.0.ffn_down.bias" in file.tensors,
@@ -297,12 +353,3 @@ def _refuse_variants(file: ModelFile, prefix: str, variant: _Architecture) -> No
         # It may be said for each layer.
         if present.any() if isinstance(present, np.ndarray) else present:
             raise UnsupportedModelError(f"{file.path}: {what} is not supported")
-
-
-def _linear_scale(file: ModelFile, prefix: str) -> float:
-    kind = file.text(prefix + "rope.scaling.type", "none")
-    if kind == "none":
-        return file.number(prefix + "rope.scale_linear", 1.0)
-    if kind == "linear":
-        return file.number(prefix + "rope.scaling.factor")
-    raise UnsupportedModelError(f"{file.path}: rope scaling {kind!r} is not supported")

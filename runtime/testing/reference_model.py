@@ -14,8 +14,9 @@ import torch
 import torch.nn.functional as F
 
 from ramet.runtime.api.errors import InvalidParameterError
-from ramet.runtime.model.config import ModelConfig, inverse_frequencies
+from ramet.runtime.model.config import ModelConfig
 from ramet.runtime.model.files.model_file import ModelFile
+from ramet.runtime.model.rotary import RopeKind, inverse_frequencies, magnitude
 
 
 class ReferenceModel:
@@ -28,8 +29,8 @@ class ReferenceModel:
             for name in self.config.tensor_shapes()
         }
         self._frequencies = {
-            local: torch.from_numpy(inverse_frequencies(self.config, file, local=local))
-            for local in {window > 0 for window in self.config.windows or (0,)}
+            kind: torch.from_numpy(inverse_frequencies(self.config.rope, file, kind))
+            for kind in self.config.rope_kinds
         }
 
     @torch.inference_mode()
@@ -37,8 +38,9 @@ class ReferenceModel:
         """Logits behind every token, float32[len(token_ids), vocab_size]."""
         hidden = self._states(token_ids)
         head = "token_embd.weight" if self.config.tied_embeddings else "output.weight"
-        logits: npt.NDArray[np.float32] = F.linear(hidden, self._weights[head]).numpy()
-        return logits
+        logits = _capped(F.linear(hidden, self._weights[head]), self.config.logit_cap)
+        found: npt.NDArray[np.float32] = logits.numpy()
+        return found
 
     @torch.inference_mode()
     def hidden_states(self, token_ids: Sequence[int]) -> npt.NDArray[np.float32]:
@@ -65,33 +67,44 @@ class ReferenceModel:
         if len(ids) == 0 or not 0 <= int(ids.min()) <= int(ids.max()) < self.config.vocab_size:
             raise InvalidParameterError("token_ids must be ids of the vocabulary, at least one")
         positions = torch.arange(len(ids), dtype=torch.float64)[:, None]
-        angles = {local: positions * each for local, each in self._frequencies.items()}
+        turns = {
+            kind: self._turns(positions * each, kind) for kind, each in self._frequencies.items()
+        }
         x = self._weights["token_embd.weight"][ids] * self.config.embedding_scale
         for layer in range(self.config.num_layers):
             block = f"blk.{layer}."
-            turns = angles[self.config.window(layer) > 0]
-            added = self._attention(layer, self._norm(x, block + "attn_norm"), turns)
+            normed = self._norm(x, block + "attn_norm")
+            added = self._attention(layer, normed, turns[self.config.rope_kind(layer)])
             x = x + self._behind(added, block + "post_attention_norm")
             added = self._feed_forward(layer, self._norm(x, block + "ffn_norm"))
             x = x + self._behind(added, block + "post_ffw_norm")
-        return self._norm(x, "output_norm")
+        return self._norm(x, "output_norm") * self.config.logit_scale
+
+    def _turns(self, angles: torch.Tensor, kind: RopeKind) -> tuple[torch.Tensor, torch.Tensor]:
+        """Cosines and sines of angles."""
+        size = magnitude(self.config.rope, kind)
+        return (angles.cos() * size).float(), (angles.sin() * size).float()
 
     def _behind(self, added: torch.Tensor, name: str) -> torch.Tensor:
         return self._norm(added, name) if self.config.post_norms else added
 
-    def _attention(self, layer: int, x: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
-        """``angles``: [T, rope_dim / 2]."""
+    def _attention(
+        self, layer: int, x: torch.Tensor, turns: tuple[torch.Tensor, torch.Tensor]
+    ) -> torch.Tensor:
+        """``turns``: cosines and sines, [T, rope_dim / 2]."""
         config, name = self.config, f"blk.{layer}.attn_"
         q = self._linear(x, name + "q").view(-1, config.num_heads, config.head_dim)
         k = self._linear(x, name + "k").view(-1, config.num_kv_heads, config.head_dim)
         v = self._linear(x, name + "v").view(-1, config.num_kv_heads, config.head_dim)
         if config.qk_norm:
-            q, k = self._norm(q, name + "q_norm"), self._norm(k, name + "k_norm")
-        cos, sin = angles.cos().float(), angles.sin().float()
+            eps = config.head_norm_eps
+            q, k = self._norm(q, name + "q_norm", eps), self._norm(k, name + "k_norm", eps)
+        cos, sin = turns
         q, k = self._rotate(q, cos, sin), self._rotate(k, cos, sin)
         group = config.num_heads // config.num_kv_heads
         k, v = k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1)
         scores = torch.einsum("qhd,khd->hqk", q, k) * config.attention_scale
+        scores = _capped(scores, config.attention_cap)
         unseen = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
         if window := config.window(layer):
             unseen |= torch.ones_like(unseen).tril(-window)
@@ -101,7 +114,7 @@ class ReferenceModel:
 
     def _rotate(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
         """Turns the rotated part of each head, x: [T, heads, head_dim]."""
-        rope_dim = self.config.rope_dim
+        rope_dim = self.config.rope.dim
         turned, kept = x[..., :rope_dim], x[..., rope_dim:]
         cos, sin = cos[:, None], sin[:, None]
         if self.config.rope_layout == "interleaved":
@@ -121,6 +134,11 @@ class ReferenceModel:
     def _linear(self, x: torch.Tensor, name: str) -> torch.Tensor:
         return F.linear(x, self._weights[name + ".weight"], self._weights.get(name + ".bias"))
 
-    def _norm(self, x: torch.Tensor, name: str) -> torch.Tensor:
-        scale = torch.rsqrt(x.square().mean(-1, keepdim=True) + self.config.norm_eps)
+    def _norm(self, x: torch.Tensor, name: str, eps: float | None = None) -> torch.Tensor:
+        eps = self.config.norm_eps if eps is None else eps
+        scale = torch.rsqrt(x.square().mean(-1, keepdim=True) + eps)
         return x * scale * self._weights[name + ".weight"]
+
+
+def _capped(x: torch.Tensor, cap: float) -> torch.Tensor:
+    return cap * torch.tanh(x / cap) if cap else x

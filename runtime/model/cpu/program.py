@@ -23,6 +23,7 @@ from ramet.runtime.model.config import ModelConfig
 from ramet.runtime.model.cpu.buffers import Activations, AnyArray, Buffers, address, stride
 from ramet.runtime.model.cpu.pages import KvPages
 from ramet.runtime.model.cpu.weights import CpuLayer, CpuWeights, LinearWeight
+from ramet.runtime.model.rotary import RopeKind
 
 RotaryTable = tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]
 """Cosines and sines, float32[positions, rope_dim / 2]."""
@@ -44,7 +45,7 @@ def decoder_program(
     weights: CpuWeights,
     pages: KvPages,
     buffers: Buffers,
-    rotary: Mapping[bool, RotaryTable],
+    rotary: Mapping[RopeKind, RotaryTable],
     *,
     dot_path: DotPath | None,
     attention_path: AttentionPath,
@@ -52,8 +53,7 @@ def decoder_program(
 ) -> Program:
     """Emits the forward pass.
 
-    ``rotary``: the table of layers in which tokens see everything, and, under True, of those with
-    a window. ``dot_path`` None: activations stay float32.
+    ``rotary``: the tables of the kinds of layers. ``dot_path`` None: activations stay float32.
     """
     emitter = _Emitter(config, pages, buffers, rotary, dot_path, attention_path, num_threads)
     emitter.embed(weights.embedding)
@@ -70,7 +70,7 @@ class _Emitter:
         config: ModelConfig,
         pages: KvPages,
         buffers: Buffers,
-        rotary: Mapping[bool, RotaryTable],
+        rotary: Mapping[RopeKind, RotaryTable],
         dot_path: DotPath | None,
         attention_path: AttentionPath,
         num_threads: int,
@@ -117,7 +117,7 @@ class _Emitter:
             self._norm_read(layer.attention_norm)
         keys, values = self._pages.keys[:, index], self._pages.values[:, index]
         window = self._config.window(index)
-        angles = self._rotary[window > 0]
+        angles = self._rotary[self._config.rope_kind(index)]
         self._heads(linear_fused.QUERIES, rest, layer.query, angles, layer.query_norm)
         self._heads(linear_fused.KEYS, self._all, layer.key, angles, layer.key_norm, keys)
         self._heads(linear_fused.VALUES, self._all, layer.value, angles, None, values)
@@ -297,12 +297,12 @@ class _Emitter:
             linear_fused.HEAD_DIM: config.head_dim,
             linear_fused.HEAD_OUT: address(buffers.queries),
             linear_fused.HEAD_OUT_STRIDE: stride(buffers.queries),
-            linear_fused.ROPE_DIM: config.rope_dim,
+            linear_fused.ROPE_DIM: config.rope.dim,
             linear_fused.COSINES: address(cosines),
             linear_fused.SINES: address(sines),
             linear_fused.QUERY_SCALE: float_operand(config.attention_scale),
             linear_fused.HEAD_NORM: 0 if norm is None else address(norm),
-            linear_fused.HEAD_EPSILON: float_operand(config.norm_eps),
+            linear_fused.HEAD_EPSILON: float_operand(config.head_norm_eps),
         }
         if pages is not None:
             operands |= {

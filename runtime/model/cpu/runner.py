@@ -30,6 +30,7 @@ from ramet.runtime.model.cpu.step import StepRecorder
 from ramet.runtime.model.cpu.weights import CpuWeights, load_cpu_weights
 from ramet.runtime.model.files.model_file import ModelFile
 from ramet.runtime.model.load import open_model
+from ramet.runtime.model.rotary import RopeKind, magnitude
 from ramet.runtime.model.sampler import Sampler
 
 ActivationKind = Literal["int8", "float32"]
@@ -230,20 +231,16 @@ class CpuRunner:
         self._pages = KvPages.zeros(self.config, 0, self.page_size)
         self._memory_ahead = MemoryAhead(self._pages)
 
-    def _rotary_tables(self) -> dict[bool, RotaryTable]:
-        """The table of layers that see everything, and, if there are any, of those with a window
-        (True)."""
+    def _rotary_tables(self) -> dict[RopeKind, RotaryTable]:
+        """The table of each kind of layers."""
         positions = np.arange(self.max_context_len)[:, None]
-        tables: dict[bool, RotaryTable] = {}
-        for local, frequencies in enumerate(
-            (self._weights.frequencies, self._weights.local_frequencies)
-        ):
-            if frequencies is not None:
-                angles = positions * frequencies
-                tables[bool(local)] = (
-                    np.cos(angles).astype(np.float32),
-                    np.sin(angles).astype(np.float32),
-                )
+        tables: dict[RopeKind, RotaryTable] = {}
+        for kind, frequencies in self._weights.frequencies.items():
+            angles, size = positions * frequencies, magnitude(self.config.rope, kind)
+            tables[kind] = (
+                (np.cos(angles) * size).astype(np.float32),
+                (np.sin(angles) * size).astype(np.float32),
+            )
         return tables
 
     def _prepare(self, num_tokens: int, num_logits: int) -> tuple[Buffers, Program]:

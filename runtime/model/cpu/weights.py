@@ -10,8 +10,9 @@ import numpy.typing as npt
 from ramet.kernels.cpu_support.buffers import Arena
 from ramet.kernels.linear.cpu_weights import GROUP, PackedWeight, pack
 from ramet.runtime.api.errors import UnsupportedModelError
-from ramet.runtime.model.config import ModelConfig, inverse_frequencies
+from ramet.runtime.model.config import ModelConfig
 from ramet.runtime.model.files.model_file import ModelFile
+from ramet.runtime.model.rotary import RopeKind, inverse_frequencies
 
 Float32Array = npt.NDArray[np.float32]
 
@@ -52,8 +53,7 @@ class CpuWeights:
     layers: tuple[CpuLayer, ...]
     output_norm: Float32Array
     head: LinearWeight
-    frequencies: npt.NDArray[np.float64]  # [rope_dim / 2], radians a position
-    local_frequencies: npt.NDArray[np.float64] | None  # of layers with a window
+    frequencies: dict[RopeKind, npt.NDArray[np.float64]]  # [rope_dim / 2], radians a position
 
 
 def load_cpu_weights(
@@ -69,18 +69,24 @@ def load_cpu_weights(
     layers = tuple(loader.layer(index) for index in range(config.num_layers))
     embedding = loader.packed("token_embd.weight")
     head = embedding if config.tied_embeddings else loader.packed("output.weight")
-    local = inverse_frequencies(config, file, local=True) if any(config.windows) else None
     return CpuWeights(
         embedding=embedding,
         layers=layers,
-        output_norm=loader.vector("output_norm.weight"),
+        output_norm=loader.vector("output_norm.weight") * np.float32(config.logit_scale),
         head=LinearWeight(head),
-        frequencies=inverse_frequencies(config, file),
-        local_frequencies=local,
+        frequencies={
+            kind: inverse_frequencies(config.rope, file, kind) for kind in config.rope_kinds
+        },
     )
 
 
 def _check_sizes(file: ModelFile, config: ModelConfig) -> None:
+    if config.attention_cap or config.logit_cap:
+        raise UnsupportedModelError(
+            f"{file.path}: soft-capping ({config.architecture!r}) is not in the CPU kernels; "
+            "choose a GPU",
+            param="device",
+        )
     sizes = {
         "hidden size": (config.hidden_size, GROUP),
         "feed-forward size": (config.ffn_size, GROUP),
@@ -166,7 +172,7 @@ class _Loader:
         """Which stored row of a head comes where in half-split order."""
         order = np.arange(self._config.head_dim)
         if self._config.rope_layout == "interleaved":
-            rotated = order[: self._config.rope_dim]
+            rotated = order[: self._config.rope.dim]
             order = np.concatenate([rotated[0::2], rotated[1::2], order[len(rotated) :]])
         return order
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import mmap
+import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from ramet.runtime.api.errors import ModelLoadError, UnsupportedModelError
+from ramet.runtime.model.files.fused import split_fused
 from ramet.runtime.model.files.model_file import MetadataValue, ModelFile
 from ramet.runtime.model.files.tensor import GgufTensor
 
@@ -42,6 +44,9 @@ _SCALARS: dict[int, tuple[struct.Struct, str]] = {
     11: (struct.Struct("<q"), "<i8"),
     12: (struct.Struct("<d"), "<f8"),
 }
+_PART_NAME = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf")
+_FUSED = ("phi3",)
+"""Architectures whose files store q, k and v, and gate and up, as one tensor."""
 _U64 = struct.Struct("<Q")
 
 
@@ -62,22 +67,27 @@ TENSOR_TYPES: Mapping[int, TensorType] = {
     6: TensorType("Q5_0", 32, 22),
     7: TensorType("Q5_1", 32, 24),
     8: TensorType("Q8_0", 32, 34),
+    10: TensorType("Q2_K", 256, 84),
+    11: TensorType("Q3_K", 256, 110),
     12: TensorType("Q4_K", 256, 144),
     13: TensorType("Q5_K", 256, 176),
     14: TensorType("Q6_K", 256, 210),
+    20: TensorType("IQ4_NL", 32, 18),
+    23: TensorType("IQ4_XS", 256, 136),
     30: TensorType("BF16", 1, 2),
+    39: TensorType("MXFP4", 32, 17),
 }
 """The tensor types that Ramet reads, by their number in the file."""
 
 
 class GgufFile(ModelFile):
-    """A GGUF file, mapped read-only.
+    """A GGUF file, mapped read-only; of a split model, all its parts, by the path of the first.
 
     Raises ``ModelLoadError`` for a path that can't be read and for a file that is not GGUF or is
     cut short, ``UnsupportedModelError`` for a sound file that Ramet doesn't read.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, *, _is_part: bool = False) -> None:
         self.path = Path(path)
         self._buffer = map_file(self.path)
         cursor = _Cursor(self._buffer, self.path)
@@ -88,13 +98,18 @@ class GgufFile(ModelFile):
             if key in self.metadata:
                 raise cursor.corrupt(f"metadata key {key!r} occurs twice")
             self.metadata[key] = cursor.value(cursor.u32())
-        self._refuse_splits()
         self.tensors: dict[str, GgufTensor] = self._read_tensors(cursor, num_tensors)
+        self._parts: list[GgufFile] = []
+        if not _is_part and self.integer("split.count", 1) > 1:
+            self._read_parts()
+        if not _is_part and self.metadata.get("general.architecture") in _FUSED:
+            split_fused(self, self.text("general.architecture"))
 
     def drop_cached(self) -> None:
         """Unmaps the file's pages from memory; the system reads them again when they are used."""
         if hasattr(mmap, "MADV_DONTNEED"):
-            self._buffer.madvise(mmap.MADV_DONTNEED)
+            for file in (self, *self._parts):
+                file._buffer.madvise(mmap.MADV_DONTNEED)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -104,6 +119,12 @@ class GgufFile(ModelFile):
         evenly over the tensor data. It catches another model, another quantisation and a cut
         copy; it is no defence against a file that was forged to collide.
         """
+        if self._parts:
+            whole = "".join(file._fingerprint() for file in (self, *self._parts))
+            return hashlib.blake2b(whole.encode(), digest_size=16).hexdigest()
+        return self._fingerprint()
+
+    def _fingerprint(self) -> str:
         size = len(self._buffer)
         digest = hashlib.blake2b(size.to_bytes(8, "little"), digest_size=16)
         digest.update(self._buffer[: self._data_start])
@@ -114,12 +135,29 @@ class GgufFile(ModelFile):
         digest.update(self._buffer[max(self._data_start, size - sample_len) :])
         return digest.hexdigest()
 
-    def _refuse_splits(self) -> None:
-        if self.integer("split.count", 1) > 1:
-            raise UnsupportedModelError(
-                f"{self.path}: this is one part of a split model; join the parts into one file "
-                "with llama.cpp's `llama-gguf-split --merge`"
+    def _read_parts(self) -> None:
+        """Adds the tensors of a split model's other files."""
+        count = self.integer("split.count")
+        match = _PART_NAME.fullmatch(self.path.name)
+        if match is None or int(match[3]) != count:
+            raise ModelLoadError(
+                f"{self.path}: one part of {count}; its name must end in -00001-of-{count:05}.gguf"
             )
+        if int(match[2]) != 1 or self.integer("split.no") != 0:
+            first = self.path.with_name(f"{match[1]}-{1:05}-of-{match[3]}.gguf")
+            raise ModelLoadError(f"{self.path}: one part of a split model; open the first: {first}")
+        for number in range(1, count):
+            path = self.path.with_name(f"{match[1]}-{number + 1:05}-of-{match[3]}.gguf")
+            part = GgufFile(path, _is_part=True)
+            if part.integer("split.no") != number or part.integer("split.count") != count:
+                raise ModelLoadError(f"{path}: not part {number + 1} of {count} of its model")
+            if twice := self.tensors.keys() & part.tensors.keys():
+                raise ModelLoadError(f"{path}: the tensor {min(twice)!r} is in another part, too")
+            self.tensors |= part.tensors
+            self._parts.append(part)
+        total = self.integer("split.tensors.count", len(self.tensors))
+        if total != len(self.tensors):
+            raise ModelLoadError(f"{self.path}: {total} tensors in all, and {len(self.tensors)}")
 
     def _read_tensors(self, cursor: _Cursor, num_tensors: int) -> dict[str, GgufTensor]:
         described = [_read_tensor_description(cursor) for _ in range(num_tensors)]

@@ -12,28 +12,60 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ramet.runtime.api.errors import ModelLoadError, UnsupportedModelError
+from ramet.runtime.model.files.fused import split_fused
+from ramet.runtime.model.files.huggingface_attention import rope_metadata, window_metadata
 from ramet.runtime.model.files.huggingface_tokenizer import tokenizer_metadata
 from ramet.runtime.model.files.model_file import MetadataValue, ModelFile, read_json
 from ramet.runtime.model.files.safetensors import read_safetensors
 from ramet.runtime.model.files.tensor import GgufTensor
 
-_ARCHITECTURES = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
+_ARCHITECTURES = {
+    "llama": "llama",
+    "mistral": "llama",
+    "ministral": "llama",
+    "granite": "granite",
+    "smollm3": "smollm3",
+    "phi3": "phi3",
+    "qwen2": "qwen2",
+    "qwen3": "qwen3",
+    "gemma2": "gemma2",
+    "gemma3_text": "gemma3",
+}
+_GEMMA = ("gemma2", "gemma3")
+_INTERLEAVED = ("llama", "granite", "smollm3")
+"""Architectures whose GGUF files keep the values that rotate together side by side; folders keep
+them half a head apart."""
 _LAYER_TENSORS = {
     "input_layernorm": "attn_norm",
     "self_attn.q_proj": "attn_q",
     "self_attn.k_proj": "attn_k",
     "self_attn.v_proj": "attn_v",
+    "self_attn.qkv_proj": "attn_qkv",
     "self_attn.o_proj": "attn_output",
     "self_attn.q_norm": "attn_q_norm",
     "self_attn.k_norm": "attn_k_norm",
     "post_attention_layernorm": "ffn_norm",
     "mlp.gate_proj": "ffn_gate",
     "mlp.up_proj": "ffn_up",
+    "mlp.gate_up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
 }
+_GEMMA_TENSORS = {
+    "post_attention_layernorm": "post_attention_norm",
+    "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+}
+_SCALES = {
+    "embedding_scale": "embedding_multiplier",
+    "residual_scale": "residual_multiplier",
+    "attention.scale": "attention_multiplier",
+    "logit_scale": "logits_scaling",
+    "attn_logit_softcapping": "attn_logit_softcapping",
+    "final_logit_softcapping": "final_logit_softcapping",
+}
+"""Numbers of ``config.json``, by their keys in GGUF."""
 _OTHER_TENSORS = {
     "model.embed_tokens.weight": "token_embd.weight",
     "model.norm.weight": "output_norm.weight",
@@ -42,7 +74,7 @@ _OTHER_TENSORS = {
 
 
 class HfDirectory(ModelFile):
-    """A model folder of the Llama family.
+    """A model folder.
 
     Raises ``ModelLoadError`` for a folder that lacks a file or contradicts itself,
     ``UnsupportedModelError`` for a model that Ramet doesn't run.
@@ -65,11 +97,13 @@ class HfDirectory(ModelFile):
                 f"{self.path}: the model type {model_type!r} is not supported; "
                 f"Ramet runs {', '.join(_ARCHITECTURES)}"
             )
-        self._refuse_variants(config)
         architecture = _ARCHITECTURES[model_type]
+        self._refuse_variants(config, architecture)
         self.metadata: dict[str, MetadataValue] = self._metadata(config, architecture)
         self.tensors: dict[str, GgufTensor] = {}
         self._read_tensors(config, architecture)
+        if architecture == "phi3":
+            split_fused(self, architecture)
         num_rows = self.tensor("token_embd.weight").shape[0]
         self.metadata |= tokenizer_metadata(self.path, config, num_rows)
 
@@ -78,12 +112,12 @@ class HfDirectory(ModelFile):
         """A hash of the configuration, the tensors' descriptions and samples of their values."""
         return self._fingerprint
 
-    def _refuse_variants(self, config: Mapping[str, Any]) -> None:
-        window = config.get("sliding_window") if config.get("use_sliding_window", True) else None
+    def _refuse_variants(self, config: Mapping[str, Any], architecture: str) -> None:
+        activation = config.get("hidden_activation") or config.get("hidden_act")
+        wanted = "gelu_pytorch_tanh" if architecture in _GEMMA else "silu"
         refused = {
             "a quantization_config (use the model's GGUF file)": config.get("quantization_config"),
-            "sliding-window attention": window,
-            f"the activation {config.get('hidden_act')!r}": config.get("hidden_act") != "silu",
+            f"the activation {activation!r}": activation != wanted,
         }
         for what, present in refused.items():
             if present:
@@ -109,23 +143,19 @@ class HfDirectory(ModelFile):
             "attention.key_length": head_dim,
             "attention.value_length": head_dim,
             "attention.layer_norm_rms_epsilon": float(number("rms_norm_eps")),
-            "rope.dimension_count": head_dim,
         }
-        rope = {"rope_theta": config.get("rope_theta"), **(config.get("rope_parameters") or {})}
-        rope |= config.get("rope_scaling") or {}
-        values["rope.freq_base"] = float(rope["rope_theta"] or 10_000.0)
-        kind = str(rope.get("rope_type", rope.get("type", "default")))
-        self._divisors: npt.NDArray[np.float64] | None = None
-        if kind == "linear":
-            values |= {"rope.scaling.type": "linear", "rope.scaling.factor": float(rope["factor"])}
-        elif kind == "llama3":
-            self._divisors = _llama3_divisors(values["rope.freq_base"], head_dim, rope)
-        elif kind != "default":
-            raise UnsupportedModelError(f"{self.path}: rope scaling {kind!r} is not supported")
+        for ours, theirs in _SCALES.items():
+            if config.get(theirs) is not None:
+                values[ours] = float(number(theirs))
+        if architecture in _GEMMA and config.get("query_pre_attn_scalar"):
+            values["attention.scale"] = float(number("query_pre_attn_scalar")) ** -0.5
+        values |= window_metadata(config, values["block_count"])
+        rope = rope_metadata(self.path, config, values["context_length"], head_dim)
+        self._divisors, self._divisors_name = rope.divisors, rope.name
         return {
             "general.architecture": architecture,
             "general.name": self.path.resolve().name,
-            **{f"{architecture}.{key}": value for key, value in values.items()},
+            **{f"{architecture}.{key}": value for key, value in (values | rope.values).items()},
         }
 
     def _read_tensors(self, config: Mapping[str, Any], architecture: str) -> None:
@@ -134,7 +164,7 @@ class HfDirectory(ModelFile):
             tensors, header_hash = read_safetensors(path)
             digest.update(header_hash.encode())
             for name, tensor in tensors.items():
-                ours = self._gguf_name(name)
+                ours = self._gguf_name(name, architecture)
                 if ours is None or (
                     ours == "output.weight" and config.get("tie_word_embeddings", False)
                 ):
@@ -143,8 +173,8 @@ class HfDirectory(ModelFile):
                 self.tensors[ours] = self._in_gguf_order(ours, tensor, architecture)
         if self._divisors is not None:
             data = self._divisors.astype("<f4").view(np.uint8).reshape(1, -1)
-            shape = (len(self._divisors),)
-            self.tensors["rope_freqs.weight"] = GgufTensor("rope_freqs.weight", "F32", shape, data)
+            shape, name = (len(self._divisors),), self._divisors_name
+            self.tensors[name] = GgufTensor(name, "F32", shape, data)
         self._fingerprint = digest.hexdigest()
 
     def _weight_files(self) -> list[Path]:
@@ -158,7 +188,7 @@ class HfDirectory(ModelFile):
             raise ModelLoadError(f"{self.path}: {index} names files outside the folder")
         return sorted(self.path / str(name) for name in names)
 
-    def _gguf_name(self, name: str) -> str | None:
+    def _gguf_name(self, name: str, architecture: str) -> str | None:
         """A tensor's name in GGUF; None for one that the forward pass computes itself."""
         if name in _OTHER_TENSORS:
             return _OTHER_TENSORS[name]
@@ -166,37 +196,27 @@ class HfDirectory(ModelFile):
         part, _, kind = rest.rpartition(".")
         if part == "self_attn.rotary_emb" and kind == "inv_freq":
             return None
-        if not name.startswith("model.layers.") or part not in _LAYER_TENSORS:
+        known = _LAYER_TENSORS | (_GEMMA_TENSORS if architecture in _GEMMA else {})
+        if not name.startswith("model.layers.") or part not in known:
             raise UnsupportedModelError(f"{self.path}: the tensor {name!r} is not supported")
-        return f"blk.{prefix}.{_LAYER_TENSORS[part]}.{kind}"
+        return f"blk.{prefix}.{known[part]}.{kind}"
 
     def _in_gguf_order(self, name: str, tensor: GgufTensor, architecture: str) -> GgufTensor:
         data, shape = tensor.data, tensor.shape
         part = name.split(".")[2] if name.startswith("blk.") else ""
-        if architecture == "llama" and part in ("attn_q", "attn_k"):
-            # GGUF files of the llama architecture keep the values that rotate together side by
-            # side; folders keep them half a head apart.
-            head_dim = int(self.metadata["llama.attention.key_length"])
+        if architecture in _GEMMA and "norm" in name:
+            # Folders store what is added to 1.
+            values = tensor.to_float32() + np.float32(1.0)
+            return GgufTensor(name, "F32", shape, values.view(np.uint8).reshape(1, -1))
+        if architecture in _INTERLEAVED and part in ("attn_q", "attn_k"):
+            head_dim = int(self.metadata[f"{architecture}.attention.key_length"])
+            rope_dim = int(self.metadata[f"{architecture}.rope.dimension_count"])
             num_rows = shape[0]
-            if num_rows % head_dim or head_dim % 2:
+            if num_rows % head_dim or rope_dim % 2 or rope_dim > head_dim:
                 raise ModelLoadError(f"{self.path}: {name!r} doesn't divide into heads")
-            order = np.arange(num_rows).reshape(-1, 2, head_dim // 2).swapaxes(1, 2).ravel()
+            head = np.arange(head_dim)
+            head[:rope_dim] = head[:rope_dim].reshape(2, -1).T.ravel()
+            order = (np.arange(0, num_rows, head_dim)[:, None] + head).ravel()
             rows = data.reshape(num_rows, -1)[order]
             data = np.ascontiguousarray(rows).reshape(data.shape)
         return GgufTensor(name, tensor.type, shape, data)
-
-
-@np.errstate(divide="raise", over="raise", invalid="raise")
-def _llama3_divisors(
-    theta: float, head_dim: int, rope: Mapping[str, Any]
-) -> npt.NDArray[np.float64]:
-    """Llama 3.1's long-context scaling: slow rotations are slowed down by ``factor``, fast ones
-    are kept, and those in between are mixed."""
-    factor, low, high = (
-        float(rope[key]) for key in ("factor", "low_freq_factor", "high_freq_factor")
-    )
-    original_len = float(rope["original_max_position_embeddings"])
-    frequencies = theta ** -(np.arange(0, head_dim, 2, dtype=np.float64) / head_dim)
-    turns = original_len * frequencies / (2 * np.pi)  # within the original context
-    kept = np.clip((turns - low) / (high - low), 0.0, 1.0)
-    return np.asarray(1.0 / ((1.0 - kept) / factor + kept))

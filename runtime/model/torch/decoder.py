@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import torch
 
-from ramet.kernels.activation import silu_mul
+from ramet.kernels.activation import gelu_tanh_mul, silu_mul
 from ramet.kernels.attention.attention import paged_attention
 from ramet.kernels.linear.linear import linear
 from ramet.kernels.norm.norm import rms_norm
 from ramet.kernels.rotary import rotary_table, rotate_and_write
 from ramet.runtime.model.config import ModelConfig
+from ramet.runtime.model.rotary import magnitude
 from ramet.runtime.model.torch.step import StepInputs
 from ramet.runtime.model.torch.weights import LayerWeights, Projection, TorchWeights
 
@@ -40,7 +41,13 @@ class TorchDecoder:
         self.weights = weights
         self.pages = pages
         self._batch_invariant = batch_invariant
-        self._cos_sin = rotary_table(weights.frequencies, max_position).to(pages.device)
+        self._cos_sin = {
+            kind: rotary_table(
+                frequencies, max_position, magnitude=magnitude(config.rope, kind)
+            ).to(pages.device)
+            for kind, frequencies in weights.frequencies.items()
+        }
+        self._gate = silu_mul if config.gate == "silu" else gelu_tanh_mul
 
     def forward(
         self, inputs: StepInputs, workspace: tuple[torch.Tensor, torch.Tensor] | None = None
@@ -59,6 +66,8 @@ class TorchDecoder:
         stream, and the stream without it, each [T, hidden_size]."""
         weights, eps = self.weights, self.config.norm_eps
         residual = weights.embedding.rows(inputs.token_ids, weights.dtype)
+        if self.config.embedding_scale != 1:
+            residual = residual * self.config.embedding_scale
         x = residual
         for index, layer in enumerate(weights.layers):
             if index == 0:
@@ -66,8 +75,12 @@ class TorchDecoder:
             else:
                 x = rms_norm(x, layer.attention_norm, eps, residual)
             x = self._attention(index, layer, x, inputs, workspace)
+            if layer.attention_post_norm is not None:
+                x = rms_norm(x, layer.attention_post_norm, eps)
             x = rms_norm(x, layer.ffn_norm, eps, residual)
-            x = self._project(silu_mul(self._project(x, layer.gate_up)), layer.down)
+            x = self._project(self._gate(self._project(x, layer.gate_up)), layer.down)
+            if layer.ffn_post_norm is not None:
+                x = rms_norm(x, layer.ffn_post_norm, eps)
         return x, residual
 
     def final_norm(
@@ -80,12 +93,14 @@ class TorchDecoder:
 
     def head(self, normed: torch.Tensor) -> torch.Tensor:
         """Logits, float32 [L, vocab_size], of the final norm's output."""
-        return linear(
+        logits = linear(
             normed,
             self.weights.head,
             out_dtype=torch.float32,
             batch_invariant=self._batch_invariant,
         )
+        cap = self.config.logit_cap
+        return cap * torch.tanh(logits / cap) if cap else logits
 
     def _attention(
         self,
@@ -102,12 +117,12 @@ class TorchDecoder:
             heads = qkv.view(len(qkv), -1, config.head_dim)
             keys = slice(config.num_heads, config.num_heads + config.num_kv_heads)
             heads[:, : config.num_heads] = rms_norm(
-                heads[:, : config.num_heads], layer.q_norm, config.norm_eps
+                heads[:, : config.num_heads], layer.q_norm, config.head_norm_eps
             )
-            heads[:, keys] = rms_norm(heads[:, keys], layer.k_norm, config.norm_eps)
+            heads[:, keys] = rms_norm(heads[:, keys], layer.k_norm, config.head_norm_eps)
         q = rotate_and_write(
             qkv,
-            self._cos_sin,
+            self._cos_sin[config.rope_kind(index)],
             inputs.attention.positions,
             inputs.slots,
             k_pages,
@@ -120,7 +135,9 @@ class TorchDecoder:
             k_pages,
             v_pages,
             inputs.attention,
-            scale=config.head_dim**-0.5,
+            scale=config.attention_scale,
+            soft_cap=config.attention_cap,
+            window=config.window(index),
             workspace=workspace,
         )
         return self._project(mixed.flatten(1), layer.output)

@@ -25,7 +25,7 @@ from ramet.runtime.api.batch import (
     SamplingRows,
     StepResult,
 )
-from ramet.runtime.api.errors import ModelLoadError, UnsupportedModelError
+from ramet.runtime.api.errors import ModelLoadError
 from ramet.runtime.model.config import ModelConfig
 from ramet.runtime.model.files.model_file import ModelFile
 from ramet.runtime.model.load import open_model
@@ -129,12 +129,6 @@ class TorchRunner:
         packed = on_gpu if options.packed_weights is None else options.packed_weights
         file = model if isinstance(model, ModelFile) else open_model(model)
         config = ModelConfig.from_gguf(file)
-        if config.post_norms or any(config.windows):
-            raise UnsupportedModelError(
-                f"{file.path}: {config.architecture!r} runs on the CPU alone; choose the device "
-                "'cpu'",
-                param="device",
-            )
         weights = load_torch_weights(
             file, config, device=device, dtype=dtype or torch.float32, packed=packed
         )

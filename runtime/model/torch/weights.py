@@ -9,9 +9,10 @@ import numpy as np
 import torch
 
 from ramet.kernels.linear.linear import PackedWeight, WeightFormat, pack_q4, pack_q8
-from ramet.runtime.model.config import ModelConfig, inverse_frequencies
+from ramet.runtime.model.config import ModelConfig
 from ramet.runtime.model.files.model_file import ModelFile
 from ramet.runtime.model.files.tensor import GgufTensor
+from ramet.runtime.model.rotary import RopeKind, inverse_frequencies
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,24 +38,26 @@ class LayerWeights:
     q_norm: torch.Tensor | None
     k_norm: torch.Tensor | None
     output: Projection
+    attention_post_norm: torch.Tensor | None
     ffn_norm: torch.Tensor
     gate_up: Projection
     down: Projection
+    ffn_post_norm: torch.Tensor | None
 
 
 @dataclass(frozen=True, slots=True)
 class TorchWeights:
     """Everything that the forward pass reads, on one device.
 
-    ``frequencies`` are the rotary angles a position, float64 on the CPU; ``dtype`` is what
-    activations and dense weights have.
+    ``frequencies`` are the rotary angles a position of each kind of layers, float64 on the CPU;
+    ``dtype`` is what activations and dense weights have.
     """
 
     embedding: PackedWeight
     layers: tuple[LayerWeights, ...]
     final_norm: torch.Tensor
     head: PackedWeight
-    frequencies: torch.Tensor
+    frequencies: dict[RopeKind, torch.Tensor]
     dtype: torch.dtype
 
     @property
@@ -94,7 +97,7 @@ def load_torch_weights(
         dense = torch.from_numpy(tensor.to_float32())
         return PackedWeight("dense", dense.to(device, dtype))
 
-    frequencies = torch.from_numpy(inverse_frequencies(config, file))
+    frequencies = _frequencies(config, file)
     return _assemble(config, vector, weight, frequencies, dtype)
 
 
@@ -122,16 +125,21 @@ def random_torch_weights(
             return pack_q4(dense)
         return pack_q8(dense) if format == "q8" else PackedWeight("dense", dense.to(dtype))
 
-    exponents = torch.arange(0, config.rope_dim, 2, dtype=torch.float64) / config.rope_dim
-    frequencies = config.rope_theta**-exponents / config.rope_scale
-    return _assemble(config, vector, weight, frequencies, dtype)
+    return _assemble(config, vector, weight, _frequencies(config, None), dtype)
+
+
+def _frequencies(config: ModelConfig, file: ModelFile | None) -> dict[RopeKind, torch.Tensor]:
+    return {
+        kind: torch.from_numpy(inverse_frequencies(config.rope, file, kind))
+        for kind in config.rope_kinds
+    }
 
 
 def _assemble(
     config: ModelConfig,
     vector: Callable[[str], torch.Tensor],
     weight: Callable[[str], PackedWeight],
-    frequencies: torch.Tensor,
+    frequencies: dict[RopeKind, torch.Tensor],
     dtype: torch.dtype,
 ) -> TorchWeights:
     """The weights of a model whose tensors two functions give by name."""
@@ -139,6 +147,9 @@ def _assemble(
     def projection(prefix: str, *names: str, bias: bool = False) -> Projection:
         biases = torch.cat([vector(f"{prefix}{name}.bias") for name in names]) if bias else None
         return Projection.join([weight(f"{prefix}{name}.weight") for name in names], biases)
+
+    def post_norm(name: str) -> torch.Tensor | None:
+        return vector(name) if config.post_norms else None
 
     layers = []
     for index in range(config.num_layers):
@@ -150,16 +161,18 @@ def _assemble(
                 q_norm=vector(block + "attn_q_norm.weight") if config.qk_norm else None,
                 k_norm=vector(block + "attn_k_norm.weight") if config.qk_norm else None,
                 output=projection(block, "attn_output", bias=config.output_bias),
+                attention_post_norm=post_norm(block + "post_attention_norm.weight"),
                 ffn_norm=vector(block + "ffn_norm.weight"),
                 gate_up=projection(block, "ffn_gate", "ffn_up"),
                 down=projection(block, "ffn_down"),
+                ffn_post_norm=post_norm(block + "post_ffw_norm.weight"),
             )
         )
     embedding = weight("token_embd.weight")
     return TorchWeights(
         embedding=embedding,
         layers=tuple(layers),
-        final_norm=vector("output_norm.weight"),
+        final_norm=vector("output_norm.weight") * config.logit_scale,
         head=embedding if config.tied_embeddings else weight("output.weight"),
         frequencies=frequencies,
         dtype=dtype,

@@ -26,6 +26,7 @@ from ramet.kernels.linear import linear  # noqa: E402
 from ramet.kernels.norm import norm  # noqa: E402
 from ramet.kernels.sampling import triton as sampling_gpu  # noqa: E402
 from ramet.runtime.model.config import ModelConfig  # noqa: E402
+from ramet.runtime.model.rotary import Rope  # noqa: E402
 from ramet.runtime.model.torch.decoder import TorchDecoder  # noqa: E402
 from ramet.runtime.model.torch.device_arrays import pack, unpack  # noqa: E402
 from ramet.runtime.model.torch.step import StepInputs  # noqa: E402
@@ -96,11 +97,10 @@ def config(**changes):
         "num_kv_heads": 2,
         "head_dim": 64,
         "max_context_len": 4096,
-        "rope_theta": 1e4,
-        "rope_dim": 64,
-        "rope_scale": 1.0,
+        "rope": Rope(theta=1e4, dim=64),
         "rope_layout": "half_split",
         "norm_eps": 1e-6,
+        "head_norm_eps": 1e-6,
         "tied_embeddings": True,
         "qkv_bias": True,
         "output_bias": False,

@@ -181,3 +181,56 @@ def test_the_bundled_model_reads_like_the_gguf_package_reads_it() -> None:
     last = bytes(tokens.parts[tokens.data[-1]]).decode()
     assert len(file.metadata["tokenizer.ggml.tokens"]) == len(tokens.data)
     assert file.metadata["tokenizer.ggml.tokens"][-1] == last
+
+
+def write_parts(folder: Path, count: int, **changes: Any) -> list[Path]:
+    """A model whose parts have one tensor each; the first part has the metadata, too."""
+    paths = []
+    for number in range(count):
+        path = folder / f"big-{number + 1:05}-of-{count:05}.gguf"
+        writer = gguf.GGUFWriter(path, "llama")
+        if not number:
+            writer.add_string("text", "whole")
+        writer.add_uint16("split.no", changes.get("no", number))
+        writer.add_uint16("split.count", count)
+        writer.add_int32("split.tensors.count", changes.get("total", count))
+        writer.add_tensor(changes.get("name", f"t{number}"), ARRAY + number)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        paths.append(path)
+    return paths
+
+
+def test_a_split_model_is_opened_by_its_first_part(tmp_path: Path) -> None:
+    paths = write_parts(tmp_path, 3)
+    file = GgufFile(paths[0])
+    assert file.metadata["text"] == "whole"
+    for number in range(3):
+        np.testing.assert_array_equal(file.tensor(f"t{number}").to_float32(), ARRAY + number)
+    before = file.fingerprint
+    data = bytearray(paths[2].read_bytes())
+    data[-1] ^= 1
+    paths[2].write_bytes(data)
+    assert GgufFile(paths[0]).fingerprint != before
+    with pytest.raises(ModelLoadError, match=r"open the first: .*00001-of-00003"):
+        GgufFile(paths[1])
+    paths[1].unlink()
+    with pytest.raises(ModelLoadError, match=r"00002-of-00003\.gguf: no such file"):
+        GgufFile(paths[0])
+
+
+def test_parts_that_do_not_belong_together_are_load_errors(tmp_path: Path) -> None:
+    for name, changes, match in (
+        ("no", {"no": 0}, "not part 2 of 2"),
+        ("total", {"total": 5}, "5 tensors in all, and 2"),
+        ("twice", {"name": "t"}, "'t' is in another part"),
+    ):
+        (tmp_path / name).mkdir()
+        paths = write_parts(tmp_path / name, 2, **changes)
+        with pytest.raises(ModelLoadError, match=match):
+            GgufFile(paths[0])
+    renamed = paths[0].rename(tmp_path / "other.gguf")
+    with pytest.raises(ModelLoadError, match="must end in -00001-of-00002"):
+        GgufFile(renamed)

@@ -162,9 +162,8 @@ def change_config(path: Path, **changes: Any) -> None:
     [
         ({"model_type": "mamba"}, "'mamba'"),
         ({"hidden_act": "gelu"}, "'gelu'"),
-        ({"sliding_window": 128}, "sliding-window"),
         ({"quantization_config": {"bits": 4}}, "quantization_config"),
-        ({"rope_scaling": {"rope_type": "yarn", "factor": 2.0}}, "'yarn'"),
+        ({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}, "'dynamic'"),
     ],
 )
 def test_what_is_not_run_is_refused_by_name(

@@ -1,0 +1,205 @@
+"""Every architecture: logits and greedy tokens of the library that wrote it, on each runner.
+
+Models are small and random; ``transformers`` makes them and says what they answer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer as Library
+from tokenizers import decoders, models, pre_tokenizers
+
+from ramet.runtime.api.batch import Batch
+from ramet.runtime.api.errors import UnsupportedModelError
+from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.api.request import Request
+from ramet.runtime.engine import Engine, EngineConfig
+from ramet.runtime.model.config import ARCHITECTURES
+from ramet.runtime.model.cpu.runner import CpuRunner
+from ramet.runtime.model.files.huggingface import _ARCHITECTURES
+from ramet.runtime.model.load import open_model
+from ramet.runtime.model.torch.runner import TorchOptions, TorchRunner
+from ramet.runtime.testing.reference_model import ReferenceModel
+from ramet.runtime.tokenizer import read_tokenizer
+
+transformers = pytest.importorskip("transformers")
+
+VOCAB_SIZE = 288
+NUM_LAYERS = 4
+YARN = {"rope_type": "yarn", "rope_theta": 900.0, "factor": 4.0}
+YARN |= {"original_max_position_embeddings": 64}
+FACTORS = {"short_factor": [1.0 + i / 3 for i in range(8)], "long_factor": [4.0] * 8}
+LONG_ROPE = {"rope_type": "longrope", "rope_theta": 700.0, **FACTORS}
+LONG_ROPE |= {"original_max_position_embeddings": 256}
+SCALES = {"embedding_multiplier": 3.0, "residual_multiplier": 0.4, "logits_scaling": 2.0}
+SCALES |= {"attention_multiplier": 0.3}
+GEMMA = {"query_pre_attn_scalar": 20, "sliding_window": 9}
+GEMMA3_ROPE = {
+    "sliding_attention": {"rope_type": "default", "rope_theta": 300.0},
+    "full_attention": {"rope_type": "linear", "factor": 4.0, "rope_theta": 5000.0},
+}
+LOCAL = ["sliding_attention", "full_attention"] * 2
+
+FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama": ("Llama", {}),
+    "llama-biases": ("Llama", {"attention_bias": True, "tie_word_embeddings": True}),
+    "llama-yarn": ("Llama", {"rope_parameters": YARN}),
+    "mistral-window": ("Mistral", {"sliding_window": 7}),
+    "ministral": ("Ministral", {"sliding_window": 7, "layer_types": LOCAL}),
+    "qwen2": ("Qwen2", {"rope_parameters": YARN | {"attention_factor": 1.3}}),
+    "qwen3": ("Qwen3", {}),
+    "phi3": ("Phi3", {"pad_token_id": 0}),
+    "phi3-window": ("Phi3", {"pad_token_id": 0, "sliding_window": 7}),
+    "phi3-longrope": (
+        "Phi3",
+        {
+            "pad_token_id": 0,
+            "rope_parameters": LONG_ROPE,
+            "original_max_position_embeddings": 256,
+        },
+    ),
+    "smollm3": ("SmolLM3", {"pad_token_id": 0}),
+    "granite": ("Granite", SCALES),
+    "gemma2": ("Gemma2", GEMMA | {"attn_logit_softcapping": 4.0, "final_logit_softcapping": 3.0}),
+    "gemma3": ("Gemma3Text", GEMMA | {"rope_parameters": GEMMA3_ROPE, "layer_types": LOCAL}),
+}
+PROMPTS = [[5, 9, 17, 3, 200, 41, 6], [5, 9, 17, 3, 200, 41, 6, 77, 8, 150, 31, 2, 99, 12, 64], [7]]
+IDS = [(11 * i * i + 3 * i) % 256 for i in range(40)]
+
+
+def tokenizer() -> Library:
+    characters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    library = Library(models.BPE({char: i for i, char in enumerate(characters)}, []))
+    library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    library.decoder = decoders.ByteLevel()
+    return library
+
+
+@pytest.fixture(scope="module", params=sorted(FAMILIES))
+def family(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def written(family: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    """A folder, and the other library's model."""
+    kind, changes = FAMILIES[family]
+    torch.manual_seed(3)
+    sizes = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": NUM_LAYERS}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16}
+    if kind == "Phi3":
+        del heads["head_dim"]
+    config = getattr(transformers, f"{kind}Config")(
+        **{
+            **sizes,
+            **heads,
+            "vocab_size": VOCAB_SIZE,
+            "max_position_embeddings": 1024,
+            "rms_norm_eps": 1e-5,
+            "bos_token_id": None,
+            "eos_token_id": None,
+            "attn_implementation": "eager",
+            **changes,
+        }
+    )
+    name = f"{kind}ForCausalLM" if kind != "Gemma3Text" else "Gemma3ForCausalLM"
+    model = getattr(transformers, name)(config).eval()
+    for name, weight in model.named_parameters():
+        is_norm = "norm" in name
+        mean = 1.0 if is_norm and not kind.startswith("Gemma") else 0.0
+        torch.nn.init.normal_(weight, mean, 0.1 if is_norm else 0.15)
+    path = tmp_path_factory.mktemp(family)
+    model.save_pretrained(path)
+    tokenizer().save(str(path / "tokenizer.json"))
+    (path / "tokenizer_config.json").write_text(json.dumps({}))
+    return path, model
+
+
+@torch.inference_mode()
+def expected_logits(model: Any, ids: Sequence[int]) -> np.ndarray:
+    return model(torch.tensor([list(ids)]), use_cache=False).logits[0].float().numpy()
+
+
+def prefill(ids: Sequence[int], page_size: int) -> Batch:
+    num_pages = -(-len(ids) // page_size)
+    positions = np.arange(len(ids), dtype=np.int32)
+    return Batch(
+        token_ids=np.array(ids, np.int32),
+        positions=positions,
+        row_starts=np.array([0, len(ids)], np.int32),
+        context_lens=np.array([len(ids)], np.int32),
+        page_tables=np.arange(num_pages, dtype=np.int32)[None],
+        page_copies=np.zeros((0, 3), np.int32),
+        logit_tokens=positions,
+        sampling=None,  # type: ignore[arg-type]  # no token is chosen
+    )
+
+
+def has_caps(family: str) -> bool:
+    return family == "gemma2"
+
+
+def runner_of(path: Path, kind: str) -> Any:
+    if kind == "cpu":
+        return CpuRunner(path, num_pages=64, num_threads=1, activations="float32")
+    return TorchRunner.load(path, TorchOptions(device="cpu", num_pages=64))
+
+
+def test_the_reference_has_the_logits_of_the_library(written: tuple[Path, Any]) -> None:
+    path, model = written
+    found = ReferenceModel(open_model(path)).logits(IDS)
+    np.testing.assert_allclose(found, expected_logits(model, IDS), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["cpu", "torch"])
+def test_runners_have_the_logits_and_tokens_of_the_library(
+    family: str, written: tuple[Path, Any], kind: str
+) -> None:
+    path, model = written
+    if kind == "cpu" and has_caps(family):
+        with pytest.raises(UnsupportedModelError, match="soft-capping"):
+            runner_of(path, kind)
+        return
+    runner = runner_of(path, kind)
+    # The CPU runner keeps keys and values in half precision.
+    tolerance = 1e-4 if kind == "torch" else 0.1
+    found = runner.logits(prefill(IDS, runner.page_size))[:, :VOCAB_SIZE]
+    np.testing.assert_allclose(found, expected_logits(model, IDS), atol=tolerance, rtol=1e-4)
+    with Engine(runner, read_tokenizer(open_model(path)), EngineConfig()) as engine:
+        params = SamplingParams(temperature=0, max_tokens=64, ignore_eos=True)
+        first = engine.generate(PROMPTS[0], params)
+        # Together, and behind a prefix that is cached by now.
+        streams = [
+            engine.submit(Request(prompt_token_ids=tuple(prompt), params=params))
+            for prompt in PROMPTS
+        ]
+        outputs = [[each.token_id for each in stream.result(60).tokens] for stream in streams]
+        assert outputs[0] == [token.token_id for token in first.tokens]
+        engine.check()
+    for prompt, output in zip(PROMPTS, outputs, strict=True):
+        assert len(output) == 64
+        logits = expected_logits(model, [*prompt, *output])[len(prompt) - 1 : -1]
+        chosen = logits[np.arange(64), output]
+        assert (logits.max(axis=1) - chosen).max() <= (0 if kind == "torch" else 2 * tolerance)
+
+
+def test_every_architecture_is_tested_and_in_the_table_of_models() -> None:
+    table = (Path(__file__).parents[3] / "docs" / "models.md").read_text("utf-8")
+    tested = {
+        getattr(transformers, f"{kind}Config").model_type: has_caps(name)
+        for name, (kind, _) in FAMILIES.items()
+    }
+    assert {_ARCHITECTURES[name] for name in tested} == set(ARCHITECTURES)
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()]
+    stated = {row[1].strip("`"): row[2:] for row in rows if len(row) == 5}
+    for model_type, is_capped in tested.items():
+        file_name, on_cpu, on_torch = stated[model_type]
+        assert file_name == f"`{_ARCHITECTURES[model_type]}`"
+        assert (on_cpu == "yes", on_torch == "yes") == (not is_capped, True)
