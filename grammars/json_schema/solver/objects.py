@@ -25,6 +25,7 @@ from ramet.grammars.json_schema.schema.formula import (
 )
 
 from .children import Child, make_child
+from .components import Component, asks_no_wrong_value, independent_parts
 from .name_patterns import name_classes
 from .object_search import bits_of, can_meet
 from .solver import Solver
@@ -80,7 +81,7 @@ class ObjectPlan:
             self._in_pattern = {n: tuple(has_text(p, n) for p in patterns) for n in self.names}
         self.has_size = any(isinstance(a, Size) for a in found)
         self._is_told_by_names = (
-            len(formulas) == 1 and not self.has_size and _asks_no_wrong_value(formulas[0])
+            len(formulas) == 1 and not self.has_size and asks_no_wrong_value(formulas[0])
         )
         self.max_count = max(
             (max(a.low, a.high or 0) + 1 for a in found if isinstance(a, Size)), default=0
@@ -91,6 +92,7 @@ class ObjectPlan:
         }
         self._settled: dict[Hashable, tuple[Formula, ...]] = {}
         self._endings: dict[Hashable, bool] = {}
+        self._components: dict[Formula, list[Component]] = {}
         self.has_finite_classes = any(t.size is not None for t in self.classes)
         self.never_runs_out = all(t.never_runs_out for t in self.classes)
         self._children: dict[tuple[tuple[Formula, ...], int], Child] = {}
@@ -313,6 +315,19 @@ class ObjectPlan:
 
         ``ordered_from``: labels below it can't come any more (properties in a fixed order).
         """
+        if len(residual) == 1:
+            parts = self._components.get(residual[0])
+            if parts is None:
+                parts = self._components[residual[0]] = independent_parts(
+                    residual[0], self.label_of
+                )
+            if len(parts) > 1:
+                return all(
+                    self.can_end_with(
+                        (part,), seen & labels, count, spent, goals, ordered_from=ordered_from
+                    )
+                    for part, labels in parts
+                )
         if self._is_told_by_names:
             # No count and no wrong value is asked for: all else that is there doesn't matter.
             seen &= self._has
@@ -374,13 +389,6 @@ class ObjectPlan:
             return True
 
         return truth_of(formula, now)
-
-
-def _asks_no_wrong_value(formula: Formula) -> bool:
-    """Whether nothing in a formula asks for a property's value to be wrong."""
-    if formula.op in ("not", "one"):
-        return not any(isinstance(a, Properties) for a in atoms(formula))
-    return formula.op == "atom" or all(map(_asks_no_wrong_value, formula.operands))
 
 
 def _is_text(name: str) -> bool:
