@@ -152,7 +152,7 @@ class Program(Generic[P, T]):
         They start in an order in which arguments that agree are neighbours, so that what their
         prompts share is computed once and used while it is cached; ``reorder=False`` starts them
         in the batch's own. ``progress`` shows a bar on the terminal or in the notebook. A run that
-        fails doesn't end the others: its ``error`` says so and its ``result`` raises.
+        fails doesn't end the others: it has an ``error``, and its ``result`` raises.
 
         ``resume`` is a file to which each run that ends well is written; a batch that was cut off
         goes on from it, without asking the model again for what the file has.
@@ -204,7 +204,7 @@ class Program(Generic[P, T]):
     def graph(self, *args: Any, **kwargs: Any) -> RequestGraph:
         """The program's RequestGraph for these arguments, with no model.
 
-        A dry run ends where the program looks at a value; ``graph.open_ends`` names the places.
+        A dry run ends where the program reads a value; ``graph.open_ends`` names the places.
         """
         values, options, _ = self._settle(kwargs)
         self._bound(args, values)
@@ -335,7 +335,7 @@ def program(function: Callable[Concatenate[State, P], T], /) -> Program[P, T]: .
 def program(function: Callable[..., Any], /) -> Program[..., Any]:
     """Makes a function a Program. Its first parameter is the state.
 
-    A plain function may look at values anywhere; an ``async def`` awaits them. What the function
+    A plain function may read values anywhere; an ``async def`` awaits them. What the function
     returns, with all Values in it resolved, is the run's ``result``.
     """
     return Program(function)

@@ -48,7 +48,7 @@ class Function(Program[..., Any]):
         progress_bar: bool = False,
         **settings: Any,
     ) -> list[Run[Any]]:
-        """``num_threads`` runs at once (no thread is made for any), with a bar on the terminal."""
+        """At most ``num_threads`` runs at the same time, none in a thread of its own."""
         if num_threads != "auto":
             settings["max_concurrency"] = num_threads
         return super().run_batch(batch, progress=progress_bar, **settings)

@@ -27,7 +27,7 @@ class Prompt:
 
     Either one message without a role (raw text, may be empty), or chat turns. In a chat the
     assistant speaks next: where the last turn is the assistant's, its content is the beginning
-    of what it says, and the call continues it.
+    of its text, and the call continues it.
 
     ``previous_call`` is the last call before this one in its state, and ``previous_text`` what it
     gave: that call's prompt and this text are what this prompt begins with.
@@ -111,7 +111,7 @@ class ContinuationScore:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """What a ScoreCall gives: a score a continuation, and the last call's end."""
+    """The result of a ScoreCall: a score for each continuation, and the last call's end."""
 
     continuations: tuple[ContinuationScore, ...]
     finished: Finished
@@ -127,7 +127,7 @@ class CallPlace:
 
 @runtime_checkable
 class Backend(Protocol):
-    """Answers calls. All methods run on an event loop, and several at once.
+    """Answers calls. All methods run on an event loop, also concurrently.
 
     Errors are the runtime's typed ones, or the language's BackendError.
     """
@@ -150,11 +150,11 @@ class Backend(Protocol):
         ...
 
     async def warm(self, call: WarmCall) -> Usage | None:
-        """Puts a prompt's beginning into the cache and says what that took; None if it didn't."""
+        """Puts a prompt's beginning into the cache and returns its usage; None if it didn't."""
         ...
 
     async def count_tokens(self, prompt: Prompt) -> int | None:
-        """How many tokens a prompt has, or None where the backend can't say."""
+        """How many tokens a prompt has, or None if the backend doesn't know."""
         ...
 
     async def update_hint(self, update: HintUpdate) -> None:

@@ -40,7 +40,7 @@ NEWS_PATH = "/v1/program_news"
 
 
 class HttpBackend:
-    """Sends calls to a server. ``connect`` makes one; ``dialect`` is what the server can say.
+    """Sends calls to a server. ``connect`` makes one; ``dialect`` is what the server's API has.
 
     What the server's API can't express raises UnsupportedError before the call is made.
     """
@@ -114,7 +114,7 @@ class HttpBackend:
         return len(await self._tokenize(prompt))
 
     async def update_hint(self, update: HintUpdate) -> None:
-        """Tells a Ramet server; one that can't be reached finds out by itself, later."""
+        """Posts the update to a Ramet server; one that can't be reached keeps prefixes longer."""
         if self._dialect.hints and update.program_id in self._hinted:
             if update.has_ended:
                 self._hinted.discard(update.program_id)
@@ -315,7 +315,7 @@ def _extended(prompt: Prompt, text: str) -> Prompt:
 
 
 def _given(hint: ProgramHint) -> dict[str, Any]:
-    """What a hint says, without what it leaves open."""
+    """The hint's fields that aren't unknown."""
     return {
         field.name: value
         for field in dataclasses.fields(hint)

@@ -31,14 +31,14 @@ from ramet.runtime.api.names import suggests_names
 from ramet.runtime.api.request import HintUpdate
 
 Answer = Any
-"""A text; anything else is written as JSON; an exception is raised; a function of the call gives
+"""A text; anything else is written as JSON; an exception is raised; a function of the call returns
 any of these."""
 
 _CHARS_A_PIECE = 4
 
 
 class ScriptedBackend:
-    """Answers calls from a script, at once.
+    """Answers calls from a script, without delay.
 
     Args:
         by_name: what to answer, by variable: one answer for every call, or a list of answers that

@@ -81,7 +81,7 @@ class Transport:
         return await self._json("POST", path, body)
 
     async def events(self, path: str, body: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
-        """The data of the server-sent events that a POST gives, up to ``[DONE]``.
+        """The data of the server-sent events that answer a POST, up to ``[DONE]``.
 
         Closing the iterator closes the connection, which aborts the call.
         """

@@ -10,7 +10,7 @@
     │   ├── ForeignValueError       a Value of another run
     │   ├── DamagedReferenceError   a reference in a text was cut or changed
     │   ├── RoleError               text and roles are mixed in a way no prompt can hold
-    │   ├── UnresolvedValueError    a look at a Value where waiting is impossible
+    │   ├── UnresolvedValueError    reading a Value where waiting is impossible
     │   ├── ReferenceFormatError    a value that can't be put into a text as asked
     │   ├── TextTooLongError        values make more text than a run may have
     │   ├── OutputTypeError         a type that can't become a constraint
@@ -24,7 +24,7 @@
     ├── RunTimeoutError             a run took longer than its ``timeout_s``
     ├── AgentLimitError             an agent loop used up its turns, time or tokens
     ├── BackendError                a remote backend answered with an error, or not at all
-    └── ScriptError                 a ScriptedBackend has nothing, or nothing fitting, to say
+    └── ScriptError                 a ScriptedBackend has no fitting answer
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class LangError(RametError):
 
 
 class UsageError(LangError):
-    """A program that can't be right, whatever the model says."""
+    """A mistake in a program, which fails for any output of the model."""
 
     status = 400
     type = "invalid_request_error"
@@ -88,7 +88,7 @@ class RoleError(UsageError):
 
 
 class UnresolvedValueError(UsageError):
-    """A Value that isn't there yet was looked at where Python can't wait; ``await`` it."""
+    """A Value that isn't there yet was read where Python can't wait; ``await`` it."""
 
     default_code = "unresolved_value"
 

@@ -14,7 +14,7 @@ MAX_NODES = 100_000
 
 @dataclass(frozen=True, slots=True)
 class OpenEnd:
-    """Where a dry run had to stop: the program looked at a value, or ran another program.
+    """Where a dry run had to stop: the program read a value, or ran another program.
 
     ``where`` is the ``file:line`` that did; ``node_id`` is the value, empty for another program.
     """
@@ -54,12 +54,12 @@ class NodeGraph:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the graph holds all that the program does, whatever the model says."""
+        """Whether the graph holds all that the program does, for any output of the model."""
         return not self.open_ends
 
     def reason_of(self, end: OpenEnd) -> str:
         """Why the graph ends there."""
-        return f"looks at {self[end.node_id].label!r}" if end.node_id else "runs another program"
+        return f"reads {self[end.node_id].label!r}" if end.node_id else "runs another program"
 
     def add(self, node: Node) -> None:
         """Appends a node; what it follows and refers to must be there already."""
@@ -131,7 +131,7 @@ class NodeGraph:
         return node_id.rpartition(".")[0]
 
     def set_inputs(self, join_id: str, inputs: tuple[str, ...]) -> None:
-        """Notes whose values a branch's result was made of, once that is known."""
+        """Records which nodes' values a branch's result contains."""
         node = self[join_id]
         if isinstance(node, Join):
             self._nodes[join_id] = replace(node, inputs=inputs)

@@ -1,11 +1,11 @@
 """References inside text: how an f-string can hold a Value that isn't there yet.
 
-``f"{value}"`` must give a plain ``str`` at once, so a Value formats itself as a *token*: a run's
+``f"{value}"`` must be a plain ``str`` immediately, so a Value formats itself as a *token*: a run's
 number, the index of the reference in that run's table, and a keyed hash of both. Text that is
-given to a run is split at the tokens whose hash is right; everything else in it, whatever it
-looks like, is text. Only this process can make such a hash, its key is never written anywhere,
-and what a model writes is put into prompts as data that is never split again. So no user text and
-no model output can become a reference, and a reference of another run is known for what it is.
+given to a run is split at the tokens whose hash is right; everything else in it is text, even if it
+resembles a token. Only this process can make such a hash, its key is never written anywhere, and
+what a model writes is put into prompts as data that is never split again. So no user text and no
+model output can become a reference, and a reference of another run is recognised as one.
 
 A token is fixed in width and its first letters can't occur in the rest of it, so two tokens never
 overlap: splitting is exact. It is plain ASCII that survives JSON and HTML escaping; one that was

@@ -131,7 +131,7 @@ class Agent:
         lines = ["Tool results:"] if calls else []
         for call, result in zip(calls, results, strict=True):
             try:
-                result.value  # noqa: B018  the look waits, and meets what went wrong
+                result.value  # noqa: B018  waits, and raises what went wrong
             except NodeFailedError as error:
                 reason = error.__cause__
                 said = reason.reason if isinstance(reason, ToolFailedError) else str(reason)

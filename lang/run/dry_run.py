@@ -1,4 +1,4 @@
-"""The graph of a program with no model: the program runs until it looks at a value."""
+"""The graph of a program with no model: the program runs until it reads a value."""
 
 from __future__ import annotations
 

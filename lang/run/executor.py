@@ -64,12 +64,12 @@ class Executor:
         self._start_task(node.id, self._execute(node, code))
 
     async def drain(self) -> None:
-        """Waits until no node is on its way."""
+        """Waits until no node runs."""
         while self._tasks:
             await asyncio.wait(list(self._tasks.values()))
 
     def abort(self) -> None:
-        """Ends every node that is on its way; one that hasn't begun is never sent."""
+        """Cancels every node that runs; one that wasn't sent never is."""
         for task in list(self._tasks.values()):
             task.cancel()
 

@@ -95,7 +95,7 @@ async def _with_pauses(nodes: Iterable[Node]) -> AsyncIterator[Node]:
 
 
 def check_runnable(graph: RequestGraph, tools: Mapping[str, Any]) -> None:
-    """Refuses a graph that can't run without its program; ``GraphError`` says why."""
+    """Refuses a graph that can't run without its program; ``GraphError`` has the reason."""
     for end in graph.open_ends:
         raise GraphError(
             f"the graph ends where its program {graph.reason_of(end)}", param="open_ends"

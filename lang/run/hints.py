@@ -16,7 +16,7 @@ from ramet.lang.run.unsent_tokens import UnsentTokens
 from ramet.runtime.api.request import AHEAD, ProgramHint
 
 MAX_LOOK_AHEAD = 32
-"""Nodes that are looked at for one part of a hint: more would change no decision."""
+"""Nodes that one part of a hint considers; more would change no decision."""
 
 
 class Hints:

@@ -35,7 +35,7 @@ current_join: ContextVar[str | None] = ContextVar("ramet_current_join", default=
 
 
 class DryRunStopped(BaseException):
-    """Ends a dry run, which has no model, where the program looks at a value."""
+    """Ends a dry run, which has no model, where the program reads a value."""
 
     def __init__(self, node_id: str, where: str) -> None:
         super().__init__(node_id)
@@ -78,7 +78,7 @@ class Slot:
 class Outcomes:
     """The graph of one run and what became of its nodes.
 
-    Everything but ``look`` and ``arrival`` belongs to the thread of the run's event loop.
+    Everything but ``wait_for`` and ``wait_async`` belongs to the thread of the run's event loop.
     """
 
     def __init__(
@@ -198,10 +198,10 @@ class Outcomes:
         nodes = self.graph.chain(tail)
         for node in nodes:
             if isinstance(node, CALL_KINDS):
-                self.look(node.id)
+                self.wait_for(node.id)
             elif isinstance(node, Text):
                 for ref in node.refs():
-                    self.look(ref.node_id)
+                    self.wait_for(ref.node_id)
         messages = messages_of(nodes, self.text_of)
         return [{"role": message.role or "", "content": message.content} for message in messages]
 
@@ -222,10 +222,10 @@ class Outcomes:
         return Ref(value.node_id)
 
     def is_settled(self, node_id: str) -> bool:
-        """Whether a look at the node would not wait."""
+        """Whether reading the node would not wait."""
         return self.slot(node_id).is_settled
 
-    def look(self, node_id: str) -> NodeResult:
+    def wait_for(self, node_id: str) -> NodeResult:
         """Waits for a node: by switching in a program, by blocking in another thread."""
         slot = self.slot(node_id)
         if not slot.is_settled:
@@ -243,7 +243,7 @@ class Outcomes:
                 )
         return self._outcome(node_id)
 
-    async def arrival(self, node_id: str) -> NodeResult:
+    async def wait_async(self, node_id: str) -> NodeResult:
         """Waits for a node on the caller's event loop."""
         slot = self.slot(node_id)
         if not slot.is_settled:
@@ -327,7 +327,7 @@ class Outcomes:
         return {**lists, **first}
 
     def unhandled_failure(self) -> NodeFailedError | None:
-        """The first failure that the program has not met by looking.
+        """The first failure that the program has not met by reading a value.
 
         A tool whose value nothing uses may fail: its NodeFailed event reports that.
         """

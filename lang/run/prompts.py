@@ -118,7 +118,7 @@ class _Turns:
         self.turn = turn
 
     def add(self, nodes: Iterable[Node]) -> None:
-        """Appends what nodes say."""
+        """Appends the text of nodes."""
         for node in nodes:
             if isinstance(node, Text):
                 content = render(node.parts, self._text_of)

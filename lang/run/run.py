@@ -149,7 +149,7 @@ class Run(Generic[T_co]):
                 self._done.set_exception(error)
 
     def cancel(self) -> None:
-        """Aborts every call of the run; returns at once."""
+        """Aborts every call of the run; returns immediately."""
 
         if self.done:
             return

@@ -248,7 +248,7 @@ class Session:
             if isinstance(leaf, Value):
                 await leaf
             for ref in self._refs(leaf):
-                await self.outcomes.arrival(ref.node_id)
+                await self.outcomes.wait_async(ref.node_id)
         return resolve(result, self._filled)
 
     def _refs(self, leaf: Any) -> list[Ref]:

@@ -174,8 +174,8 @@ class State:
     def spawn(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Value[Any]:
         """Runs ``function(branch, ...)`` on a branch of this state, concurrently with the rest.
 
-        The function may look at values: only its own branch waits. An exception in it is raised
-        from a look at the Value that this returns, and nowhere else.
+        The function may read values: only its own branch waits. An exception in it is raised
+        from reading the Value that this returns, and nowhere else.
         """
         branch = self.copy()
         label = getattr(function, "__name__", type(function).__name__)

@@ -1,5 +1,5 @@
-"""Writer: how a state becomes nodes. It knows the state's place in the graph, its variables and
-whose turn it is; ``State`` is its public face."""
+"""Writer: appends nodes for a state. It holds the state's place in the graph, its variables and
+the current chat turn; ``State`` is its public interface."""
 
 from __future__ import annotations
 
@@ -277,7 +277,7 @@ class Writer:
     def wait_for_borrower(self) -> None:
         """Waits until code that the state was lent to has ended."""
         if self._busy_with is not None and current_join.get() != self._busy_with:
-            self._outcomes.look(self._busy_with)
+            self._outcomes.wait_for(self._busy_with)
             self._busy_with = None
 
     def close(self) -> None:

@@ -95,7 +95,7 @@ def select(
 ) -> SelectExpr:
     """The likeliest of ``choices``, as variable ``name``. Nothing is sampled.
 
-    ``method`` says how choices of different length are compared:
+    ``method`` is how choices of different length are compared:
     ``token_length_normalized`` by their mean log-probability a token,
     ``greedy_token_selection`` token by token, keeping the likeliest,
     ``unconditional_likelihood_normalized`` by how much the prompt raises each
@@ -106,7 +106,7 @@ def select(
     if method not in get_args(SelectMethod):
         known = ", ".join(get_args(SelectMethod))
         hint = nearest(str(method), get_args(SelectMethod))
-        raise UsageError(f"select knows no method {method!r}; there are {known}{hint}")
+        raise UsageError(f"unknown select method {method!r}; available: {known}{hint}")
     return SelectExpr(name or "", tuple(choices), method)
 
 

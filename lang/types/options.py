@@ -44,7 +44,7 @@ class SamplingOptions(TypedDict, total=False):
 
 
 class GenOptions(SamplingOptions, total=False):
-    """Sampling parameters, and at most one way to say what the text must be.
+    """Sampling parameters, and at most one description of what the text must be.
 
     ``choices`` makes the model write one of some texts (``select`` scores them instead);
     ``json_schema`` is a dict, a JSON text or a type; ``dtype`` is the second argument of ``gen``
@@ -78,14 +78,16 @@ def split_options(type_: Any, options: Mapping[str, Any]) -> tuple[dict[str, Any
     """Sampling values (not yet checked) and the output type that the options ask for.
 
     Raises:
-        UsageError: more than one way to say what the text must be.
+        UsageError: more than one description of what the text must be.
     """
     sampling = {name: value for name, value in options.items() if name not in _OUTPUT_OPTIONS}
     asked = {name: options[name] for name in _OUTPUT_OPTIONS if options.get(name) is not None}
     if type_ is not None:
         asked["type"] = type_
     if len(asked) > 1:
-        raise UsageError(f"say what the text must be in one way, not by {', '.join(sorted(asked))}")
+        raise UsageError(
+            f"give one description of the text, not several: {', '.join(sorted(asked))}"
+        )
     if not asked:
         return sampling, TEXT
     option, value = asked.popitem()

@@ -21,7 +21,7 @@ def adapter_of(annotation: Any, label: str) -> tuple[TypeAdapter[Any], dict[str,
     """What reads a type's values from JSON, and the type's closed schema.
 
     Raises:
-        OutputTypeError: pydantic knows no JSON form of the type.
+        OutputTypeError: pydantic has no JSON form of the type.
     """
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(annotation)
@@ -62,7 +62,7 @@ class _WrittenSchema(GenerateJsonSchema):
         return {"type": "number", **{keyword: _plain(bound) for keyword, bound in bounds.items()}}
 
     def tagged_union_schema(self, schema: TaggedUnionSchema) -> JsonSchemaValue:
-        """Requires the property that tells the branches apart, as pydantic does."""
+        """Requires the property that distinguishes the branches, as pydantic does."""
         written = super().tagged_union_schema(schema)
         name = written.get("discriminator", {}).get("propertyName")
         for branch in written.get("oneOf", ()):

@@ -38,7 +38,7 @@ class OutputType(Generic[T]):
         constraint: None for free text.
         parse: raises OutputParseError for a text that is no such value.
         option: the argument of ``gen`` that asked for it, for errors.
-        parse_cut: what a text that was cut off gives; None: an OutputTruncatedError.
+        parse_cut: parses a text that was cut off; None: an OutputTruncatedError.
     """
 
     label: str
@@ -64,8 +64,8 @@ def output_type(annotation: Any) -> OutputType[Any]:
     """The output type of a Python type.
 
     ``str`` is free text; ``int``, ``float``, ``bool``, enums and Literals are written bare;
-    everything else that pydantic knows (models, dataclasses, TypedDicts, lists, unions, Annotated)
-    is written as JSON, its fields in their order and no others.
+    all other types that pydantic supports (models, dataclasses, TypedDicts, lists, unions,
+    Annotated) are written as JSON, its fields in their order and no others.
 
     Raises:
         OutputTypeError: no constraint can stand for the type.

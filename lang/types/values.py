@@ -48,11 +48,11 @@ class Results(Protocol):
         """The token that stands for a value in text."""
         ...
 
-    def look(self, node_id: str) -> NodeResult:
+    def wait_for(self, node_id: str) -> NodeResult:
         """Waits for a node in whatever way the caller can wait."""
         ...
 
-    async def arrival(self, node_id: str) -> NodeResult:
+    async def wait_async(self, node_id: str) -> NodeResult:
         """Waits for a node on the caller's event loop."""
         ...
 
@@ -62,14 +62,14 @@ class Results(Protocol):
 
 
 class Value(Generic[T_co]):
-    """The result of a node, which may still be on its way.
+    """The result of a node, which may still be pending.
 
     Put it into an f-string or append it to a state: that adds an edge to the graph and does not
-    wait. Everything else that looks at it (``.value``, ``await``, ``str()``, ``int()``, ``if``,
+    wait. Everything else that reads it (``.value``, ``await``, ``str()``, ``int()``, ``if``,
     ``==``, iteration, indexing, an attribute of the value) waits for this value alone. In an
     ``async def`` program only ``await`` can wait.
 
-    A call that failed raises NodeFailedError from the look.
+    A call that failed raises NodeFailedError when it is read.
     """
 
     __slots__ = ("_node_id", "_results")
@@ -81,22 +81,22 @@ class Value(Generic[T_co]):
     @property
     def value(self) -> T_co:
         """The value itself; waits."""
-        result: T_co = self._results.look(self._node_id).value
+        result: T_co = self._results.wait_for(self._node_id).value
         return result
 
     @property
     def text(self) -> str:
         """The text as the model wrote it; waits."""
-        return self._results.look(self._node_id).text
+        return self._results.wait_for(self._node_id).text
 
     @property
     def meta(self) -> Meta:
         """Finish reason, usage, timings and scores; waits."""
-        return self._results.look(self._node_id).meta
+        return self._results.wait_for(self._node_id).meta
 
     @property
     def is_ready(self) -> bool:
-        """Whether a look would not wait."""
+        """Whether reading it would not wait."""
         return self._results.is_settled(self._node_id)
 
     @property
@@ -108,7 +108,7 @@ class Value(Generic[T_co]):
         return self._await_value().__await__()
 
     async def _await_value(self) -> T_co:
-        result: T_co = (await self._results.arrival(self._node_id)).value
+        result: T_co = (await self._results.wait_async(self._node_id)).value
         return result
 
     # A reference: no waiting.
@@ -132,9 +132,9 @@ class Value(Generic[T_co]):
                 return repr(self.value)
             except Exception as error:
                 return f"<Value {self._node_id}: {error}>"
-        return f"<Value {self._node_id}: on its way>"
+        return f"<Value {self._node_id}: pending>"
 
-    # A look: waits.
+    # Reading: waits.
 
     def __str__(self) -> str:
         return self.text

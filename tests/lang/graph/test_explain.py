@@ -46,7 +46,7 @@ def test_open_ends_and_missing_limits_are_said() -> None:
     cost = looks.explain()
     assert cost.output_len is None
     assert "no limit" in str(cost)
-    assert "looks at 'a'" in str(cost)
+    assert "reads 'a'" in str(cost)
 
 
 def test_the_critical_path_is_the_longest_wait() -> None:

@@ -82,7 +82,7 @@ def test_a_graph_says_where_it_depends_on_values() -> None:
     (end,) = graph.open_ends
     assert end.node_id == "0"
     assert end.where.startswith("test_graph.py:")
-    assert f"{end.where} looks at 'a'" in graph.tree()
+    assert f"{end.where} reads 'a'" in graph.tree()
 
 
 def test_an_open_branch_does_not_hide_the_others() -> None:

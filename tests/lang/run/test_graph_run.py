@@ -92,7 +92,7 @@ def test_what_only_a_program_can_do_is_refused(scripted) -> None:
 
     for graph, match in (
         (spawns.graph(), "own code"),
-        (looks.graph(), "looks at"),
+        (looks.graph(), "reads"),
         (work.graph("x"), "tool 'double'"),
     ):
         with pytest.raises(GraphError, match=match):

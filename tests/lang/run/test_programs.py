@@ -1,4 +1,4 @@
-"""What a program says is what is sent; what it looks at is what came."""
+"""What a program says is what is sent; what it reads is what came."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ BAD = {
     "code": (graph({"kind": "join", "id": "j", "name": "j", "of": "agent"}, gen("a", None)),
              "graph.nodes[0]", "own code"),
     "open": (graph(gen("a", None), open_ends=[{"branch": "", "node_id": "a", "where": "p.py:1"}]),
-             "graph.open_ends", "looks at"),
+             "graph.open_ends", "reads"),
     "many": (graph(*[text(str(i), str(i - 1) if i else None) for i in range(65)], gen("a", "0")),
              "graph.nodes", "limit of 64"),
     "scoring": (graph(gen("a", None, params={"prompt_logprobs": 1})),
