@@ -86,7 +86,7 @@ def read_rope(file: ModelFile, prefix: str, dim: int) -> Rope:
 
     theta = number("freq_base", 10_000.0)
     kind = file.text(f"{prefix}rope.scaling.type", "none")
-    magnitude = number("scaling.attn_factor", 1.0)
+    magnitude = number("scaling.attn_factor", 1.0) * number("scaling.yarn_attn_factor", 1.0)
     original = f"{prefix}rope.scaling.original_context_length"
     if "rope_factors_short.weight" in file.tensors:
         # LongRoPE (Ding et al. 2024): one set of divisors up to the original context, another

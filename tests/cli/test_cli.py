@@ -165,3 +165,21 @@ def test_the_version_is_printed() -> None:
     printed = CliRunner().invoke(app, ["--version"])
     assert printed.exit_code == 0
     assert printed.output == f"ramet {importlib.metadata.version('ramet')}\n"
+
+
+@pytest.mark.model
+def test_info_shows_a_models_card() -> None:
+    result = CliRunner().invoke(app, ["info", "smollm2"], env={"COLUMNS": "200"})
+    assert result.exit_code == 0
+    for expected in (
+        "llama, 135 million parameters",
+        "30 of 576; 9 heads of 64, 3 for keys",
+        "8,192 tokens",
+        "49,152 tokens",
+        "'<|im_end|>'",
+        "has no tools: text describes them",
+        "4,096 tokens 91 MiB, 8,192 tokens 182 MiB",
+    ):
+        assert expected in result.output, expected
+    result = CliRunner().invoke(app, ["info", "nonesuch"])
+    assert result.exit_code != 0

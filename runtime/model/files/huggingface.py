@@ -66,6 +66,13 @@ _SCALES = {
     "final_logit_softcapping": "final_logit_softcapping",
 }
 """Numbers of ``config.json``, by their keys in GGUF."""
+_SAMPLING = {
+    "temp": "temperature",
+    "top_k": "top_k",
+    "top_p": "top_p",
+    "min_p": "min_p",
+    "penalty_repeat": "repetition_penalty",
+}
 _OTHER_TENSORS = {
     "model.embed_tokens.weight": "token_embd.weight",
     "model.norm.weight": "output_norm.weight",
@@ -104,6 +111,7 @@ class HfDirectory(ModelFile):
         self._read_tensors(config, architecture)
         if architecture == "phi3":
             split_fused(self, architecture)
+        self.metadata |= self._recommended_sampling()
         num_rows = self.tensor("token_embd.weight").shape[0]
         self.metadata |= tokenizer_metadata(self.path, config, num_rows)
 
@@ -111,6 +119,16 @@ class HfDirectory(ModelFile):
     def fingerprint(self) -> str:
         """A hash of the configuration, the tensors' descriptions and samples of their values."""
         return self._fingerprint
+
+    def _recommended_sampling(self) -> dict[str, MetadataValue]:
+        """Numbers of ``generation_config.json``, under GGUF's keys."""
+        path = self.path / "generation_config.json"
+        stated = read_json(path) if path.is_file() else {}
+        return {
+            f"general.sampling.{ours}": stated[theirs]
+            for ours, theirs in _SAMPLING.items()
+            if isinstance(stated.get(theirs), int | float)
+        }
 
     def _refuse_variants(self, config: Mapping[str, Any], architecture: str) -> None:
         activation = config.get("hidden_activation") or config.get("hidden_act")

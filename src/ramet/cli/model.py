@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 
@@ -9,8 +11,19 @@ def register(app: typer.Typer) -> None:
     app.command()(info)
 
 
-def info() -> None:
-    """Show versions, this machine's kernels and the available models."""
+def info(
+    model: Annotated[
+        str | None, typer.Argument(help="A model's short name, GGUF file or folder.")
+    ] = None,
+) -> None:
+    """Show versions, this machine's kernels and the available models; or one model's card.
+
+    The card has the model's architecture, context, stored types, tokenizer, abilities of its chat
+    template, and the memory that serving it takes.
+    """
+    if model is not None:
+        _print_card(model)
+        return
     import importlib.metadata
     import platform
 
@@ -47,4 +60,19 @@ def info() -> None:
             table.add_row(f"model {name}", str(locate_model(name)))
         except ModelLoadError:
             table.add_row(f"model {name}", f"not installed: {packaged.install}")
+    Console().print(table)
+
+
+def _print_card(model: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from ramet.cli.model_card import model_card
+
+    table = Table(show_header=False, box=None)
+    table.add_column()
+    table.add_column(overflow="fold")
+    for fact, value in model_card(model):
+        table.add_row(fact, Text(value))
     Console().print(table)

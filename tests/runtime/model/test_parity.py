@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import gguf
 import numpy as np
 import pytest
 import torch
@@ -24,6 +25,7 @@ from ramet.runtime.engine import Engine, EngineConfig
 from ramet.runtime.model.config import ARCHITECTURES
 from ramet.runtime.model.cpu.runner import CpuRunner
 from ramet.runtime.model.files.huggingface import _ARCHITECTURES
+from ramet.runtime.model.files.model_file import ModelFile
 from ramet.runtime.model.load import open_model
 from ramet.runtime.model.torch.runner import TorchOptions, TorchRunner
 from ramet.runtime.testing.reference_model import ReferenceModel
@@ -188,6 +190,46 @@ def test_runners_have_the_logits_and_tokens_of_the_library(
         logits = expected_logits(model, [*prompt, *output])[len(prompt) - 1 : -1]
         chosen = logits[np.arange(64), output]
         assert (logits.max(axis=1) - chosen).max() <= (0 if kind == "torch" else 2 * tolerance)
+
+
+def write_gguf(path: Path, folder: ModelFile) -> Path:
+    """The same model as a GGUF file, under the keys and with the tensors that converters write."""
+    architecture = folder.text("general.architecture")
+    writer = gguf.GGUFWriter(path, architecture)
+    add = {bool: writer.add_bool, int: writer.add_uint32, float: writer.add_float32}
+    for key, value in folder.metadata.items():
+        if not key.startswith(f"{architecture}.") or key.endswith((".rope.layers", ".magnitude")):
+            continue
+        if isinstance(value, np.ndarray):
+            writer.add_array(key, value.tolist())
+        else:
+            add.get(type(value), writer.add_string)(key, value)
+    tensors = {name: tensor.to_float32() for name, tensor in folder.tensors.items()}
+    for layer in range(NUM_LAYERS if architecture == "phi3" else 0):
+        block = f"blk.{layer}."
+        for fused, parts in (
+            ("attn_qkv", ("attn_q", "attn_k", "attn_v")),
+            ("ffn_up", ("ffn_gate", "ffn_up")),
+        ):
+            rows = [tensors.pop(f"{block}{part}.weight") for part in parts]
+            tensors[f"{block}{fused}.weight"] = np.concatenate(rows)
+    for name, values in tensors.items():
+        writer.add_tensor(name, np.ascontiguousarray(values))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def test_a_gguf_file_has_the_logits_of_the_library(
+    family: str, written: tuple[Path, Any], tmp_path: Path
+) -> None:
+    path, model = written
+    if family == "qwen2":
+        pytest.skip("GGUF files don't state a magnitude of YaRN other than its own")
+    found = ReferenceModel(open_model(write_gguf(tmp_path / "m.gguf", open_model(path))))
+    np.testing.assert_allclose(found.logits(IDS), expected_logits(model, IDS), atol=1e-4, rtol=1e-4)
 
 
 def test_every_architecture_is_tested_and_in_the_table_of_models() -> None:
