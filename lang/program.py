@@ -36,7 +36,10 @@ T = TypeVar("T")
 
 _SAMPLING_NAMES = frozenset(SamplingOptions.__annotations__) - {"seed"}
 _SETTING_NAMES = frozenset(
-    ("backend", "seed", "cache_salt", "priority", "hints", "prefill_ahead", "timeout_s")
+    (
+        *("backend", "seed", "cache_salt", "priority", "hints", "prefill_ahead"),
+        *("timeout_s", "chat_template_kwargs"),
+    )
 )
 _RUN_NAMES = _SAMPLING_NAMES | _SETTING_NAMES | set(PARAM_ALIASES)
 
@@ -52,8 +55,9 @@ class Program(Generic[P, T]):
 
     ``run``, ``start``, ``stream`` and ``arun`` take the function's own arguments and, by name,
     settings: ``backend``, ``seed``, ``cache_salt``, ``priority``, ``hints``, ``prefill_ahead``,
-    ``timeout_s`` and any sampling parameter as a default for the run's calls. ``using(...)`` sets
-    them beforehand, which leaves ``run`` with the function's own signature for type checkers.
+    ``timeout_s``, ``chat_template_kwargs`` and any sampling parameter as a default for the run's
+    calls. ``using(...)`` sets them beforehand, which leaves ``run`` with the function's own
+    signature for type checkers.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:

@@ -58,6 +58,8 @@ def replay(
     if not isinstance(trace, Trace):
         trace = Trace.load(trace)
     settings: dict[str, Any] = {**trace.sampling, "seed": trace.seed}
+    if trace.chat_template_kwargs:
+        settings["chat_template_kwargs"] = trace.chat_template_kwargs
     if backend is not None:
         settings["backend"] = backend
     chosen = trace.arguments if arguments is None else arguments

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from ramet.grammars.constraints import Constraint
 from ramet.lang.graph.nodes import Gen, Role, Select
@@ -30,12 +30,14 @@ class Prompt:
     of its text, and the call continues it.
 
     ``previous_call`` is the last call before this one in its state, and ``previous_text`` what it
-    gave: that call's prompt and this text are what this prompt begins with.
+    gave: that call's prompt and this text are what this prompt begins with. ``template_variables``
+    are passed to the model's chat template.
     """
 
     messages: tuple[Message, ...]
     previous_call: str | None = None
     previous_text: str | None = None
+    template_variables: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
     def is_chat(self) -> bool:

@@ -42,6 +42,7 @@ class Dialect:
         score_from: whether only a prompt's last tokens can be scored.
         hints: whether a ``ramet`` object with a ProgramHint is.
         structural_tags: whether a structural tag may be sent as this package spells it.
+        template_variables: whether ``chat_template_kwargs`` is understood.
         completes: whether an output can be made to end valid within ``max_tokens``.
         min_max_tokens: the smallest ``max_tokens``.
     """
@@ -57,6 +58,7 @@ class Dialect:
     score_from: bool = False
     hints: bool = False
     structural_tags: bool = False
+    template_variables: bool = False
     completes: bool = False
     min_max_tokens: int = 0
 
@@ -141,6 +143,7 @@ VLLM = Dialect(
     scoring="tokens",
     salts=True,
     priorities=True,
+    template_variables=True,
     min_max_tokens=1,
 )
 """A server with vLLM's extensions."""

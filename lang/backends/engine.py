@@ -221,7 +221,10 @@ class EngineBackend:
         ]
         continues = unfinished or prompt.continues_assistant
         pieces = template.render(
-            messages, add_generation_prompt=not continues, continue_final_message=continues
+            messages,
+            add_generation_prompt=not continues,
+            continue_final_message=continues,
+            variables=prompt.template_variables,
         )
         return _merged((piece[0], piece[1]) for piece in pieces)
 

@@ -24,7 +24,7 @@ from ramet.lang.backends.base import (
 )
 from ramet.lang.backends.dialects import DIALECTS, OPENAI, Dialect
 from ramet.lang.base.errors import BackendError, UnsupportedError, UsageError
-from ramet.lang.graph.nodes import Gen, Select
+from ramet.lang.graph.nodes import Gen, Role, Select
 from ramet.lang.types.values import add_usage
 from ramet.runtime.api.events import Finished, TextDelta, Timings, TokenInfo, Usage
 from ramet.runtime.api.names import nearest, suggests_names
@@ -74,6 +74,7 @@ class HttpBackend:
             body |= self._dialect.constraint_fields(self.name, call.constraint, call.node_id)
         if is_chat:
             body["messages"] = [dataclasses.asdict(message) for message in call.prompt.messages]
+            body |= self._template_fields(call.prompt, call.node_id)
             if call.prompt.continues_assistant:
                 body |= {"continue_final_message": True, "add_generation_prompt": False}
         else:
@@ -142,6 +143,13 @@ class HttpBackend:
             self._hinted.add(call.program_id)
         return body
 
+    def _template_fields(self, prompt: Prompt, node_id: str = "") -> dict[str, Any]:
+        if not prompt.template_variables:
+            return {}
+        if not self._dialect.template_variables:
+            raise UnsupportedError(self.name, "chat_template_kwargs", node_id)
+        return {"chat_template_kwargs": dict(prompt.template_variables)}
+
     async def _model_name(self) -> str:
         if self._model is None:
             models = (await self._transport.get("/v1/models")).get("data") or []
@@ -158,6 +166,7 @@ class HttpBackend:
         if prompt.is_chat:
             continues = prompt.continues_assistant
             body["messages"] = [dataclasses.asdict(message) for message in prompt.messages]
+            body |= self._template_fields(prompt)
             body |= {"add_generation_prompt": not continues, "continue_final_message": continues}
         else:
             body["prompt"] = prompt.text
@@ -310,8 +319,11 @@ def _extended(prompt: Prompt, text: str) -> Prompt:
     if prompt.continues_assistant or (prompt.messages and not prompt.is_chat):
         last = prompt.messages[-1]
         extended = dataclasses.replace(last, content=last.content + text)
-        return Prompt((*prompt.messages[:-1], extended))
-    return Prompt((*prompt.messages, Message("assistant" if prompt.is_chat else None, text)))
+        messages = (*prompt.messages[:-1], extended)
+    else:
+        role: Role | None = "assistant" if prompt.is_chat else None
+        messages = (*prompt.messages, Message(role, text))
+    return Prompt(messages, template_variables=prompt.template_variables)
 
 
 def _given(hint: ProgramHint) -> dict[str, Any]:

@@ -38,7 +38,9 @@ class Executor:
         self._backend = backend
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._warmed: set[Prompt] = set()
-        self._prompts = Prompts(outcomes.graph, outcomes.text_of)
+        self._prompts = Prompts(
+            outcomes.graph, outcomes.text_of, outcomes.options.chat_template_kwargs
+        )
         self._hints = Hints(outcomes)
         self._unneeded: list[str] = []
         self._lost: list[str] = []

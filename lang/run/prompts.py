@@ -31,7 +31,10 @@ _MAX_DIGITS = 4
 class Prompts:
     """Makes the prompts of a run's calls, each from that of the call that it goes on from."""
 
-    def __init__(self, graph: RequestGraph, text_of: TextOf) -> None:
+    def __init__(
+        self, graph: RequestGraph, text_of: TextOf, template_variables: Mapping[str, Any]
+    ) -> None:
+        self._template_variables = template_variables
         self._graph = graph
         self._text_of = text_of
         self._made: OrderedDict[str, tuple[tuple[Message, ...], int]] = OrderedDict()
@@ -104,7 +107,7 @@ class Prompts:
 
     def _prompt(self, turns: _Turns, previous: str | None) -> Prompt:
         text = None if previous is None else self._text_of(Ref(previous))
-        return Prompt(turns.messages(), previous, text)
+        return Prompt(turns.messages(), previous, text, self._template_variables)
 
 
 class _Turns:

@@ -22,6 +22,7 @@ class RunOptions:
         hints: whether calls carry what the program knows of the future.
         prefill_ahead: whether the beginning of a prompt is computed while its call still waits
             for a value.
+        chat_template_kwargs: variables of the model's chat template, such as ``enable_thinking``.
         timeout_s: seconds after which the run is aborted; None: no limit.
         max_text_len: most characters that values may put into prompts, joins and choices, all of
             them together; None: as many as there is memory for.
@@ -33,6 +34,7 @@ class RunOptions:
     priority: int = 0
     hints: bool = True
     prefill_ahead: bool = True
+    chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
     timeout_s: float | None = None
     max_text_len: int | None = None
 
@@ -45,5 +47,11 @@ class RunOptions:
             ("prefill_ahead", flag),
         ):
             check(name, getattr(self, name))
+        variables = self.chat_template_kwargs
+        if not isinstance(variables, Mapping) or not all(isinstance(k, str) for k in variables):
+            raise InvalidParameterError(
+                f"chat_template_kwargs are values by name, not {variables!r}",
+                param="chat_template_kwargs",
+            )
         if self.timeout_s is not None and not number("timeout_s", self.timeout_s) > 0:
             raise InvalidParameterError("timeout_s must be above 0", param="timeout_s")

@@ -29,5 +29,6 @@ def trace_of(session: Session, arguments: Mapping[str, Any]) -> Trace:
         },
         arguments=dict(arguments),
         sampling=dict(session.options.sampling),
+        chat_template_kwargs=dict(session.options.chat_template_kwargs),
         backend="" if session.backend is None else session.backend.name,
     )

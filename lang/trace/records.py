@@ -49,6 +49,7 @@ class RunRecord:
         arguments: the program's arguments, by name, where they are known.
         sampling: the run's sampling defaults.
         backend: the name of what answered the calls.
+        chat_template_kwargs: variables of the chat template.
     """
 
     program: str
@@ -61,6 +62,7 @@ class RunRecord:
     arguments: dict[str, Any] = field(default_factory=dict)
     sampling: dict[str, Any] = field(default_factory=dict)
     backend: str = ""
+    chat_template_kwargs: dict[str, Any] = field(default_factory=dict)
 
     @property
     def usage(self) -> Usage:

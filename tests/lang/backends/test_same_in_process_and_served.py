@@ -10,12 +10,14 @@ from pydantic import BaseModel
 
 from ramet.grammars.constraints.serialize import content_key
 from ramet.grammars.constraints.writing import for_writing
-from ramet.lang import State, choice, connect, ebnf, json, program, regex
+from ramet.lang import NodeFailedError, State, choice, connect, ebnf, json, program, regex, replay
 from ramet.lang.backends.dialects import RAMET
 from ramet.lang.backends.engine import _as_served
 from ramet.lang.graph.nodes import SelectMethod
 from ramet.lang.types.options import split_options
+from ramet.runtime.api.errors import InvalidParameterError
 from ramet.runtime.server.protocol.constraints import ConstraintFields
+from ramet.runtime.tokenizer import ChatTemplate
 
 
 class Report(BaseModel):
@@ -71,3 +73,46 @@ def test_choices_have_the_same_scores_with_and_without_a_prompt(
         assert all(map(math.isfinite, scores.values()))
         assert remote.meta("x").choice_scores == pytest.approx(scores)
         assert remote.result == local.result
+
+
+@pytest.mark.parametrize("served_by", ["engine", "server"])
+def test_template_variables_reach_the_chat_template(
+    scripted_engine, served, served_by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+    render = ChatTemplate.render
+
+    def spy(self: ChatTemplate, messages: Any, **options: Any) -> Any:
+        seen.append(dict(options.get("variables") or {}))
+        return render(self, messages, **options)
+
+    monkeypatch.setattr(ChatTemplate, "render", spy)
+
+    @program
+    def asks(s: State) -> None:
+        s.user("Which?")
+        s.gen("a", max_tokens=2)
+        s.user("And?")
+        s.select("b", ["x", "y"])
+
+    variables = {"enable_thinking": False}
+    backend = scripted_engine() if served_by == "engine" else connect(served())
+    run = asks.run(backend=backend, chat_template_kwargs=variables)
+    assert len(seen) >= 2
+    assert all(each == variables for each in seen)
+    seen.clear()
+    assert replay(run.trace, asks, backend=backend).is_same
+    assert all(each == variables for each in seen)
+
+
+def test_template_variables_are_refused_where_they_can_not_be_sent() -> None:
+    @program
+    def asks(s: State) -> None:
+        s.user("Which?")
+        s.gen("a")
+
+    backend = connect("http://127.0.0.1:9", dialect="openai", model="m")
+    with pytest.raises(NodeFailedError, match="chat_template_kwargs"):
+        asks.run(backend=backend, chat_template_kwargs={"x": 1})
+    with pytest.raises(InvalidParameterError, match="by name"):
+        asks.run(backend=backend, chat_template_kwargs=["x"])
