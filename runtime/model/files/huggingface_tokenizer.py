@@ -28,7 +28,17 @@ def tokenizer_metadata(
         path: the folder.
         config: its ``config.json``.
         vocab_size: embedding rows; ids that the tokenizer leaves out are unused.
+
+    Raises ``ModelLoadError`` for files that are missing or damaged.
     """
+    try:
+        return _metadata(path, config, vocab_size)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        # JSON files are read as what they should be.
+        raise ModelLoadError(f"{path}: a damaged tokenizer file ({error!r})") from error
+
+
+def _metadata(path: Path, config: Mapping[str, Any], vocab_size: int) -> dict[str, MetadataValue]:
     settings = _read(path / "tokenizer_config.json")
     generation = _read(path / "generation_config.json")
     if (path / "tokenizer.json").is_file():

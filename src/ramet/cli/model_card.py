@@ -71,7 +71,7 @@ def _tokenizer(tokenizer: Tokenizer) -> Iterator[tuple[str, str]]:
     prints_tools = ChatTemplate(template, tokenizer).prints_tools
     yield (
         "chat template",
-        "has tools" if prints_tools else "has no tools: they are described in text",
+        "has tools" if prints_tools else "has no tools: text describes them",
     )
     yield "tool format", detect_tool_format(template).name
     reasoning = detect_reasoning_format(template)

@@ -22,6 +22,7 @@ from sentencepiece import SentencePieceProcessor
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Library
 
+from ramet.runtime.api.errors import ModelLoadError
 from ramet.runtime.api.events import TokenInfo
 from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.model.files.huggingface_tokenizer import tokenizer_metadata
@@ -30,6 +31,7 @@ from ramet.runtime.model.files.tensor import GgufTensor
 from ramet.runtime.parsers import OutputStream
 from ramet.runtime.tokenizer import Tokenizer, TokenKind, read_tokenizer
 from ramet.runtime.tokenizer.pretokenizers import PRE_TOKENIZERS
+from ramet.runtime.tokenizer.sentence_piece import sentence_piece_model
 
 WORDS = (
     *("the", " The", "don't", "I'LL", "naïve", "Ångström", "Straße", "e\u0301", "ﬁn", "x86_64"),
@@ -451,3 +453,67 @@ def test_tekken_gives_the_ids_of_its_library(name: str, tmp_path: Path) -> None:
         assert tokenizer.decode(ids) == text
 
     equal()
+
+
+@functools.cache
+def _small_document() -> bytes:
+    return unigram("plain").to_str().encode()
+
+
+def damaged(data: bytes, draw: Callable[..., Any]) -> bytes:
+    """The same file with a few bytes changed, cut or doubled."""
+    changed = bytearray(data)
+    for _ in range(draw(st.integers(1, 4))):
+        at = draw(st.integers(0, min(len(changed) - 1, 4096)))
+        change = draw(st.sampled_from(["byte", "cut", "twice"]))
+        if change == "byte":
+            changed[at] = draw(st.integers(0, 255))
+        elif change == "cut":
+            del changed[at : at + draw(st.integers(1, 64))]
+        else:
+            changed[at:at] = changed[at : at + 16]
+    return bytes(changed)
+
+
+@settings(
+    max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+)
+@given(data=st.data())
+def test_damaged_tokenizer_files_are_read_or_are_load_errors(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    sound = {
+        "tokenizer.model": sentence_piece_model(
+            ["a", "▁", "ab", "<unk>"],
+            [TokenKind.NORMAL] * 3 + [TokenKind.UNKNOWN],
+            [-1.0, -2.0, -3.0, 0.0],
+            is_unigram=data.draw(st.booleans()),
+            adds_prefix=True,
+            collapses_spaces=False,
+            character_map=b"",
+        ),
+        "tokenizer.json": _small_document(),
+        "tekken.json": json.dumps(
+            {
+                "config": {
+                    "pattern": PRE_TOKENIZERS["tekken"].patterns[0],
+                    "default_vocab_size": 262,
+                    "default_num_special_tokens": 4,
+                },
+                "vocab": [
+                    {"rank": i, "token_bytes": base64.b64encode(token).decode()}
+                    for i, token in enumerate([*(bytes([b]) for b in range(256)), b"ab", b"abc"])
+                ],
+            }
+        ).encode(),
+    }
+    name = data.draw(st.sampled_from(sorted(sound)))
+    path = tmp_path_factory.mktemp("damaged")
+    (path / name).write_bytes(damaged(sound[name], data.draw))
+    message = str(path)
+    try:
+        tokenizer = read_tokenizer(Folder(path, 300))
+        tokenizer.decode(tokenizer.encode("ab a"))
+    except ModelLoadError as error:
+        message = str(error)
+    assert str(path) in message
