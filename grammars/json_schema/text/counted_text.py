@@ -103,18 +103,19 @@ class CountedText(TextLexeme):
         automaton = self.automaton
         count, state = divmod(local, len(automaton.table))
         after = count + 1 if self.high is not None or count < self.low else count
-        transitions = automaton.table[state]
-        there = np.where(automaton.at_border[transitions], after, count)
-        targets = np.full(len(transitions), DEAD, np.int32)
-        for next_count in (count,) if after == count else (count, after):
-            if self.high is not None and next_count > self.high:
-                continue
-            fits = (transitions >= 0) & (there == next_count) & self.alive(next_count)[transitions]
-            for target in set(transitions[fits].tolist()):
-                targets[fits & (transitions == target)] = self._state(
-                    state_table, next_count, target
-                )
-        np.take(targets, automaton.class_of, out=row)
+        ends_here = self.high is not None and after > self.high
+        numbers = {DEAD: DEAD}
+        targets = []
+        for target in automaton.table[state].tolist():
+            number = numbers.get(target)
+            if number is None:
+                at_border = automaton.at_border[target]
+                there = after if at_border else count
+                fits = not (at_border and ends_here) and self.alive(there)[target]
+                number = self._state(state_table, there, target) if fits else DEAD
+                numbers[target] = number
+            targets.append(number)
+        np.take(np.array(targets, np.int32), automaton.class_of, out=row)
         if automaton.accepting[state] and count >= self.low:
             row[QUOTE] = self.closing.target(state_table, self.label)
         return -1
