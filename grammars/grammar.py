@@ -72,7 +72,8 @@ class Grammar:
         self._make_start = start
         self._successor: Grammar | None = None
         self._successor_lock = threading.Lock()
-        self._needed = 0, 0
+        self._many_states = limits.max_states // _SHARE_OF_LIMITS
+        self._many_contexts = limits.max_contexts // _SHARE_OF_LIMITS
         self._pushdown = (
             PushdownTable(limits, context_independent.state_table)
             if like is None
@@ -117,11 +118,11 @@ class Grammar:
         little use to others. A sequence leaves by ``renewed``; so no limit is reached but by what
         a single text needs, and none by the texts of others.
         """
-        limits, pushdown = self._limits, self._pushdown
-        states, contexts = self._needed
-        return pushdown.state_table.num_states > max(
-            limits.max_states // _SHARE_OF_LIMITS, 2 * states
-        ) or pushdown.num_contexts > max(limits.max_contexts // _SHARE_OF_LIMITS, 2 * contexts)
+        pushdown = self._pushdown
+        return (
+            pushdown.state_table.num_states > self._many_states
+            or pushdown.num_contexts > self._many_contexts
+        )
 
     def renewed(self) -> Grammar:
         """The same grammar with tables of its own."""
@@ -133,7 +134,8 @@ class Grammar:
 
     def settle(self) -> None:
         """Note that a text needs as much as the tables have now: they aren't crowded by it."""
-        self._needed = self._pushdown.state_table.num_states, self._pushdown.num_contexts
+        self._many_states = max(self._many_states, 2 * self._pushdown.state_table.num_states)
+        self._many_contexts = max(self._many_contexts, 2 * self._pushdown.num_contexts)
 
     def matcher(self) -> Matcher:
         """A new sequence's position, at the beginning of the text."""

@@ -1,10 +1,10 @@
 """The longest gap of a stream over HTTP, alone and next to constraints that are hard to follow.
 
-    python benchmarks/grammars/stalls.py [--model smollm2] [--seconds 6]
+    python benchmarks/grammars/stalls.py [--model smollm2] [--seconds 6] [--repeat 3]
 
 Starts a server, streams plain text from it, and sends one hard constraint after the other. Each
 window is as long as the one without any that precedes it, so that both see the same machine; what
-is printed is the stream's worst and 99th-percentile gap in each over those without, and how the
+is printed is the stream's worst and 99th-percentile gap in these over those without, and how the
 constraint's own requests ended.
 """
 
@@ -138,6 +138,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--seconds", type=float, default=6)
+    parser.add_argument("--repeat", type=int, default=3, help="windows of each kind, in turns")
     parser.add_argument("--url", help="a server that runs already")
     args = parser.parse_args()
     process, url = (None, args.url) if args.url else start_server(args.model)
@@ -147,11 +148,15 @@ def main() -> None:
         stream.start()
         throw(url, BOMBS["a plain schema"], 2)  # Compiled code is loaded.
         for name, bomb in BOMBS.items():
+            gaps: tuple[list[float], list[float]] = [], []
+            ends = []
             stream.take()
-            time.sleep(args.seconds)
-            alone = stream.take()
-            ends = throw(url, bomb, args.seconds)
-            beside = stream.take()
+            for _ in range(args.repeat):
+                time.sleep(args.seconds)
+                gaps[0].extend(stream.take())
+                ends += throw(url, bomb, args.seconds)
+                gaps[1].extend(stream.take())
+            alone, beside = gaps
             ratios = [np.percentile(beside, p) / np.percentile(alone, p) for p in (99, 100)]
             counts = ", ".join(f"{e} {ends.count(e)}" for e in sorted(set(ends)))
             print(f"{name:32} p99 {ratios[0]:.2f}, worst {ratios[1]:.2f}   ({counts})", flush=True)

@@ -57,34 +57,34 @@ class Masks:
             is_written = self.write(parser_stack, whole, seconds=seconds)
             row[:] = whole
             return is_written
-        if seconds == inf:
-            with self._pushdown.lock:
-                return self._write(parser_stack, row, inf)
-        end = time.monotonic() + seconds
-        if not self._pushdown.lock.acquire(timeout=seconds):
-            return False
+        lock = self._pushdown.lock
+        if not lock.acquire(blocking=False):
+            begin = time.monotonic()
+            if not lock.acquire(timeout=-1 if seconds == inf else seconds):
+                return False
+            seconds -= time.monotonic() - begin
         try:
-            return self._write(parser_stack, row, end)
+            return self._write(parser_stack, row, seconds)
         finally:
-            self._pushdown.lock.release()
+            lock.release()
 
     def write_in_background(self, parser_stack: ParserStack, row: Mask) -> None:
         """``write`` in a thread of its own: others of the grammar go on in between."""
         Masks(self._pushdown, self._context_independent)._write(parser_stack, row, inf, yields=True)
 
     def _write(
-        self, parser_stack: ParserStack, row: Mask, end: float, *, yields: bool = False
+        self, parser_stack: ParserStack, row: Mask, seconds: float, *, yields: bool = False
     ) -> bool:
-        """False if it isn't written by ``end``. With ``yields`` the caller doesn't hold the
-        pushdown table's lock."""
+        """False if it isn't written in about ``seconds``; the clock is read once something is
+        missing. With ``yields`` the caller doesn't hold the pushdown table's lock."""
         pushdown, context_independent = self._pushdown, self._context_independent
         state_table = context_independent.state_table
         at = parser_stack.at
         nodes: list[int] = []
-        found = self._find_inside(parser_stack, end, yields=yields)
+        found = self._find_inside(parser_stack, seconds, yields=yields)
         if found is None:
             return False
-        part, state = found
+        part, state, end = found
         resume = 0
         slice_end = time.monotonic() + _SLICE_S if yields else inf
         while True:
@@ -97,6 +97,8 @@ class Masks:
                 return True
             if status == MAY_END:
                 break
+            if end == inf:
+                end = time.monotonic() + seconds
             if status in (UNCERTAIN, MANY_FOUND):
                 nodes += self._uncertain[1 : self._uncertain[0] + 1].tolist()
                 self._uncertain[0] = 0
@@ -125,14 +127,15 @@ class Masks:
         return True
 
     def _find_inside(
-        self, parser_stack: ParserStack, end: float, *, yields: bool
-    ) -> tuple[ContextIndependentMask, int] | None:
-        """The context-independent mask, and the state to walk from; None if it isn't
-        found by ``end``."""
+        self, parser_stack: ParserStack, seconds: float, *, yields: bool
+    ) -> tuple[ContextIndependentMask, int, float] | None:
+        """The context-independent mask, the state to walk from, and when time is up, if that is
+        known; None if nothing is found in so many seconds."""
         pushdown, context_independent = self._pushdown, self._context_independent
         state_table = context_independent.state_table
         own, _, _, live = parser_stack.positions[parser_stack.at, : LIVE_AT + 1].tolist()
-        slice_s = _SLICE_S
+        slice_s = _SLICE_S if yields else seconds
+        end = inf
         while True:
             with pushdown.lock, state_table.lock:
                 if own not in state_table.masked_as:
@@ -140,7 +143,9 @@ class Masks:
                 state = state_table.masked_as.get(own, own)
                 part = context_independent.known.get((state, live))
                 if part is None:
-                    context_independent.deadline = time.monotonic() + slice_s if yields else end
+                    context_independent.deadline = time.monotonic() + slice_s
+                    if not yields:
+                        end = context_independent.deadline
                     try:
                         part = context_independent.at(state, live, parser_stack.frames)
                     except OutOfTime:
@@ -148,7 +153,7 @@ class Masks:
                     finally:
                         context_independent.deadline = inf
             if part is not None:
-                return part, state if part.own is None else part.own
+                return part, state if part.own is None else part.own, end
             if not yields:
                 return None
             time.sleep(_PAUSE_S)

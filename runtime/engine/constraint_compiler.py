@@ -58,6 +58,7 @@ class ConstraintCompiler:
         self._most = max(1, min(len(config.tenant_weights), max_bytes // _LEAST_BYTES))
         self._bytes_each = max_bytes // self._most
         self._lock = threading.Lock()
+        self._making = threading.Lock()  # held while a compiler is made, which may take minutes
         self._by_tenant: OrderedDict[str, GrammarCompiler] = OrderedDict()
 
     def compile(
@@ -101,14 +102,25 @@ class ConstraintCompiler:
         return f"{scope.cache_salt}\0{key}" if self._has_tenants else key
 
     def _compiler(self, tenant: str) -> GrammarCompiler:
-        with self._lock:
-            compiler = self._by_tenant.get(tenant)
-            if compiler is None:
-                compiler = self._by_tenant[tenant] = self._new_compiler(tenant)
+        known = self._known(tenant)
+        if known is not None:
+            return known
+        with self._making:
+            known = self._known(tenant)
+            if known is not None:
+                return known
+            compiler = self._new_compiler(tenant)
+            with self._lock:
+                self._by_tenant[tenant] = compiler
                 if len(self._by_tenant) > self._most:
                     self._by_tenant.popitem(last=False)
-            self._by_tenant.move_to_end(tenant)
             return compiler
+
+    def _known(self, tenant: str) -> GrammarCompiler | None:
+        with self._lock:
+            if tenant in self._by_tenant:
+                self._by_tenant.move_to_end(tenant)
+            return self._by_tenant.get(tenant)
 
     def _new_compiler(self, tenant: str) -> GrammarCompiler:
         load_constraints(self._is_wanted)
