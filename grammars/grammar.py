@@ -22,6 +22,9 @@ from .pushdown.pushdown_table import PushdownTable
 _NUM_CHECKED = 8
 """Transitions that are worked out when compiling: one that can't be made is the schema's fault."""
 
+_CHECK_S = 0.01
+"""How long that may take; what is left is made while the prompt is read."""
+
 _SHARE_OF_LIMITS = 8
 """Tables that reach this part of the limits are given up (see ``Grammar.is_crowded``)."""
 
@@ -84,7 +87,7 @@ class Grammar:
             self._start = self._pushdown.first_position(context)
         room = limits.max_contexts // _SHARE_OF_LIMITS // 2
         self.preparation = Preparation(self._pushdown, context_independent, room)
-        self.preparation.check(_NUM_CHECKED)
+        self.preparation.check(_NUM_CHECKED, _CHECK_S)
         self.masks = Masks(self._pushdown, context_independent)
         self.completions = CompletionSearch(self._pushdown)
         # The first mask is needed in any case: its parts are computed now.

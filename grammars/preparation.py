@@ -37,10 +37,15 @@ class Preparation:
         self._num_transitions = self._num_states = 0
         self._has_transitions = True
 
-    def check(self, count: int) -> None:
-        """Make the first ``count`` transitions. GrammarTooComplexError: one can't be made."""
+    def check(self, count: int, seconds: float = inf) -> None:
+        """Make the first ``count`` transitions, or as many as some time suffices for.
+
+        GrammarTooComplexError: one can't be made.
+        """
+        end = time.monotonic() + seconds
         while self._num_transitions < count and self._make_transition():
-            pass
+            if time.monotonic() > end:
+                return
 
     def run(self, seconds: float = inf) -> bool:
         """Go on for about some time; whether there is more to be made."""

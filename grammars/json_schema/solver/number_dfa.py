@@ -79,8 +79,8 @@ def _excluded_numbers(formula: Formula) -> frozenset[Decimal]:
 
 def exactly_one(parts: list[Dfa], universe: Dfa, limits: RegularLimits) -> Dfa:
     """What is in one of some languages, and in no second one."""
-    once, more = EMPTY, EMPTY
+    once = any_ = EMPTY
     for part in parts:
-        more = more.union(once.intersect(part, limits), limits)
-        once = once.union(part, limits)
-    return once.difference(more, limits).intersect(universe, limits)
+        once = once.difference(part, limits).union(part.difference(any_, limits), limits)
+        any_ = any_.union(part, limits)
+    return once.intersect(universe, limits)
