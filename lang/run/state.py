@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, 
 from ramet.lang.base.errors import RoleError, UnknownNameError, UsageError
 from ramet.lang.graph.nodes import Role, SelectMethod
 from ramet.lang.run.agent import Agent, AgentLimits
+from ramet.lang.run.turn import Turn
 from ramet.lang.run.writer import Writer
 from ramet.lang.types.expressions import Appendable, Expr, GenExpr, RoleExpr, select
 from ramet.lang.types.options import GenOptions, SamplingOptions
@@ -47,18 +48,30 @@ class State:
             self._writer.append(item)
         return self
 
-    def system(self, *items: Appendable) -> Turn:
+    def system(self, *items: Appendable) -> Turn[State]:
         """Appends a system turn, or without items begins one: ``with s.system(): ...``."""
         return self._turn("system", items)
 
-    def user(self, *items: Appendable) -> Turn:
+    def user(self, *items: Appendable) -> Turn[State]:
         """Appends a user turn, or without items begins one: ``with s.user(): ...``."""
         return self._turn("user", items)
 
-    def assistant(self, *items: Appendable) -> Turn:
+    def assistant(self, *items: Appendable) -> Turn[State]:
         """Appends an assistant turn, or without items begins one: ``with s.assistant(): ...``."""
         return self._turn("assistant", items)
 
+    @overload
+    def gen(
+        self, name: str = "", type_: None = None, *, n: int, **options: Unpack[GenOptions]
+    ) -> Value[list[str]]: ...
+    @overload
+    def gen(
+        self, name: str, type_: Pattern, *, n: int, **options: Unpack[GenOptions]
+    ) -> Value[list[str]]: ...
+    @overload
+    def gen(
+        self, name: str, type_: TypeForm[T], *, n: int, **options: Unpack[GenOptions]
+    ) -> Value[list[T]]: ...
     @overload
     def gen(
         self, name: str = "", type_: None = None, **options: Unpack[GenOptions]
@@ -79,6 +92,8 @@ class State:
             type_: what the text must be: a Python type (a pydantic model, dataclass, TypedDict,
                 enum, Literal, int, float, bool, list[...], ...), whose value the Value then has,
                 or a pattern such as ``regex(...)``. None is free text.
+            n: write as many texts, each with a seed of its own. The Value is their list, and the
+                state goes on as if nothing was written.
             options: sampling parameters, or ``regex=``, ``choices=``, ``json_schema=``, ``ebnf=``.
 
         Raises:
@@ -289,32 +304,14 @@ class State:
 
     # Inside.
 
-    def _turn(self, role: Role, items: tuple[Appendable, ...]) -> Turn:
+    def _turn(self, role: Role, items: tuple[Appendable, ...]) -> Turn[State]:
         if items:
             self._writer.append(RoleExpr(role, items))
-        return Turn(self, role, is_whole=bool(items))
+        return Turn(self, self._writer, role, is_whole=bool(items))
 
     def _rendered(self) -> list[dict[str, str]]:
         self._writer.wait_for_borrower()
         return self._writer.session.outcomes.rendered(self._writer.tail)
-
-
-class Turn:
-    """A chat turn as a context manager."""
-
-    def __init__(self, state: State, role: Role, *, is_whole: bool) -> None:
-        self._state = state
-        self._role: Role = role
-        self._is_whole = is_whole
-
-    def __enter__(self) -> State:
-        if self._is_whole:
-            raise RoleError("this turn has ended already: with s.user(): takes no text")
-        self._state._writer.begin_turn(self._role)
-        return self._state
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._state._writer.end_turn()
 
 
 class Branches:

@@ -129,6 +129,9 @@ class Writer:
         self.wait_for_borrower()
         self._check_name(expr.name)
         options = dict(expr.options)
+        num_texts = options.pop("n", None)
+        if num_texts is not None:
+            return self._gen_several(replace(expr, options=options), num_texts)
         complete = options.pop("complete", None)
         if complete not in (None, True, False):
             raise UsageError(f"complete is True or False, not {complete!r}")
@@ -158,6 +161,20 @@ class Writer:
             node = self._add(make, output)
         if next_tool:
             self.session.expect_tool(node.id, next_tool)
+        return self._variable(expr.name, node)
+
+    def _gen_several(self, expr: GenExpr, num_texts: Any) -> Value[list[Any]]:
+        """Appends a Gen to each of several branches, and the Join of their values."""
+        if type(num_texts) is not int or num_texts < 1:
+            raise UsageError(f"n is the number of texts, at least 1, not {num_texts!r}")
+        inputs: list[str] = []
+        for index, branch in enumerate(self.fork(num_texts)):
+            options = dict(expr.options)
+            if isinstance(options.get("seed"), int):
+                options["seed"] += index  # texts of one seed would be the same
+            inputs.append(branch.gen(replace(expr, options=options)).node_id)
+            branch.close()
+        node = self._add(lambda place: Join(name=expr.name, inputs=tuple(inputs), **place))
         return self._variable(expr.name, node)
 
     def select(self, expr: SelectExpr) -> Value[str]:

@@ -79,12 +79,15 @@ def _items(value: Appendable) -> tuple[Appendable, ...]:
     return (value,)
 
 
-def gen(name: str = "", type_: Any = None, **options: Unpack[GenOptions]) -> GenExpr:
-    """A text for the model to write, as variable ``name``.
+def gen(
+    name: str = "", type_: Any = None, *, n: int | None = None, **options: Unpack[GenOptions]
+) -> GenExpr:
+    """A text for the model to write, or ``n`` of them, as variable ``name``.
 
     ``type_`` is a Python type, or a pattern such as ``regex(...)``: see ``State.gen``.
     """
-    return GenExpr(name or "", type_, dict(options))
+    given = {} if n is None else {"n": n}
+    return GenExpr(name or "", type_, {**options, **given})
 
 
 def select(

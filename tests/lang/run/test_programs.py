@@ -552,3 +552,30 @@ def test_a_state_is_of_one_thread(scripted) -> None:
 
     with pytest.raises(UsageError, match="thread"):
         threaded.run(backend=scripted())
+
+
+@pytest.mark.parametrize("seed", [None, 5])
+def test_several_texts_are_drawn_from_one_prompt(scripted, seed: int | None) -> None:
+    @program
+    def several(s: State) -> list[int]:
+        s.user("A number?")
+        options = {} if seed is None else {"seed": seed}
+        numbers = s.gen("n", int, n=3, **options)
+        s += user(f"{s['n']}") + assistant(gen("after", n=2))
+        return numbers.value
+
+    backend = scripted({"n": ["7", "8", "9"], "after": ["a", "b"]})
+    run = several.run(backend=backend)
+    assert run.result == run["n"] == [7, 8, 9]
+    assert run["after"] == ["a", "b"]
+    prompts = {call.prompt.messages for call in backend.calls if call.name == "n"}
+    assert len(prompts) == 1
+    assert len({call.params.seed for call in backend.calls}) == 5
+    assert [message["content"] for message in run.messages()] == ["A number?", "7\n8\n9"]
+    assert several.graph().is_complete is False  # it reads a value
+
+
+@pytest.mark.parametrize("n", [0, -1, True, "3"])
+def test_the_number_of_texts_is_a_number(scripted, n: object) -> None:
+    with pytest.raises(UsageError, match="number of texts"):
+        program(lambda s: s.gen("x", n=n)).run(backend=scripted())

@@ -43,6 +43,8 @@ def typed(s: State, topic: str, *, depth: int = 1) -> Report:
     assert_type(s.select("f", ["a", "b"]), Value[str])
     assert_type(s.gen("h", Literal["a", "b"]), Value[Literal["a", "b"]])
     assert_type(s.gen("i", Report | None), Value[Report | None])
+    assert_type(s.gen("j", n=2), Value[list[str]])
+    assert_type(s.gen("k", Report, n=2), Value[list[Report]])
     assert_type(s.tools([add]), Value[str])
     assert_type(s.tools([add], answer=Report), Value[Report])
     assert_type(s.tools([add], answer=Literal[1, 2]), Value[Literal[1, 2]])
