@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Iterable, Sequence
 
+import numpy as np
 from sentencepiece import SentencePieceProcessor
 
 from ramet.runtime.api.errors import ModelLoadError
@@ -18,6 +18,7 @@ BYTE_TEXT = re.compile("<0x([0-9A-Fa-f]{2})>")
 
 # Field numbers of sentencepiece_model.proto, with their wire types.
 _PIECES, _TRAINER, _NORMALIZER = 1, 2, 3
+_SHORT = 0x80 - 9
 _PLAIN_TEXT = b"\x18\x00\x20\x00"  # neither add_dummy_prefix nor remove_extra_whitespaces
 
 
@@ -77,11 +78,13 @@ def sentence_piece_model(
     Control tokens and user-defined ones are no pieces of it: text is cut at them before.
     """
     pieces = []
-    for token_id, (text, kind, score) in enumerate(zip(texts, kinds, scores, strict=True)):
-        if kind not in (TokenKind.NORMAL, TokenKind.BYTE) or not text:
+    text_kinds = (TokenKind.NORMAL, TokenKind.BYTE)
+    packed = np.array(scores, "<f4").tobytes()
+    for token_id, (text, kind) in enumerate(zip(texts, kinds, strict=True)):
+        if kind not in text_kinds or text in ("", "\0"):
             text, kind = f"\ue000{token_id}", TokenKind.UNUSED
-        pieces.append(_piece(text, kind, score))
-    pieces.append(_piece("\ue000unknown", TokenKind.UNKNOWN, 0.0))
+        pieces.append(_piece(text, kind, packed[4 * token_id : 4 * token_id + 4]))
+    pieces.append(_piece("\ue000unknown", TokenKind.UNKNOWN, bytes(4)))
     falls_back = sum(kind == TokenKind.BYTE for kind in kinds) == 256
     trainer = _number(3, 1 if is_unigram else 2) + _number(35, falls_back)
     normalizer = _field(1, b"identity") + _field(2, character_map)
@@ -89,11 +92,12 @@ def sentence_piece_model(
     return b"".join([*pieces, _field(_TRAINER, trainer), _field(_NORMALIZER, normalizer)])
 
 
-def _piece(text: str, kind: TokenKind, score: float) -> bytes:
+def _piece(text: str, kind: TokenKind, score: bytes) -> bytes:
     data = text.encode("utf-8", "surrogateescape")
-    return _field(
-        _PIECES, _field(1, data) + b"\x15" + struct.pack("<f", score) + _number(3, int(kind))
-    )
+    rest = b"\x15" + score + (b"\x18" + bytes((kind,)))
+    if len(data) < _SHORT:  # most, and there are hundreds of thousands
+        return bytes((0x0A, len(data) + 9, 0x0A, len(data))) + data + rest
+    return _field(_PIECES, _field(1, data) + rest)
 
 
 def _field(number: int, data: bytes) -> bytes:
