@@ -1,4 +1,4 @@
-"""Eviction order: the page that is worth least until its next use goes first.
+"""Eviction: the page that is worth least until its next use leaves the tree first.
 
 Belady's rule (1966) with what is known. A page that a program expects again has a known next
 use, and the farthest goes first. One whose future is unknown is taken to come back after as long
@@ -24,7 +24,8 @@ _Entry = tuple[float, int, int, Node]
 
 
 class EvictionQueue:
-    """Evictable nodes in lazy heaps; every operation takes O(log n) amortised.
+    """Evictable nodes in lazy heaps, taken out of their tree one by one; every operation takes
+    O(log n) amortised.
 
     A node enters by ``push`` when it becomes evictable, and again whenever its times change; an
     entry that is no longer its node's latest, or whose node isn't evictable, is skipped.
@@ -51,8 +52,28 @@ class EvictionQueue:
         else:
             heapq.heappush(self._idle[kind_of(node)], (float(node.last_use), *tail))
 
-    def pop(self, now: int) -> Node | None:
-        """Takes the best node to evict, or None when there is none."""
+    def evict(self, now: int) -> Node | None:
+        """Takes the best leaf to evict out of its tree, or returns None when there is none.
+
+        Its parent inherits its times: each use was a use of both. The caller frees the page.
+        """
+        node = self._pop(now)
+        if node is None:
+            return None
+        parent = node.parent
+        assert parent is not None
+        parent.remove_child(node)
+        node.detached = True
+        parent.last_use = max(parent.last_use, node.last_use)
+        if node.next_use is not None and not node.dead:
+            parent.next_use = min(parent.next_use or NEVER, node.next_use)
+            parent.uses = max(parent.uses, node.uses)
+        if parent.evictable:
+            self.push(parent)
+        return node
+
+    def _pop(self, now: int) -> Node | None:
+        """The best node to evict."""
         self._demote_overdue(now)
         heap, wait = self._idlest(now)
         known = self._peek(self._farthest)

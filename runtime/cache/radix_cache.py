@@ -24,7 +24,7 @@ import numpy.typing as npt
 from ramet.runtime.api.errors import InvariantError
 from ramet.runtime.cache.eviction import EvictionQueue
 from ramet.runtime.cache.hot_pages import HotPage, hottest
-from ramet.runtime.cache.node import NEVER, TOKEN_BYTES, Node, PrefixHandle, token_key
+from ramet.runtime.cache.node import TOKEN_BYTES, Node, PrefixHandle, token_key
 from ramet.runtime.cache.page_pool import PagePool
 
 
@@ -80,13 +80,14 @@ class RadixCache:
 
     def evict(self, num_pages: int) -> int:
         """Frees up to ``num_pages`` pages, the farthest next use first; returns how many."""
-        for count in range(num_pages):
-            node = self._queue.pop(self._clock)
-            if node is None:
-                return count
-            self._remove(node)
-        self.num_evicted += num_pages
-        return num_pages
+        num_evicted = 0
+        while num_evicted < num_pages and (node := self._queue.evict(self._clock)) is not None:
+            self._free_page(node)
+            if node.parent is not None:
+                self._drop_if_idle(node.parent)
+            num_evicted += 1
+        self.num_evicted += num_evicted
+        return num_evicted
 
     def clear(self) -> int:
         """Evicts all that can be; returns the number of pages."""
@@ -338,22 +339,6 @@ class RadixCache:
             self._free_page(leaf)
         if leaf.evictable:
             self._queue.push(leaf)
-
-    def _remove(self, node: Node) -> None:
-        """Evicts a leaf; its parent inherits its times: each use was a use of both."""
-        parent = node.parent
-        assert parent is not None
-        parent.remove_child(node)
-        node.detached = True
-        self._free_page(node)
-        if node.last_use > parent.last_use:
-            parent.last_use = node.last_use
-        if node.next_use is not None and not node.dead:
-            parent.next_use = min(parent.next_use or NEVER, node.next_use)
-            parent.uses = max(parent.uses, node.uses)
-        if parent.evictable:
-            self._queue.push(parent)
-        self._drop_if_idle(parent)
 
     def _drop_if_idle(self, node: Node) -> None:
         """Removes an empty namespace."""
