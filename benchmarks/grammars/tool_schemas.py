@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import itertools
 import json
 import os
 import random
@@ -32,7 +33,7 @@ from typing import Any
 from tool_instances import instances
 
 SOURCES = Path(__file__).with_suffix(".json")
-NUM_SCHEMAS = 300
+NUM_SCHEMAS = {"mcp": 200, "openapi": 100}
 MAX_SCHEMA_LEN = 60_000
 START_S = 25.0
 
@@ -237,18 +238,18 @@ def collect(folder: Path) -> None:
 
 
 def sampled(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """At most 300, one a package in turn, those with more keywords first chosen by chance."""
+    """Of each kind as many as wanted: one of each package in turn, drawn by chance."""
     rng = random.Random(0)
-    by_package: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        by_package.setdefault(row["id"].split(" ")[0], []).append(row)
-    for group in by_package.values():
-        rng.shuffle(group)
     found: list[dict[str, Any]] = []
-    while len(found) < NUM_SCHEMAS and any(by_package.values()):
+    for kind, wanted in NUM_SCHEMAS.items():
+        by_package: dict[str, list[dict[str, Any]]] = {}
+        for row in rows:
+            if row["split"] == kind:
+                by_package.setdefault(row["id"].split(" ")[0], []).append(row)
         for group in by_package.values():
-            if group and len(found) < NUM_SCHEMAS:
-                found.append(group.pop())
+            rng.shuffle(group)
+        turns = itertools.chain.from_iterable(itertools.zip_longest(*by_package.values()))
+        found += itertools.islice((row for row in turns if row is not None), wanted)
     return found
 
 

@@ -51,7 +51,8 @@ class JsonSchema(_Value):
     """Text that is one JSON value valid against ``schema``.
 
     ``any_order`` lets an object's properties come in any order; otherwise the schema's order is
-    kept. ``documents`` maps URIs to schemas that ``$ref`` may name; nothing is ever fetched.
+    kept, save that an object that may have other properties takes a late optional one.
+    ``documents`` maps URIs to schemas that ``$ref`` may name; nothing is ever fetched.
     """
 
     schema: JsonValue

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 
 from ramet.grammars.constraints import Ebnf
+from ramet.grammars.errors import ConstraintError, GrammarTooComplexError
 from ramet.grammars.regular import DEFAULT_LIMITS, RegularLimits
 
 from .ast import Rules
@@ -13,6 +13,7 @@ from .automaton import GrammarAutomaton
 from .gbnf import parse_gbnf
 from .lark import parse_lark
 from .network import build_network, check_names
+from .notation import notation_of
 
 __all__ = [
     "GrammarAutomaton",
@@ -23,8 +24,6 @@ __all__ = [
     "parse_gbnf",
     "parse_lark",
 ]
-
-_QUOTED = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|#[^\n]*')
 
 
 def ebnf_automaton(constraint: Ebnf, limits: RegularLimits = DEFAULT_LIMITS) -> GrammarAutomaton:
@@ -39,10 +38,25 @@ def ebnf_automaton(constraint: Ebnf, limits: RegularLimits = DEFAULT_LIMITS) -> 
 
 
 def parse_ebnf(constraint: Ebnf) -> Rules:
-    """The rules of a grammar in either dialect; every rule that they call exists."""
-    dialect = constraint.dialect
-    if dialect == "auto":
-        dialect = dialect_of(constraint.grammar)
+    """The rules of a grammar in either dialect; every rule that they call exists.
+
+    Raises:
+        ConstraintError: as for ``ebnf_automaton``; where the dialect is ``auto``, it says as which
+            one the grammar was read and why.
+    """
+    if constraint.dialect != "auto":
+        return _parse(constraint, constraint.dialect)
+    notation = notation_of(constraint.grammar)
+    try:
+        return _parse(constraint, notation.dialect)
+    except GrammarTooComplexError:
+        raise
+    except ConstraintError as error:
+        read = f"{error.reason} (read as {notation.name}: {notation.reason})"
+        raise ConstraintError(error.path, error.keyword, read) from None
+
+
+def _parse(constraint: Ebnf, dialect: Literal["gbnf", "lark"]) -> Rules:
     if dialect == "gbnf":
         rules = parse_gbnf(constraint.grammar, constraint.start)
     else:
@@ -50,8 +64,3 @@ def parse_ebnf(constraint: Ebnf) -> Rules:
         rules = parse_lark(constraint.grammar, constraint.start, narrow=narrow)
     check_names(rules)
     return rules
-
-
-def dialect_of(grammar: str) -> Literal["gbnf", "lark"]:
-    """GBNF defines rules by ``::=``, Lark by ``:``."""
-    return "gbnf" if "::=" in _QUOTED.sub("", grammar) else "lark"

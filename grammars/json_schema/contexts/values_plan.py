@@ -71,7 +71,8 @@ class Values:
     """What one compiled schema has worked out about values, names and objects.
 
     Attributes:
-        any_order: an object's properties come in any order; otherwise in the schema's.
+        any_order: an object's properties come in any order; otherwise in the schema's (in an
+            object with others, those that are optional may come late).
         integers: how numbers that must be integers are written.
         unique_items: by node, what all items of an array may be that must differ.
         opened: finds what comes after an opening bracket.
@@ -88,6 +89,7 @@ class Values:
         self._plans: dict[object, ValuePlan] = {}
         self._names: dict[object, TextLexeme] = {}
         self._live: dict[object, int] = {}
+        self._open: dict[int, bool] = {}
         self._differing: dict[int, Differing | None] = {}
         self.unique_items: dict[Formula, Any] = {}
 
@@ -199,9 +201,23 @@ class Values:
         """The labels that neither names that are there nor the order rule out."""
         plan = frame.plan
         free = ((1 << plan.num_labels) - 2) & ~(frame.seen | spent)
-        if frame.floor > plan.first_name:
+        if frame.floor > plan.first_name and not self._is_open(plan):
             free &= (1 << plan.first_name) - 1 | -(1 << frame.floor)
         return free
+
+    def _is_open(self, plan: ObjectPlan) -> bool:
+        """Whether an object may have properties that aren't listed.
+
+        Their names may begin as any does, so a listed one that comes late can't be told from them
+        before it ends: it is taken then, under its own schema.
+        """
+        known = self._open.get(plan.number)
+        if known is None:
+            nodes = (plan.child(plan.formulas, n).nodes[0] for n in range(1, plan.first_name))
+            known = any(map(self.solver.satisfiable, nodes))
+            if not self.solver.is_leaning:
+                self._open[plan.number] = known
+        return known
 
     def _differing_of(self, frame: OpenObject) -> Differing | None:
         """How an object differs from given ones, if that is all that is unusual about it."""

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ramet.grammars.constraints import Ebnf
-from ramet.grammars.ebnf import dialect_of, ebnf_automaton
+from ramet.grammars.ebnf import ebnf_automaton
+from ramet.grammars.ebnf.notation import notation_of
 from ramet.grammars.errors import ConstraintError, GrammarTooComplexError
 from ramet.grammars.regular import RegularLimits
 
@@ -94,7 +95,7 @@ def test_json_in_both_dialects(
     ],
 )
 def test_gbnf(accepts: Accepts, grammar: str, yes: list[str], no: list[str]) -> None:
-    assert dialect_of(grammar) == "gbnf"
+    assert notation_of(grammar).dialect == "gbnf"
     assert all(accepts(grammar, text) for text in yes)
     assert not any(accepts(grammar, text) for text in no)
 
@@ -124,7 +125,7 @@ def test_gbnf(accepts: Accepts, grammar: str, yes: list[str], no: list[str]) -> 
     ],
 )  # fmt: skip
 def test_lark(accepts: Accepts, grammar: str, yes: list[str], no: list[str]) -> None:
-    assert dialect_of(grammar) == "lark"
+    assert notation_of(grammar).dialect == "lark"
     assert all(accepts(grammar, text) for text in yes)
     assert not any(accepts(grammar, text) for text in no)
 
