@@ -39,6 +39,7 @@ from .pushdown.listed_texts import ListedLexeme
 from .pushdown.pushdown_table import PushdownTable
 from .regular import Dfa, intersect_all, literals, regex_dfa
 from .regular.automata.store import AutomatonStore
+from .regular.formats import decoded_members
 from .regular.regex.compile import condition_dfas
 from .regular.regex.parser import parse
 from .regular.regex.syntax import has_assertions
@@ -220,7 +221,9 @@ class GrammarCompiler:
         like = (
             self._any_json_like(constraint, shared) if isinstance(constraint, JsonSchema) else None
         )
-        return _prepared(Grammar(start, shared, self.limits, like))
+        grammar = _prepared(Grammar(start, shared, self.limits, like))
+        grammar.for_text = _decoder(constraint, self.vocab, self.limits)
+        return grammar
 
     def _shared_insides(self) -> ContextIndependentMasks:
         if self._shared is None or self._shared.state_table.num_bytes > _MAX_SHARED_BYTES:
@@ -253,7 +256,29 @@ def compile_constraint(
     """The grammar of a constraint, with no cache. See ``GrammarCompiler.compile``."""
     limits = limits or CompileLimits()
     start = start_of(constraint, Languages(limits), limits, vocab.special_ids)
-    return _own_grammar(start, vocab, limits)
+    grammar = _own_grammar(start, vocab, limits)
+    if isinstance(constraint, JsonSchema | StructuralTag):
+        grammar.for_text = _decoder(constraint, vocab, limits)
+    return grammar
+
+
+def _decoder(
+    constraint: Constraint, vocab: Vocabulary, limits: CompileLimits
+) -> Callable[[bytes], Grammar | None]:
+    """Makes, for one text, the grammar that knows which of its strings are of which format."""
+
+    def for_text(text: bytes) -> Grammar | None:
+        decoded = decoded_members(text) if '"format"' in content_key(constraint) else {}
+        if not decoded:
+            return None
+        languages = Languages(limits, decoded=decoded)
+        try:
+            start = start_of(constraint, languages, limits, vocab.special_ids)
+        except EmptyConstraintError:
+            return None  # None of the strings helps.
+        return _own_grammar(start, vocab, limits)
+
+    return for_text
 
 
 def _own_grammar(start: Start, vocab: Vocabulary, limits: CompileLimits) -> Grammar:

@@ -55,6 +55,8 @@ class Grammar:
         masks: what writes them.
         context_independent: the parts of masks and the lexemes that it may share with other
             grammars.
+        for_text: a grammar that is exact for one text where this one's masks allow a part of what
+            the constraint accepts; None if this one is exact.
         completions: finds what completes an output.
         preparation: makes ahead what masks are likely to ask for.
     """
@@ -71,6 +73,7 @@ class Grammar:
         needs some."""
         self.vocab = context_independent.vocab
         self.context_independent = context_independent
+        self.for_text: Callable[[bytes], Grammar | None] = lambda _: None
         self._limits = limits
         self._make_start = start
         self._successor: Grammar | None = None
@@ -155,6 +158,9 @@ class Grammar:
         that the grammar was compiled with.
         """
         data = text.encode() if isinstance(text, str) else text
+        exact = self.for_text(data)
+        if exact is not None:
+            return exact.match(data, max_seconds=max_seconds)
         matcher = Matcher(self, self._pushdown, self.parser_stack())
         end = time.monotonic() + max_seconds
         for at in range(len(data)):

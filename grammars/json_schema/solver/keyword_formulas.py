@@ -46,7 +46,7 @@ from ramet.grammars.json_schema.schema.keyword_values import (
 )
 from ramet.grammars.json_schema.schema.keywords import ROLES
 from ramet.grammars.json_schema.schema.kinds import OF_TYPE, kinds_of
-from ramet.grammars.regular.formats import FORMAT_NAMES, string_format
+from ramet.grammars.regular.formats import FORMAT_NAMES
 
 from .evaluated import Seen, collect, unevaluated_items, unevaluated_properties
 from .languages import Languages
@@ -237,11 +237,8 @@ class Typer:
             parts.append(self._pattern(schema["pattern"], f"{leaf.path}/pattern", "pattern"))
         name = schema.get("format")
         if isinstance(name, str) and name in FORMAT_NAMES:
-            try:
-                string_format(name)
-            except ConstraintError as error:
-                raise type(error)(f"{leaf.path}/format", "format", error.reason) from None
-            parts.append(atom(Format(name)))
+            members = self._languages.decoded.get(name)
+            parts.append(atom(Format(name) if members is None else TextIs(members)))
         return parts
 
     def _pattern(self, pattern: object, path: str, keyword: str) -> Formula:

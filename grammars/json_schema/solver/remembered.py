@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, TypeVar
 
 from ramet.grammars.json_schema.schema.documents import Leaf
@@ -22,6 +22,7 @@ class Remembered:
     ``store``, if given, keeps automata on disk.
 
     Attributes:
+        decoded: by format, all strings of one text that are of it (see ``formats.decoded``).
         num_bytes: about the memory that what is remembered takes; no more than ``max_bytes``.
         leaves: subschemas that were found to be sound, by content.
     """
@@ -32,8 +33,10 @@ class Remembered:
         capacity: int = 4096,
         store: AutomatonStore | None = None,
         max_bytes: int = 64 << 20,
+        decoded: Mapping[str, frozenset[str]] | None = None,
     ) -> None:
         self.limits = limits
+        self.decoded = decoded or {}
         self._store = store
         self._capacity = capacity
         self._max_bytes = max_bytes

@@ -2,13 +2,14 @@
 
 Exact against the RFCs that the specification names, with these choices:
 
-- Leap seconds are allowed where they are 23:59:60 in UTC, on any day, at offsets of whole quarters
-  of an hour (no other offset was in use since there are leap seconds). Year 0000 is a year.
-- ``hostname`` and ``email`` exclude labels that begin with ``xn--``: whether Punycode decodes to a
-  valid label is not regular, and a wrong one must never be made.
+- Leap seconds are allowed where they are 23:59:60 in UTC, on any day, here at offsets of whole
+  quarters of an hour (no other was in use since there are leap seconds). Year 0000 is a year.
+- ``hostname`` and ``email`` exclude labels that begin with ``xn--`` here: whether Punycode decodes
+  to a valid label is not regular, and a wrong one must never be made. ``idn-hostname`` has the
+  labels of ``idn``.
+- What is left out here is decided by decoding where a whole text is validated (``decoded``).
 - ``email`` keeps SMTP's limits (RFC 5321: 64 octets before the @, labels of 63); ``idn-email``
   takes any character beyond ASCII in either part (RFC 6531).
-- ``idn-hostname`` is refused: bidirectional and Punycode-length rules are not regular.
 - ``regex`` is a large regular subset of ECMA-262's grammar: see ``regex_format``.
 
 A total length that would multiply an automaton's states is given apart, as ``max_length``.
@@ -19,12 +20,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from ramet.grammars.errors import ConstraintError
 from ramet.grammars.regular.automata.algebra import concat, literal, literals, union_all
 from ramet.grammars.regular.automata.dfa import Dfa
 from ramet.grammars.regular.automata.nfa import NfaBuilder
 from ramet.grammars.regular.regex import regex_dfa
 
+from .idn import idn_hostname
 from .regex_format import regex_format
 
 
@@ -47,17 +48,9 @@ FORMAT_NAMES = frozenset(
 
 
 def string_format(name: str) -> Format | None:
-    """The language of a format; None for a name that no draft defines, which is an annotation.
-
-    Raises:
-        ConstraintError: a format that can't be decided exactly.
-    """
+    """The language of a format; None for a name that no draft defines, which is an annotation."""
     if name not in FORMAT_NAMES:
         return None
-    if name == "idn-hostname":
-        raise ConstraintError(
-            "", "format", "idn-hostname is not regular: it limits the length of Punycode"
-        )
     return _format(name)
 
 
@@ -79,11 +72,13 @@ def _format(name: str) -> Format:
         case "regex":
             return Format(regex_format())
         case "hostname":
-            return Format(_without_punycode(_HOSTNAME, r"(.*\.)?"), 253)
+            return Format(_without_punycode(HOSTNAME, r"(.*\.)?"), 253)
         case "email":
             return Format(_email(), 254)
         case "idn-email":
             return Format(regex_dfa(_IDN_EMAIL))
+        case "idn-hostname":
+            return Format(idn_hostname())
         case _:
             return Format(regex_dfa(_PATTERNS[name]))
 
@@ -98,7 +93,7 @@ _DAYS = (
 _LEAP_YEAR = r"([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)"
 _DATE = rf"([0-9]{{4}}-{_DAYS}|{_LEAP_YEAR}-02-29)"
 _MINUTE = r"([01][0-9]|2[0-3]):[0-5][0-9]"
-_TIME = rf"{_MINUTE}:[0-5][0-9](\.[0-9]+)?([Zz]|[+-]{_MINUTE})"
+TIME = rf"{_MINUTE}:[0-5][0-9](\.[0-9]+)?([Zz]|[+-]{_MINUTE})"
 
 
 @cache
@@ -116,7 +111,7 @@ def _time() -> Dfa:
             offset = ahead % (24 * 60)
             moments.append(f"{_clock(local)}:60#{sign}{_clock(offset)}")
     leap = _without_marker(literals([*moments, f"{_clock(last)}:60#Z", f"{_clock(last)}:60#z"]))
-    return regex_dfa(_TIME).union(leap)
+    return regex_dfa(TIME).union(leap)
 
 
 def _clock(minutes: int) -> str:
@@ -178,7 +173,7 @@ _IPV6 = (
     + ")"
 )
 _LABEL = "[0-9A-Za-z]([0-9A-Za-z-]{0,61}[0-9A-Za-z])?"
-_HOSTNAME = rf"{_LABEL}(\.{_LABEL})*"
+HOSTNAME = rf"{_LABEL}(\.{_LABEL})*"
 
 
 def _without_punycode(pattern: str, before: str) -> Dfa:
@@ -186,13 +181,13 @@ def _without_punycode(pattern: str, before: str) -> Dfa:
 
 
 _ATOM = r"[0-9A-Za-z!#$%&'*+/=?^_`{|}~-]+"
-_LOCAL = rf'({_ATOM}(\.{_ATOM})*|"([ !#-\[\]-~]|\\[ -~])*")'
-_ADDRESS_LITERAL = rf"\[({_IPV4}|[Ii][Pp][Vv]6:{_IPV6})\]"
+EMAIL_LOCAL = rf'({_ATOM}(\.{_ATOM})*|"([ !#-\[\]-~]|\\[ -~])*")'
+ADDRESS_LITERAL = rf"\[({_IPV4}|[Ii][Pp][Vv]6:{_IPV6})\]"
 
 
 def _email() -> Dfa:
-    local = regex_dfa(_LOCAL).intersect(regex_dfa(".{1,64}"))
-    domain = union_all([_without_punycode(_HOSTNAME, r"(.*\.)?"), regex_dfa(_ADDRESS_LITERAL)])
+    local = regex_dfa(EMAIL_LOCAL).intersect(regex_dfa(".{1,64}"))
+    domain = union_all([_without_punycode(HOSTNAME, r"(.*\.)?"), regex_dfa(ADDRESS_LITERAL)])
     return concat(local, literal("@"), domain)
 
 
@@ -202,7 +197,7 @@ _IDN_LABEL = rf"{_IDN_LETTER}([0-9A-Za-z\x80-\U0010ffff-]*{_IDN_LETTER})?"
 _IDN_EMAIL = (
     rf"({_IDN_ATOM}(\.{_IDN_ATOM})*"
     '|"([ !#-\\[\\]-~\x80-\U0010ffff]|\\\\[ -~])*")'
-    rf"@({_IDN_LABEL}(\.{_IDN_LABEL})*|{_ADDRESS_LITERAL})"
+    rf"@({_IDN_LABEL}(\.{_IDN_LABEL})*|{ADDRESS_LITERAL})"
 )
 
 # -- URIs (RFC 3986), IRIs (RFC 3987), templates (RFC 6570) ---------------------------------------

@@ -39,8 +39,8 @@ CHOICES = {
 }
 """Optional files of which a reader may choose the opposite."""
 
-UNDECODED = {f"optional/format/{name}.json" for name in ("hostname", "ecmascript-regex")}
-"""Formats of which the language is a subset."""
+UNDECODED = {"optional/format/ecmascript-regex.json"}
+"""A format of which the language is a subset."""
 
 
 @cache
