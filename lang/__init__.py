@@ -52,6 +52,7 @@ from ramet.lang.types.expressions import (
     assistant,
     assistant_begin,
     assistant_end,
+    examples,
     gen,
     select,
     system,
@@ -62,6 +63,7 @@ from ramet.lang.types.expressions import (
     user_end,
 )
 from ramet.lang.types.patterns import Pattern, choice, ebnf, json, regex, text
+from ramet.lang.types.schemas import describe_type
 from ramet.lang.types.tools import Tool, tool
 from ramet.lang.types.values import Meta, Value
 
@@ -118,7 +120,9 @@ __all__ = [
     "choice",
     "connect",
     "describe_tools",
+    "describe_type",
     "ebnf",
+    "examples",
     "gen",
     "json",
     "program",

@@ -18,6 +18,7 @@ from ramet.lang.run.outcomes import Outcomes
 from ramet.lang.run.prompts import Prompts, fill, render
 from ramet.lang.run.selection import best_choice
 from ramet.lang.trace.records import CallRecord
+from ramet.lang.types.matching import refused_constraint
 from ramet.lang.types.options import brief_params
 from ramet.lang.types.tools import Tool
 from ramet.lang.types.types import TEXT, OutputType
@@ -231,16 +232,9 @@ class Executor:
         try:
             return await self._stream(node, output)
         except InvalidConstraintError as error:
-            option = output.option
-            if not option:
+            if not output.option:
                 raise
-            raise InvalidConstraintError(
-                f"{option}: {error.message}",
-                param=option,
-                code=error.code,
-                pointer=error.pointer,
-                reason=error.reason,
-            ) from error
+            raise refused_constraint(error, node.constraint, output.option) from error
 
     async def _stream(self, node: Gen, output: OutputType[Any]) -> NodeResult:
         outcomes = self._outcomes

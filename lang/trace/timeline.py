@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from html import escape
 
 from ramet.lang.trace.chrome import facts, phases
@@ -21,6 +22,7 @@ h1 { font-size: 1.2rem; margin: 0 0 .2rem }
   color: #111 }
 .queued { background: #d9d9d9 } .prefill { background: #ffd27f } .decode { background: #9fd6a5 }
 .gen, .select { background: #9fd6a5 } .tool { background: #b9c7ff } .join { background: #ddd }
+.tick { position: absolute; border-left: 1px solid var(--line); padding-left: 3px }
 .failed { outline: 2px solid #d33 }
 .legend span { display: inline-block; padding: 0 .5em; margin-right: .5em; border-radius: 3px;
   color: #111 }
@@ -57,6 +59,7 @@ def timeline(trace: RunRecord) -> str:
         "</div>"
         for lane, bars in lanes.items()
     )
+    body = f'<div class="lane"><b>seconds</b><div class="track">{_axis(span)}</div></div>{body}'
     usage = trace.usage
     summary = (
         f"{trace.num_calls} calls, {usage.prompt_tokens} prompt tokens ({usage.cached_tokens} "
@@ -69,6 +72,16 @@ def timeline(trace: RunRecord) -> str:
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(trace.program)}'
         f"</title><style>{_STYLE}</style><h1>{escape(trace.program)}</h1><p>{summary}</p>"
         f'<p class="legend">{legend}</p>{body}</html>'
+    )
+
+
+def _axis(span: float) -> str:
+    """The ticks of the time axis: 4 to 10 of them, at round numbers of seconds."""
+    unit = 10.0 ** math.floor(math.log10(span))
+    step = next(unit * part for part in (0.1, 0.2, 0.5, 1, 2) if span / (unit * part) <= 10)
+    return "".join(
+        f'<span class="tick" style="left:{100 * index * step / span:.3f}%">{index * step:g}</span>'
+        for index in range(int(span / step) + 1)
     )
 
 

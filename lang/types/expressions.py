@@ -6,14 +6,14 @@ appended many times.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Unpack, get_args
 
 from ramet.lang.base.errors import UsageError
 from ramet.lang.graph.nodes import Role, SelectMethod
 from ramet.lang.types.options import GenOptions
-from ramet.lang.types.values import Value
+from ramet.lang.types.values import Value, text_of
 from ramet.runtime.api.names import nearest
 
 
@@ -126,6 +126,18 @@ def user(*items: Appendable) -> RoleExpr:
 def assistant(*items: Appendable) -> RoleExpr:
     """An assistant turn: text, calls, or both."""
     return RoleExpr("assistant", items)
+
+
+def examples(pairs: Iterable[tuple[Appendable, Any]]) -> SequenceExpr:
+    """Turns of a user and an assistant, as examples of what is asked and how it is answered.
+
+    An answer that is no text, such as a pydantic model, is written as JSON, as ``gen`` writes it.
+    """
+    turns: list[RoleExpr] = []
+    for question, answer in pairs:
+        is_text = isinstance(answer, Expr | str | Value)
+        turns += [user(question), assistant(answer if is_text else text_of(answer))]
+    return SequenceExpr(tuple(turns))
 
 
 def system_begin() -> RoleMark:

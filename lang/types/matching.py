@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from ramet.grammars.constraints import Constraint
+from ramet.grammars.constraints import Constraint, Ebnf, Regex
 from ramet.runtime.api.errors import InvalidConstraintError
 
 if TYPE_CHECKING:
     from ramet.grammars import GrammarCompiler
+
+_EXCERPT_LEN = 24
+"""Characters of a regex or grammar that an error shows on each side of the fault."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,32 @@ def check_constraint(constraint: Constraint, what: str) -> None:
     except GrammarTooComplexError:
         return
     except ConstraintError as error:
-        raise InvalidConstraintError(
-            f"{what}: {error}", param=what, pointer=error.path, reason=error.reason
-        ) from error
+        refused = InvalidConstraintError(str(error), pointer=error.path, reason=error.reason)
+        raise refused_constraint(refused, constraint, what) from error
+
+
+def refused_constraint(
+    error: InvalidConstraintError, constraint: Constraint | None, what: str
+) -> InvalidConstraintError:
+    """The error with the name of the argument, and the part of a regex or grammar at fault."""
+    text = None
+    if isinstance(constraint, Regex):
+        text = constraint.pattern
+    elif isinstance(constraint, Ebnf):
+        text = constraint.grammar
+    where = "" if text is None else f", in {_excerpt(text, error.pointer)}"
+    return InvalidConstraintError(
+        f"{what}: {error.message}{where}",
+        param=what,
+        code=error.code,
+        pointer=error.pointer,
+        reason=error.reason,
+    )
+
+
+def _excerpt(text: str, place: str) -> str:
+    """The text around ``offset 12``, shortened."""
+    offset = int(place.removeprefix("offset ")) if place.startswith("offset ") else 0
+    begin, end = max(0, offset - _EXCERPT_LEN), offset + _EXCERPT_LEN
+    before, after = "..." if begin else "", "..." if end < len(text) else ""
+    return f"{before}{text[begin:end]!r}{after}"

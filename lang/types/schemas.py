@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 from typing import Any
 
@@ -28,6 +29,16 @@ def adapter_of(annotation: Any, label: str) -> tuple[TypeAdapter[Any], dict[str,
         return adapter, closed_schema(adapter.json_schema(schema_generator=_WrittenSchema))
     except (PydanticUserError, SchemaError, TypeError, ValueError) as error:
         raise OutputTypeError(f"{label} has no JSON form: {error}") from error
+
+
+def describe_type(annotation: Any) -> str:
+    """The JSON schema that a type's values are held to, as text for a prompt.
+
+    Raises:
+        OutputTypeError: pydantic has no JSON form of the type.
+    """
+    _, schema = adapter_of(annotation, repr(annotation))
+    return json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
 
 
 def schema_of(model: type[BaseModel]) -> dict[str, Any]:

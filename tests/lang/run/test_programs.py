@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 
 import pytest
+from pydantic import BaseModel
 
 from ramet.lang import (
     DuplicateNameError,
@@ -18,6 +20,8 @@ from ramet.lang import (
     assistant,
     assistant_begin,
     assistant_end,
+    describe_type,
+    examples,
     gen,
     program,
     select,
@@ -552,6 +556,30 @@ def test_a_state_is_of_one_thread(scripted) -> None:
 
     with pytest.raises(UsageError, match="thread"):
         threaded.run(backend=scripted())
+
+
+def test_a_model_is_shown_a_schema_and_examples(scripted) -> None:
+    class Report(BaseModel):
+        title: str
+
+    @program
+    def asks(s: State) -> None:
+        s += system(describe_type(Report))
+        s += examples([("One?", Report(title="a")), ("Two?", "text")])
+        s.user("Three?")
+        s.gen("x", Report)
+
+    messages = asks.run(backend=scripted({"x": {"title": "b"}})).messages()
+    schema = json.loads(messages[0]["content"])
+    assert (schema["required"], schema["additionalProperties"]) == (["title"], False)
+    assert [(m["role"], m["content"]) for m in messages[1:]] == [
+        ("user", "One?"),
+        ("assistant", '{"title":"a"}'),
+        ("user", "Two?"),
+        ("assistant", "text"),
+        ("user", "Three?"),
+        ("assistant", '{"title":"b"}'),
+    ]
 
 
 @pytest.mark.parametrize("seed", [None, 5])

@@ -90,7 +90,8 @@ def test_forms_of_a_trace(scripted, tmp_path: Path) -> None:
     assert "<script>" not in page
     assert "&lt;script&gt;" in page
     assert "http" not in page  # it loads nothing
-    assert page.count('class="lane"') == 3
+    assert page.count('class="lane"') == 4  # the time axis, and a lane a branch
+    assert 5 <= page.count('class="tick"') <= 11
 
 
 def test_a_replay_from_a_file_names_what_changed(scripted) -> None:
