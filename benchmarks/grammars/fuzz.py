@@ -23,6 +23,7 @@ import numpy as np
 
 from ramet.grammars import (
     AnyOf,
+    Choice,
     CompileLimits,
     Constraint,
     ConstraintError,
@@ -79,6 +80,20 @@ BOMBS: list[Constraint] = [
     Ebnf("root ::= (r0 | r1)*\n" + "\n".join(
         f'r{i} ::= "a{i}" r{(i * 7 + 1) % 99} | [a-z]{{1,9}} r{(i * 3 + 2) % 99}?'
         for i in range(99))),
+    JsonSchema({"enum": [f"{i * 7919 % 99991:05}{'ab'[i % 2] * 25}" for i in range(5000)]}),
+    Choice(tuple(f"{i * 7919 % 99991:05}{'ab'[i % 2] * 15}{i}" for i in range(20000))),
+    Regex(r"(\w+ ){1,300}\w+"), Regex(r"(\p{L}|\p{N}|\p{P}){0,1000}"),
+    Regex("".join(f"(?=.{{1,60}}{c})" for c in "abcdefg") + ".*"),
+    JsonSchema({"type": "object", "patternProperties": {
+        f"x{i}": {"type": "integer", "minimum": i} for i in range(70)}}),
+    JsonSchema({"type": "object", "unevaluatedProperties": False, "allOf": [
+        {"if": {"required": [f"a{i}"]}, "then": {"properties": {f"{c}{i}": True for c in "ab"}}}
+        for i in range(20)]}),
+    JsonSchema({"multipleOf": 123456789}),
+    JsonSchema({"oneOf": [{"type": "integer", "multipleOf": n} for n in (2, 3, 5, 7, 11, 13)]}),
+    JsonSchema({"type": "object", "allOf": [
+        {"if": {"properties": {f"a{i}": {"const": 1}}}, "then": {"required": [f"b{i}"]}}
+        for i in range(30)]}),
 ]  # fmt: skip
 BUDGET_S, SLACK_S = 0.005, 0.045
 """How long a mask may take in a step, and CPU time that one piece of work may take beyond that."""

@@ -138,10 +138,14 @@ class Masks:
         end = inf
         while True:
             with pushdown.lock, state_table.lock:
-                if own not in state_table.masked_as:
-                    state_table.make_ready(own)
                 state = state_table.masked_as.get(own, own)
                 part = context_independent.known.get((state, live))
+                if part is None and state == own:
+                    # A state may turn out to be masked as another when its row is written.
+                    state_table.make_ready(own)
+                    state = state_table.masked_as.get(own, own)
+                    if state != own:
+                        part = context_independent.known.get((state, live))
                 if part is None:
                     context_independent.deadline = time.monotonic() + slice_s
                     if not yields:

@@ -14,8 +14,7 @@ from functools import cached_property
 
 from ramet.grammars.errors import GrammarTooComplexError
 from ramet.grammars.json_schema.schema.atoms import AtLeast, AtMost, Integer, MultipleOf, NumberIs
-from ramet.grammars.json_schema.schema.formula import FALSE, TRUE, Formula, atoms, replace
-from ramet.grammars.json_schema.schema.number_sets import allows
+from ramet.grammars.json_schema.schema.formula import FALSE, TRUE, Formula, atoms, replace, truth_of
 from ramet.grammars.regular.numbers.intervals import check_digits
 
 _EXACT = Context(prec=10_000)
@@ -81,6 +80,7 @@ class NumberSearch:
         }
         self._cases: dict[Formula, list[Case]] = {}
         self._has_large: dict[int, bool] = {}
+        self._named: dict[Hashable, frozenset[int]] = {}
         for sign in (1, -1):
             for low in self._points[sign]:
                 self._cases_at(sign, low)  # What is too complex is refused now.
@@ -107,7 +107,36 @@ class NumberSearch:
 
     def allows(self, sign: int, digits: int, decimals: int) -> bool:
         """Whether a number is allowed."""
-        return allows(self.formula, _decimal(sign, digits, decimals))
+        finer = max(0, decimals - self.decimals)
+        number = sign * digits * 10 ** (self.decimals + finer - decimals)
+        return truth_of(self.formula, lambda value: self._holds(value, number, 10**finer))
+
+    def _holds(self, value: Hashable, number: int, scale: int) -> bool:
+        """Whether a condition holds of a number in parts of a unit, of which it has ``scale``."""
+        if isinstance(value, NumberIs):
+            return number % scale == 0 and number // scale in self._in_units(value)
+        (unit,) = self._in_units(value)
+        if isinstance(value, AtLeast):
+            return number > unit * scale or (number == unit * scale and not value.exclusive)
+        if isinstance(value, AtMost):
+            return number < unit * scale or (number == unit * scale and not value.exclusive)
+        return number % (unit * scale) == 0
+
+    def _in_units(self, value: Hashable) -> frozenset[int]:
+        """The numbers that an atom names."""
+        known = self._named.get(value)
+        if known is None:
+            match value:
+                case NumberIs(values):
+                    known = frozenset(map(self._units, values))
+                case AtLeast(bound) | AtMost(bound):
+                    known = frozenset((self._units(bound),))
+                case MultipleOf(divisor):
+                    known = frozenset((self._units(divisor),))
+                case _:
+                    known = frozenset((self._unit,))
+            self._named[value] = known
+        return known
 
     def find(self, sign: int, low: int, high: int | None, decimals: int) -> Found | None:
         """A magnitude from ``low`` to below ``high``, both with some decimals; None: there is none.
@@ -155,13 +184,13 @@ class NumberSearch:
 
     def _cases_at(self, sign: int, begin: int) -> list[Case]:
         """What must divide a number of whole units right above ``begin``, and what must not."""
-        number = _decimal(sign, 10 * begin + 5, self.decimals + 1)
+        number = sign * (10 * begin + 5)
 
         def here(value: Hashable) -> Formula | None:
             if isinstance(value, Integer | MultipleOf):
                 return None
             assert isinstance(value, AtLeast | AtMost | NumberIs)
-            return TRUE if allows(Formula("atom", (value,)), number) else FALSE
+            return TRUE if self._holds(value, number, 10) else FALSE
 
         residual = replace(self.formula, here)
         known = self._cases.get(residual)
@@ -216,8 +245,10 @@ class NumberSearch:
         self, parts: tuple[Formula, ...], truth: bool
     ) -> Iterator[tuple[frozenset[int], frozenset[int]]]:
         if truth:
-            for chosen in parts:
-                yield from self._together([self._alternatives(p, p is chosen) for p in parts])
+            for chosen in range(len(parts)):
+                yield from self._together(
+                    [self._alternatives(p, i == chosen) for i, p in enumerate(parts)]
+                )
             return
         yield from self._together([self._alternatives(p, False) for p in parts])
         for pair in itertools.combinations(parts, 2):
@@ -235,11 +266,6 @@ class NumberSearch:
             (frozenset().union(*(w for w, _ in chosen)), frozenset().union(*(u for _, u in chosen)))
             for chosen in itertools.product(*parts)
         ]
-
-
-def _decimal(sign: int, digits: int, decimals: int) -> Decimal:
-    """A number, unrounded."""
-    return Decimal((int(sign < 0), tuple(map(int, str(digits))), -decimals))
 
 
 def _scaled(number: Decimal, decimals: int) -> int:

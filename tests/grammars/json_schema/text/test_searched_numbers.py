@@ -143,6 +143,12 @@ def test_unique_multiples_in_an_array() -> None:
     assert not grammar.match("[1]").accepted
 
 
+def test_exactly_one_of_equal_parts(searching: GrammarCompiler) -> None:
+    part = {"multipleOf": 3}
+    with pytest.raises(EmptyConstraintError):
+        searching.compile(JsonSchema({"type": "number", "oneOf": [part, part]}))
+
+
 def test_what_is_too_much_is_refused() -> None:
     parts = [{"multipleOf": 6 * n} for n in range(101, 140)]
     with pytest.raises(GrammarTooComplexError, match="divisors"):
