@@ -24,7 +24,7 @@ from ramet.runtime.cache import PagePool, PrefixHandle, RadixCache
 
 TRACES = Path(__file__).parent / "traces"
 
-Tell = Callable[[RadixCache, PrefixHandle, int, Call, int], None]
+HintSource = Callable[[RadixCache, PrefixHandle, int, Call, int], None]
 """Tells a cache what is known after a call: (cache, the call's prefix, how many of its pages were
 cached before, the call, time)."""
 
@@ -70,7 +70,7 @@ def least_recent(trace: Trace, capacity: int) -> int:
     return replay(trace, capacity, lambda last_use, _: -float(last_use))
 
 
-def ramet(trace: Trace, capacity: int, tell: Tell | None = None) -> int:
+def ramet(trace: Trace, capacity: int, hints: HintSource | None = None) -> int:
     """Pages computed by the real cache. A page's number is its one token here."""
     cache = RadixCache(PagePool(capacity, 1))
     computed = 0
@@ -84,8 +84,8 @@ def ramet(trace: Trace, capacity: int, tell: Tell | None = None) -> int:
         assert own is not None, "a request larger than the cache"
         longer, _ = cache.insert(call.pages[hit:], own, after=handle)
         cache.release(handle)
-        if tell is not None:
-            tell(cache, longer, hit, call, time)
+        if hints is not None:
+            hints(cache, longer, hit, call, time)
     return computed
 
 
@@ -103,7 +103,7 @@ def tell_all(cache: RadixCache, _: PrefixHandle, __: int, call: Call, time: int)
             cache.expect(handle, 1, use - time)
 
 
-class ProgramsTell:
+class ProgramHints:
     """Says what each call's own hint said, as the scheduler does."""
 
     def __init__(self, trace: Trace) -> None:
@@ -147,14 +147,14 @@ def rows(traces: dict[str, Trace], shares: Sequence[float]) -> Iterator[tuple[st
             capacity = max(int(share * trace.num_distinct), trace.longest + 1)
             best = optimum(trace, capacity)
             blind = ramet(trace, capacity)
-            told = ramet(trace, capacity, ProgramsTell(trace)) if trace.has_hints else None
+            hinted = ramet(trace, capacity, ProgramHints(trace)) if trace.has_hints else None
             known = ramet(trace, capacity, tell_all)
             yield (
                 name,
                 f"{share:.0%}",
                 *(
                     "" if value is None else f"{value / best:.3f}"
-                    for value in (least_recent(trace, capacity), blind, told, known)
+                    for value in (least_recent(trace, capacity), blind, hinted, known)
                 ),
             )
 

@@ -37,7 +37,7 @@ def distinct_prefixes(sequences: Iterable[list[int]]) -> int:
 
 
 async def complete(engine: Engine, prompt: list[int], num_tokens: int, salt: str) -> list[int]:
-    """A greedy completion of exactly so many tokens."""
+    """A greedy completion of exactly ``num_tokens`` tokens."""
     params = SamplingParams(temperature=0, max_tokens=num_tokens, ignore_eos=True)
     request = Request(prompt_token_ids=tuple(prompt), params=params, cache_salt=salt)
     return (await engine.submit(request)).token_ids

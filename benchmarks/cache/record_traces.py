@@ -111,7 +111,7 @@ ARGUMENTS: dict[str, tuple[str, Callable[[str, int], dict[str, Any]]]] = {
 
 
 def programs(engine: Engine, num_rounds: int, at_once: int) -> None:
-    """Each example's program so many times, with other arguments each time."""
+    """Runs each example's program repeatedly, with other arguments each time."""
     rng = random.Random(0)
     sys.path.insert(0, str(EXAMPLES))
     jobs = []

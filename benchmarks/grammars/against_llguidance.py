@@ -1,4 +1,4 @@
-"""CPU time of masks, advances and compilation, beside llguidance's, one schema after the other.
+"""CPU time of masks, advances and compilation over llguidance's, schema by schema.
 
     python benchmarks/grammars/against_llguidance.py --bench DIR [--every N] [--vocab smol|o200k]
     python benchmarks/grammars/against_llguidance.py --bench DIR --ebnf

@@ -1,4 +1,4 @@
-"""Time to make regular languages and to combine them, beside interegular's automata.
+"""Time to make and to combine regular languages, compared with interegular's automata.
 
     python benchmarks/grammars/automata.py
 

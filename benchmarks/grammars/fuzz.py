@@ -1,4 +1,4 @@
-"""Throws malformed and odd constraints at the compiler for as long as told.
+"""Fuzzes the compiler and masks with malformed, odd and large constraints.
 
     python benchmarks/grammars/fuzz.py --seconds 3600 --seed 1
 

@@ -1,4 +1,4 @@
-"""What the Triton kernels reach on a GPU, beside what the GPU can do.
+"""The Triton kernels' share of what a GPU can do.
 
     python benchmarks/kernels/gpu.py                # everything, as Markdown
     python benchmarks/kernels/gpu.py --only attention --only model
@@ -6,7 +6,7 @@
 
 First the kernels' own tests are run on the GPU; then each kernel's bytes a second are divided by
 the bytes a second of a plain device copy, measured in the same run. ``fit`` prints an entry for
-``kernels/data/attention_costs.json``. Every figure is a ratio with its roofline beside it.
+``kernels/data/attention_costs.json``. Every figure is a ratio, with its roofline.
 """
 
 from __future__ import annotations
@@ -266,7 +266,7 @@ def decode_batch(rows: int, context: int, page_size: int) -> Batch:
 
 
 def model(bench: Bench) -> list[Figure]:
-    """Decode steps of a model with random weights, beside reading its weights and keys once."""
+    """Decode steps of a model with random weights over reading its weights and keys once."""
     sizes = bench.sizes
     config = ModelConfig(
         architecture="llama",

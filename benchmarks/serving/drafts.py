@@ -170,7 +170,7 @@ class Client:
         self._done = threading.Event()
 
     def send_all(self, at_once: int) -> None:
-        """Sends them all, so many at a time, and waits for the end."""
+        """Sends them all, a bounded number at a time, and waits for the end."""
         self._runner.may_begin.clear()
         for _ in range(at_once):
             self._send()

@@ -62,7 +62,7 @@ class Tally:
 
 
 def serve(pipe: Connection) -> None:
-    """The server's process: tells its port and process ids, and ends when told to."""
+    """The server's process: sends its port and process ids, and ends on request."""
     from ramet.lang.serving import PROGRAMS
     from ramet.runtime.engine.process import EngineProcess
     from ramet.runtime.testing.scripted_engine import scripted_engine
