@@ -206,7 +206,7 @@ def test_no_kernel_is_left_out():
     assert compiled == launched
     everywhere = [
         path.stem
-        for path in Path(linear.__file__).parent.rglob("*.py")
+        for path in Path(linear.__file__).parents[1].rglob("*.py")
         if "@triton.jit" in path.read_text()
     ]
     assert sorted(everywhere) == sorted(m.__name__.rpartition(".")[2] for m in KERNEL_MODULES)
