@@ -106,7 +106,7 @@ class Compiling:
         self.works = []
         server.engine.compile = self
 
-    def __call__(self, constraint):
+    def __call__(self, constraint, scope):
         self.works.append(Future())
         return self.works[-1]
 
@@ -151,7 +151,7 @@ def test_a_deadline_counts_while_the_answers_format_is_compiled(thinker):
         seen.append(request.deadline_s)
         return submit(request)
 
-    def compile_slowly(constraint):
+    def compile_slowly(constraint, scope):
         work = Future()
         threading.Timer(0.05, work.set_result, [None]).start()
         return work
