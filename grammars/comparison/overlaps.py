@@ -13,6 +13,7 @@ from ramet.grammars.constraints import (
     AnyOf,
     Choice,
     Constraint,
+    JsonString,
     Part,
     Regex,
     Repeated,
@@ -219,8 +220,8 @@ class _Search:
 def _inside(part: Part) -> Iterator[tuple[str, Part]]:
     """The parts of a part, and where they are."""
     match part:
-        case Tag():
-            yield "/content", part.content
+        case Tag(content=content) | JsonString(content):
+            yield "/content", content
         case Series(parts):
             yield from ((f"/parts/{i}", inner) for i, inner in enumerate(parts))
         case AnyOf(options):

@@ -186,8 +186,19 @@ class Repeated(_Value):
     kind: Literal["repeated"] = "repeated"
 
 
+@dataclass(frozen=True)
+class JsonString(_Value):
+    """A JSON string, quotes included, whose decoded value is a text of ``content``.
+
+    ``content`` has texts only: no JSON values, special tokens or bounds on tokens.
+    """
+
+    content: Part
+    kind: Literal["json_string"] = "json_string"
+
+
 Part = Annotated[
-    FixedText | FreeText | Tag | TriggeredTags | Series | AnyOf | Repeated
+    FixedText | FreeText | Tag | TriggeredTags | Series | AnyOf | Repeated | JsonString
     | JsonSchema | JsonObject | Regex | Ebnf | Choice,
     Field(discriminator="kind"),
 ]  # fmt: skip

@@ -19,6 +19,7 @@ from .values import (
     AnyOf,
     Ebnf,
     JsonSchema,
+    JsonString,
     JsonValue,
     Regex,
     Repeated,
@@ -30,7 +31,7 @@ from .values import (
 
 T = TypeVar("T")
 
-_NESTING = (AnyOf, Repeated, Series, StructuralTag, Tag, TriggeredTags)
+_NESTING = (AnyOf, JsonString, Repeated, Series, StructuralTag, Tag, TriggeredTags)
 
 
 def for_writing(constraint: T) -> T:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ramet.grammars.regular import Dfa
@@ -56,7 +56,8 @@ class Repeat:
     maximum: int | None
 
 
-Expression = Terminal | Call | Foreign | Sequence | Alternatives | Repeat
+Leaf = Terminal | Call | Foreign
+Expression = Leaf | Sequence | Alternatives | Repeat
 
 
 @dataclass(frozen=True)
@@ -98,14 +99,21 @@ def calls(expression: Expression) -> list[Call]:
 
 def renamed(expression: Expression, prefix: str) -> Expression:
     """The same with ``prefix`` before each called rule's name."""
+
+    def rename(leaf: Leaf) -> Expression:
+        return Call(prefix + leaf.name, leaf.offset) if isinstance(leaf, Call) else leaf
+
+    return map_leaves(expression, rename)
+
+
+def map_leaves(expression: Expression, change: Callable[[Leaf], Expression]) -> Expression:
+    """The same with each leaf replaced by what ``change`` returns for it."""
     match expression:
-        case Call(name, offset):
-            return Call(prefix + name, offset)
         case Sequence(parts):
-            return Sequence(tuple(renamed(part, prefix) for part in parts))
+            return Sequence(tuple(map_leaves(part, change) for part in parts))
         case Alternatives(options):
-            return Alternatives(tuple(renamed(option, prefix) for option in options))
+            return Alternatives(tuple(map_leaves(option, change) for option in options))
         case Repeat(part, minimum, maximum):
-            return Repeat(renamed(part, prefix), minimum, maximum)
+            return Repeat(map_leaves(part, change), minimum, maximum)
         case _:
-            return expression
+            return change(expression)

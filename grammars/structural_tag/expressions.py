@@ -14,6 +14,7 @@ from ramet.grammars.constraints import (
     FreeText,
     JsonObject,
     JsonSchema,
+    JsonString,
     Part,
     Regex,
     Repeated,
@@ -30,6 +31,7 @@ from ramet.grammars.regular import (
     Dfa,
     any_text,
     concat,
+    json_string_body,
     literal,
     literals,
     regex_dfa,
@@ -149,6 +151,8 @@ class TagCompiler:
             case Repeated(inner, minimum, maximum):
                 _check_bounds(minimum, maximum)
                 return ast.Repeat(self.expression(inner, f"{path}/part", depth), minimum, maximum)
+            case JsonString(content):
+                return self.json_string(content, f"{path}/content", depth)
             case _:
                 raise ConstraintError(path, "kind", f"{type(part).__name__} is no part of a tag")
 
@@ -202,12 +206,31 @@ class TagCompiler:
 
     def grammar(self, part: Ebnf) -> ast.Expression:
         """An EBNF grammar's rules under names of its own."""
-        found = parse_ebnf(part)
+        return self.include(parse_ebnf(part))
+
+    def include(self, found: ast.Rules) -> ast.Expression:
+        """Another grammar's rules under names of their own."""
         prefix = f"{self._num_grammars}:"
         self._num_grammars += 1
         for name, expression in found.rules.items():
             self.rules[prefix + name] = ast.renamed(expression, prefix)
         return ast.Call(prefix + found.start)
+
+    def json_string(self, content: Part, path: str, depth: int) -> ast.Expression:
+        """The JSON strings of the texts of ``content``: each terminal's spellings in a string."""
+        texts = TagCompiler({}, self.compile_schema, self.limits)
+        texts.rules[_ROOT] = texts.expression(content, path, depth)
+        if texts.foreign:
+            raise ConstraintError(path, "json_string", "only texts can be in a JSON string")
+
+        def spelled(leaf: ast.Leaf) -> ast.Expression:
+            if isinstance(leaf, ast.Terminal):
+                return ast.Terminal(json_string_body(leaf.dfa, self.limits.regular))
+            return leaf
+
+        rules = {name: ast.map_leaves(each, spelled) for name, each in texts.rules.items()}
+        quote = ast.Terminal(literal('"'))
+        return ast.Sequence((quote, self.include(ast.Rules(rules, _ROOT)), quote))
 
     # -- tags -------------------------------------------------------------------------------
 

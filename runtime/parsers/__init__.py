@@ -6,6 +6,7 @@ callers use the same objects.
 
 from ramet.runtime.parsers.channels import ChannelParser
 from ramet.runtime.parsers.chat import ChatParser, ChatReader
+from ramet.runtime.parsers.custom_input import CustomInputReader
 from ramet.runtime.parsers.deltas import (
     ChatDelta,
     ContentDelta,
@@ -35,6 +36,7 @@ __all__ = [
     "ChatParser",
     "ChatReader",
     "ContentDelta",
+    "CustomInputReader",
     "OutputStream",
     "ReasoningDelta",
     "ReasoningFormat",

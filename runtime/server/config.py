@@ -122,6 +122,13 @@ class ServerConfig:
         metavar="SECONDS",
         least=0,
     )
+    unknown_fields: str = setting(
+        "refuse",
+        Group.CHAT,
+        "Unknown fields of a body: a 400, or a warning in the answer.",
+        metavar="HOW",
+        choices=("refuse", "warn"),
+    )
     tool_format: str | None = setting(
         None, Group.CHAT, "Tool call format, if not the template's.", metavar="NAME"
     )

@@ -97,8 +97,8 @@ def test_count_the_input(serve, openai_client):
 def test_errors(serve, openai_client):
     client = openai_client(serve(["ok"]))
     with pytest.raises(openai.BadRequestError) as error:
-        client.responses.create(model="m", input="hi", truncation="auto")
-    assert error.value.param == "truncation"
+        client.responses.create(model="m", input="hi", background=True)
+    assert error.value.param == "background"
     with pytest.raises(openai.NotFoundError):
         client.responses.create(model="other", input="hi")
 

@@ -7,11 +7,19 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import AfterValidator, Discriminator, Field, Tag
 
 from ramet.runtime.api.errors import InvalidParameterError
+from ramet.runtime.server.chat.offered_tools import OfferedTool, offered_function
 from ramet.runtime.server.protocol.base import THREAD_UNSUPPORTED, ApiModel, Int
-from ramet.runtime.server.protocol.shared_fields import CallFields
+from ramet.runtime.server.protocol.builtin_tools import (
+    BUILT_IN,
+    BuiltInTool,
+    supported_tools,
+    tool_type,
+    warn_of_builtin_tools,
+)
+from ramet.runtime.server.protocol.shared_fields import NOTHING_CLEARED, WARNED, CallFields
 from ramet.runtime.server.protocol.tagged_unions import supported_types, type_of
 
 _CACHED = frozenset({"cache_control"})
@@ -117,13 +125,31 @@ class Tool(ApiModel):
         "defer_loading": (False,),
         "input_examples": ([],),
     }
+    WARNED: ClassVar = {
+        "allowed_callers": "there are no built-in tools that could call it",
+        "defer_loading": "all tools are shown to the model",
+        "input_examples": "examples aren't shown to the model",
+    }
+    PATH: ClassVar = "tools"
 
-    def for_template(self) -> dict[str, Any]:
-        """The tool in OpenAI's shape, for chat templates."""
+    def offered(self, place: str) -> OfferedTool:
+        """The tool of the body's path ``place``."""
         function: dict[str, Any] = {"name": self.name, "parameters": self.input_schema}
         if self.description is not None:
             function["description"] = self.description
-        return {"type": "function", "function": function}
+        return offered_function(function, f"{place}.input_schema")
+
+
+Tools = Annotated[
+    list[
+        Annotated[
+            Annotated[Tool, Tag("<custom>")] | Annotated[BuiltInTool, Tag(BUILT_IN)],
+            Discriminator(tool_type("custom")),
+            supported_tools(("custom",), default="custom"),
+        ]
+    ],
+    AfterValidator(warn_of_builtin_tools),
+]
 
 
 class ToolChoice(ApiModel):
@@ -141,6 +167,8 @@ class Thinking(ApiModel):
     budget_tokens: Int | None = Field(default=None, ge=1)
 
     UNSUPPORTED: ClassVar = {"display": ("summarized",)}
+    WARNED: ClassVar = {"display": "reasoning is shown in full"}
+    PATH: ClassVar = "thinking"
 
 
 class OutputFormat(ApiModel):
@@ -154,7 +182,13 @@ class OutputConfig(ApiModel):
     """The format of the answer and the reasoning effort."""
 
     format: OutputFormat | None = None
-    effort: Literal["low", "medium", "high", "xhigh"] | None = None
+    effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
+
+    WARNED: ClassVar = {"task_budget": "max_tokens bounds the answer"}
+    PATH: ClassVar = "output_config"
+
+
+_OTHER_ACCOUNTING = "this server has no accounts"
 
 
 class CountTokensRequest(ApiModel):
@@ -163,29 +197,29 @@ class CountTokensRequest(ApiModel):
     model: str | None = None
     messages: list[Message] = Field(min_length=1)
     system: Text | None = None
-    tools: list[Annotated[Tool, supported_types("tools", ("custom",), default="custom")]] | None = (
-        None
-    )
+    tools: Tools | None = None
     tool_choice: ToolChoice | None = None
     thinking: Thinking | None = None
     output_config: OutputConfig | None = None
+    output_format: OutputFormat | None = None  # an earlier name of output_config.format
 
     NO_EFFECT: ClassVar = _CACHED | {"metadata"}
     UNSUPPORTED: ClassVar = {
-        "billing_policy": (),
-        "compaction": (),
-        "container": (),
-        "context_management": (),
-        "diagnostics": (),
-        "fallback_credit_token": (),
-        "fallbacks": (),
-        "inference_geo": (),
         "mcp_servers": ([],),
-        "output_format": (),
         "service_tier": ("auto", "standard_only"),
         "speed": ("standard",),
-        "user_profile_id": (),
-        "workspace_id": (),
+    }
+    WARNED: ClassVar = WARNED | {
+        "billing_policy": _OTHER_ACCOUNTING,
+        "compaction": NOTHING_CLEARED,
+        "container": "there are no built-in tools that run in one",
+        "context_management": NOTHING_CLEARED,
+        "diagnostics": "there are none",
+        "fallback_credit_token": _OTHER_ACCOUNTING,
+        "fallbacks": "there is one model",
+        "mcp_servers": "tools of servers are not offered to the model; send them as tools",
+        "user_profile_id": _OTHER_ACCOUNTING,
+        "workspace_id": _OTHER_ACCOUNTING,
     }
 
 

@@ -14,12 +14,13 @@ from ramet.runtime.server.anthropic.bodies import (
     Text,
     TextBlock,
     ThinkingBlock,
-    Tool,
     ToolChoice,
     ToolResultBlock,
     ToolUseBlock,
 )
 from ramet.runtime.server.chat.conversation import Conversation
+from ramet.runtime.server.chat.offered_tools import OfferedTool
+from ramet.runtime.server.protocol.builtin_tools import BuiltInTool
 from ramet.runtime.server.protocol.param_paths import RequestedConstraint
 
 _CHOICES: dict[str, Literal["auto", "required", "none"]] = {
@@ -41,6 +42,11 @@ def anthropic_conversation(body: CountTokensRequest) -> Conversation:
     choice = body.tool_choice or ToolChoice(type="auto")
     continues = messages[-1]["role"] == "assistant"
     constraint = _constraint(body)
+    tools = [
+        tool.offered(f"tools[{index}]")
+        for index, tool in enumerate(body.tools or ())
+        if not isinstance(tool, BuiltInTool)
+    ]
     if continues and (constraint is not None or choice.type in ("any", "tool")):
         raise InvalidParameterError(
             "an answer that continues the last message can't have a required format or tool "
@@ -49,28 +55,36 @@ def anthropic_conversation(body: CountTokensRequest) -> Conversation:
         )
     return Conversation(
         messages=messages,
-        tools=[tool.for_template() for tool in body.tools or ()],
-        tool_choice=_tool_choice(choice, body.tools or ()),
+        tools=tools,
+        tool_choice=_tool_choice(choice, tools),
         parallel_tool_calls=not choice.disable_parallel_tool_use,
         constraint=constraint,
-        schema_field="tools[{}].input_schema",
         reasoning_effort=body.output_config.effort if body.output_config else None,
         thinking=_thinking(body),
         thinking_budget=body.thinking.budget_tokens if body.thinking else None,
+        effort_field="output_config.effort",
+        thinking_field="thinking",
         add_generation_prompt=not continues,
         continue_final_message=continues,
     )
 
 
 def _constraint(body: CountTokensRequest) -> RequestedConstraint | None:
-    if body.output_config is None or body.output_config.format is None:
+    wanted, field = body.output_format, "output_format"
+    if body.output_config is not None and body.output_config.format is not None:
+        if wanted is not None:
+            raise InvalidParameterError(
+                "output_format is an earlier name of output_config.format; give one of them",
+                param="output_format",
+            )
+        wanted, field = body.output_config.format, "output_config.format"
+    if wanted is None:
         return None
-    schema = answer_schema(body.output_config.format.schema_)
-    return RequestedConstraint(schema, "output_config.format.schema")
+    return RequestedConstraint(answer_schema(wanted.schema_), f"{field}.schema")
 
 
 def _tool_choice(
-    choice: ToolChoice, tools: Iterable[Tool]
+    choice: ToolChoice, tools: Iterable[OfferedTool]
 ) -> Literal["none", "auto", "required"] | tuple[Literal["tool"], str]:
     if (choice.type == "tool") != (choice.name is not None):
         raise InvalidParameterError(

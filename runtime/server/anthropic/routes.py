@@ -67,7 +67,8 @@ def anthropic_router(context: ServerContext) -> APIRouter:
 
 
 def _head(call: ChatCall) -> dict[str, Any]:
-    return answer_head(call.id, call.model, len(call.plan.prompt))
+    head = answer_head(call.id, call.model, len(call.plan.prompt))
+    return head | ({"warnings": call.warnings.shown()} if call.warnings.found else {})
 
 
 async def _whole(call: ChatCall, generation: Generation) -> dict[str, Any]:

@@ -11,13 +11,19 @@ from fastapi import Request as HttpRequest
 from ramet.runtime.api.errors import InvalidRequestError
 from ramet.runtime.api.request import Request
 from ramet.runtime.engine.api import Submit
-from ramet.runtime.server.calls.context import ServerContext, tenant_of, trace_of
+from ramet.runtime.server.calls.context import (
+    ServerContext,
+    field_warnings,
+    tenant_of,
+    trace_of,
+)
 from ramet.runtime.server.calls.engine_requests import build_requests, sampling_params
 from ramet.runtime.server.calls.generation import Generation, start_generation
 from ramet.runtime.server.chat.choice import ChatChoice, ShownTokens
 from ramet.runtime.server.chat.conversation import Conversation
 from ramet.runtime.server.chat.planner import ChatPlan
 from ramet.runtime.server.chat.reasoning_budget import BudgetedStream
+from ramet.runtime.server.protocol.field_warnings import FieldWarnings
 from ramet.runtime.server.protocol.param_paths import named_by_field
 from ramet.runtime.server.protocol.shared_fields import CallFields
 
@@ -32,6 +38,7 @@ class ChatCall:
     requests: list[Request]
     choices: list[ChatChoice]
     field_of: Callable[[str], str]
+    warnings: FieldWarnings
 
     @property
     def choice(self) -> ChatChoice:
@@ -71,7 +78,8 @@ async def prepare_chat_call(
         params = sampling_params(body)
     except InvalidRequestError as error:
         raise named_by_field(error, body.field_of) from None
-    plan = await context.planner.plan(conversation)
+    warnings = field_warnings(http_request)
+    plan = await context.planner.plan(conversation, warnings)
     remaining_len = context.engine.max_context_len - len(plan.prompt)
     if fit_context and params.max_tokens is not None and params.max_tokens > remaining_len:
         params = dataclasses.replace(params, max_tokens=None)
@@ -85,8 +93,10 @@ async def prepare_chat_call(
         complete=None if plan.has_tools else False,
     )
     eos_ids = context.engine.tokenizer.eos_ids
-    choices = [ChatChoice(plan.parser(), ShownTokens(params, eos_ids)) for _ in requests]
-    return ChatCall(call_id, model, plan, requests, choices, body.field_of)
+    choices = [
+        ChatChoice(plan.parser(), ShownTokens(params, eos_ids), plan.tools) for _ in requests
+    ]
+    return ChatCall(call_id, model, plan, requests, choices, body.field_of, warnings)
 
 
 def _submit(plan: ChatPlan, context: ServerContext) -> Submit:

@@ -22,6 +22,7 @@ from ramet.runtime.server.config import ServerConfig
 from ramet.runtime.server.http.body import read_body
 from ramet.runtime.server.observability.metrics import ServerMetrics
 from ramet.runtime.server.observability.trace import Trace
+from ramet.runtime.server.protocol.field_warnings import FieldWarnings
 
 Body = TypeVar("Body", bound=BaseModel)
 
@@ -57,8 +58,10 @@ class ServerContext:
         return stream
 
     async def body(self, request: HttpRequest, model: type[Body]) -> Body:
-        """Reads and validates the request's body."""
-        return await read_body(request, model, self.config.max_body_bytes)
+        """Reads and validates the request's body; ``field_warnings`` has its warnings."""
+        warnings = FieldWarnings(self.config.unknown_fields)
+        request.state.field_warnings = warnings
+        return await read_body(request, model, self.config.max_body_bytes, warnings)
 
     def check_choices(self, num_choices: int, num_prompts: int = 1) -> None:
         """Checks the number of choices, in total too, against the configured limit."""
@@ -87,6 +90,12 @@ def _set_tenant(http_request: HttpRequest, tenant: Tenant) -> None:
     fields = request_fields.get()
     if fields is not None and tenant.name:
         fields["tenant"] = tenant.name
+
+
+def field_warnings(http_request: HttpRequest) -> FieldWarnings:
+    """The warnings of a request whose body was read."""
+    warnings: FieldWarnings = http_request.state.field_warnings
+    return warnings
 
 
 def trace_of(http_request: HttpRequest) -> Trace:

@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from ramet.runtime.server.http.json_response import JsonResponse
 from ramet.runtime.server.http.sse import EventStreamResponse, watch_disconnect
+from ramet.runtime.server.protocol.field_warnings import FieldWarnings, warning_headers
 
 
 class RunningCall(Protocol):
@@ -36,8 +37,11 @@ async def respond(
 ) -> Response:
     """Answers with ``stream``, or with what ``whole`` makes if that is None.
 
-    The call is aborted if the client disconnects, and closed at the end.
+    The call is aborted if the client disconnects, and closed at the end. Fields of the body
+    that had no effect are named in a header, and in the ``warnings`` of a whole answer.
     """
+    warnings: FieldWarnings = http_request.state.field_warnings
+    headers = {**(headers or {}), **warning_headers(warnings.found)}
     if stream is not None:
         return EventStreamResponse(stream, abort=call.abort, close=call.close, headers=headers)
     try:
@@ -45,7 +49,12 @@ async def respond(
             answer = await whole()
     finally:
         call.close()
-    return answer if isinstance(answer, Response) else JsonResponse(answer, headers=headers)
+    if isinstance(answer, Response):
+        answer.headers.update(headers)
+        return answer
+    if warnings.found:
+        answer["warnings"] = warnings.shown()
+    return JsonResponse(answer, headers=headers)
 
 
 @contextlib.asynccontextmanager

@@ -7,7 +7,7 @@ both in its own shape.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
 from ramet.runtime.api.events import (
@@ -24,20 +24,27 @@ from ramet.runtime.parsers import (
     ChatDelta,
     ChatReader,
     ContentDelta,
+    CustomInputReader,
     ReasoningDelta,
     ToolArgumentsDelta,
     ToolCallEnd,
     ToolCallStart,
     join_deltas,
 )
+from ramet.runtime.server.chat.offered_tools import OfferedTool
 
 
 @dataclass(slots=True)
 class CollectedCall:
-    """A tool call of a message; unless ``complete``, its arguments are truncated."""
+    """A tool call of a message; unless ``complete``, its arguments are truncated.
+
+    ``name`` and ``namespace`` are the API's. ``arguments`` of a custom tool are its text.
+    """
 
     id: str
     name: str
+    namespace: str | None = None
+    is_custom: bool = False
     arguments: str = ""
     complete: bool = False
 
@@ -57,6 +64,7 @@ class ChatChoice:
     Args:
         parser: reads the choice's text.
         shown: decides which tokens count as shown.
+        tools: the call's tools by the names that the model writes.
 
     Attributes:
         message: the message so far.
@@ -64,9 +72,16 @@ class ChatChoice:
         num_tokens, num_reasoning_tokens: tokens so far, and those inside reasoning.
     """
 
-    def __init__(self, parser: ChatReader, shown: ShownTokens) -> None:
+    def __init__(
+        self,
+        parser: ChatReader,
+        shown: ShownTokens,
+        tools: Mapping[str, OfferedTool] | None = None,
+    ) -> None:
         self._parser = parser
         self._shown = shown
+        self._tools = tools or {}
+        self._custom_input: CustomInputReader | None = None  # of a custom tool's open call
         self._undecided = 0
         self.message = CollectedMessage()
         self.finished: Finished | None = None
@@ -92,10 +107,22 @@ class ChatChoice:
                 self.prompt_logprobs = event
         if len(deltas) > 1:
             deltas = join_deltas(deltas)
+        if self._tools:
+            deltas = [shown for delta in deltas if (shown := self._as_offered(delta))]
         for delta in deltas:
             self._collect(delta)
             self._last_delta = delta
         return deltas, self._shown.select(tokens, self.finished)
+
+    def _as_offered(self, delta: ChatDelta) -> ChatDelta | None:
+        """A delta with custom tools' arguments as text; None if no text is certain yet."""
+        if isinstance(delta, ToolCallStart):
+            tool = self._tools.get(delta.name)
+            self._custom_input = CustomInputReader() if tool and tool.is_custom else None
+        elif isinstance(delta, ToolArgumentsDelta) and self._custom_input is not None:
+            text = self._custom_input.feed(delta.text)
+            return ToolArgumentsDelta(delta.index, text) if text else None
+        return delta
 
     def _count(self, num_tokens: int, deltas: list[ChatDelta]) -> None:
         """Counts tokens; those whose text is held back count with the next delta."""
@@ -114,11 +141,18 @@ class ChatChoice:
             case ReasoningDelta(text):
                 message.reasoning += text
             case ToolCallStart(_, name):
-                message.calls.append(CollectedCall(f"call_{uuid.uuid4().hex[:24]}", name))
+                message.calls.append(self._started_call(name))
             case ToolArgumentsDelta(index, text):
                 message.calls[index].arguments += text
             case ToolCallEnd(index, complete):
                 message.calls[index].complete = complete
+
+    def _started_call(self, model_name: str) -> CollectedCall:
+        call_id = f"call_{uuid.uuid4().hex[:24]}"
+        tool = self._tools.get(model_name)
+        if tool is None:
+            return CollectedCall(call_id, model_name)
+        return CollectedCall(call_id, tool.name, tool.namespace, tool.is_custom)
 
     @property
     def usage(self) -> Usage:

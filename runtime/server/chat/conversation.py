@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ramet.runtime.server.chat.offered_tools import OfferedTool
 from ramet.runtime.server.protocol.param_paths import RequestedConstraint
 
 ToolChoice = Literal["none", "auto", "required"] | tuple[Literal["tool"], str]
@@ -18,28 +19,29 @@ class Conversation:
 
     Attributes:
         messages: in OpenAI's shape.
-        tools: functions in OpenAI's shape.
+        tools: those that the model is shown.
         tool_choice: which tools may or must be called.
-        allowed_tools: the tools that may be called; None: all.
+        allowed_tools: the tools that may be called, as the model writes them; None: all.
         parallel_tool_calls: allows several calls in one answer.
         constraint: the answer's constraint, unless it is a tool call.
-        schema_field: path of a tool's schema in the body, with ``{}`` for its index.
         template_variables: additional variables of the template.
         reasoning_effort: as OpenAI's; None: the template's default.
         thinking: whether to reason at all; None: the template's default.
         thinking_budget: most tokens of reasoning; requires reasoning before the answer.
+        effort_field, thinking_field: the body's fields of the effort and of the thinking.
     """
 
     messages: Sequence[Mapping[str, Any]]
-    tools: Sequence[Mapping[str, Any]] = ()
+    tools: Sequence[OfferedTool] = ()
     tool_choice: ToolChoice = "auto"
     allowed_tools: tuple[str, ...] | None = None
     parallel_tool_calls: bool = True
     constraint: RequestedConstraint | None = None
-    schema_field: str = "tools[{}].function.parameters"
     template_variables: Mapping[str, Any] = field(default_factory=dict)
     reasoning_effort: str | None = None
     thinking: bool | None = None
     thinking_budget: int | None = None
+    effort_field: str = "reasoning_effort"
+    thinking_field: str = "thinking_token_budget"
     add_generation_prompt: bool = True
     continue_final_message: bool = False

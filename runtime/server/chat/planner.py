@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -23,11 +23,13 @@ from ramet.runtime.parsers import (
 )
 from ramet.runtime.server.chat.channel_messages import channel_messages, described_tools
 from ramet.runtime.server.chat.conversation import Conversation
+from ramet.runtime.server.chat.offered_tools import OfferedTool
 from ramet.runtime.server.chat.output_grammar import channels_constraint, chat_constraint
 from ramet.runtime.server.chat.reasoning_budget import ReasoningBudget
 from ramet.runtime.server.chat.tool_grammar import ToolGrammar
 from ramet.runtime.server.chat.tool_schemas import ToolSchema, tool_schemas
 from ramet.runtime.server.config import ServerConfig
+from ramet.runtime.server.protocol.field_warnings import FieldWarnings
 from ramet.runtime.server.protocol.param_paths import Origins
 from ramet.runtime.tokenizer import ChatTemplate, Tokenizer, fold_tools
 from ramet.runtime.tokenizer.prompt_limit import PromptLimit
@@ -38,7 +40,7 @@ _TAIL_TOKENS = 32
 """Length of a prompt's end that shows whether the template opens or closes the reasoning."""
 
 
-_NEVER_REASONS = "doesn't reason"
+_NEVER_REASONS = "this model doesn't reason"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,7 @@ class ChatPlan:
         is_reasoning_open: the prompt ends inside reasoning.
         tool_format: the syntax of tool calls; None if none may be made.
         schemas: argument schemas by tool name.
+        tools: the tools that may be called, by the names that the model writes.
         origins: the fields that the constraint's parts come from.
         in_channels: the output is a sequence of messages in channels.
         is_answer_open: the prompt ends inside the answer.
@@ -65,6 +68,7 @@ class ChatPlan:
     is_reasoning_open: bool = False
     tool_format: ToolFormat | None = None
     schemas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    tools: Mapping[str, OfferedTool] = field(default_factory=dict)
     origins: Origins = field(default_factory=lambda: Origins("tools"))
     in_channels: bool = False
     is_answer_open: bool = False
@@ -125,7 +129,8 @@ class ChatPlanner:
         template, variables = self.template, self._variables(conversation)
 
         def encode() -> tuple[int, ...]:
-            shown, printed = conversation.tools, conversation.messages
+            shown: Sequence[Mapping[str, Any]] = [tool.definition for tool in conversation.tools]
+            printed = conversation.messages
             if "developer" not in template.source:
                 printed = [_as_system(message) for message in printed]
             if self._in_channels:
@@ -148,12 +153,13 @@ class ChatPlanner:
             raise EmptyPromptError("the chat template renders an empty prompt", param="messages")
         return ids
 
-    async def plan(self, conversation: Conversation) -> ChatPlan:
-        """Plans one call."""
+    async def plan(self, conversation: Conversation, warnings: FieldWarnings) -> ChatPlan:
+        """Plans one call; fields that the model can't follow are added to ``warnings``."""
         tools = self._callable_tools(conversation)
         if not tools:
             conversation = replace(conversation, tools=())
         prompt = await self.prompt(conversation)
+        self._warn_of_reasoning(conversation, warnings)
         reasoning, is_open = self._expected_reasoning(prompt)
         if self._in_channels and conversation.continue_final_message:
             reasoning = None
@@ -176,11 +182,9 @@ class ChatPlanner:
             return None if constraint is None else origins.narrow(constraint)
 
         budget = None
-        if conversation.thinking_budget is not None:
+        if conversation.thinking_budget is not None and self._reasoning is not None:
             if reasoning is None:
-                raise _thinking_unsupported(
-                    "has no reasoning left after this prompt" if self._reasoning else _NEVER_REASONS
-                )
+                raise _thinking_unsupported("has no reasoning left after this prompt")
             budget = ReasoningBudget(
                 conversation.thinking_budget, reasoning, is_open, narrowed(None, False)
             )
@@ -193,6 +197,7 @@ class ChatPlanner:
             is_reasoning_open=is_open,
             tool_format=tool_format,
             schemas={name: tool.schema for name, tool in tools.items()},
+            tools={tool.model_name: tool for tool in conversation.tools},
             origins=origins,
             in_channels=self._in_channels,
             is_answer_open=conversation.continue_final_message,
@@ -234,7 +239,7 @@ class ChatPlanner:
             raise InvalidParameterError(
                 f"{num_tools} tools exceed the limit of {self._max_tools}", param="tools"
             )
-        schemas = tool_schemas(conversation.tools, conversation.schema_field)
+        schemas = tool_schemas(conversation.tools)
         if isinstance(choice, tuple) and choice[1] not in schemas:
             raise InvalidParameterError(
                 f"tool_choice names {choice[1]!r}, which is not among the tools",
@@ -276,22 +281,31 @@ class ChatPlanner:
             variables.setdefault("reasoning_effort", effort)
         elif "enable_thinking" in self.template.source:
             variables.setdefault("enable_thinking", effort != "none")
-        elif effort != "none":
-            raise InvalidParameterError(
-                f"this model doesn't support reasoning_effort {effort!r}; omit it or set 'none'",
-                param="reasoning_effort",
-                code="unsupported_parameter",
-            )
         return variables
 
     def _thinking_variables(self, thinking: bool) -> dict[str, Any]:
-        """Variables that switch reasoning on or off; refused if the template has none."""
-        has_switch = "enable_thinking" in self.template.source
-        if has_switch:
+        """Variables that switch reasoning on or off.
+
+        A model that always reasons can't be asked not to: its answer would differ from what the
+        call asks for.
+        """
+        if "enable_thinking" in self.template.source:
             return {"enable_thinking": thinking}
-        if thinking == (self._reasoning is not None):
-            return {}
-        raise _thinking_unsupported(_NEVER_REASONS if thinking else "always reasons")
+        if not thinking and self._reasoning is not None:
+            raise _thinking_unsupported("always reasons")
+        return {}
+
+    def _warn_of_reasoning(self, conversation: Conversation, warnings: FieldWarnings) -> None:
+        """Adds the fields that ask a model that can't be asked to reason, or how much."""
+        source = self.template.source
+        has_switch = "enable_thinking" in source
+        effort = conversation.reasoning_effort
+        if effort not in (None, "none") and not has_switch and "reasoning_effort" not in source:
+            reason = "this model has no levels of reasoning"
+            warnings.add(conversation.effort_field, reason)
+        wants = conversation.thinking or conversation.thinking_budget is not None
+        if wants and not has_switch and self._reasoning is None:
+            warnings.add(conversation.thinking_field, _NEVER_REASONS)
 
 
 def _formats(source: str | None, config: ServerConfig) -> tuple[ToolFormat, ReasoningFormat | None]:

@@ -10,6 +10,7 @@ from ramet.grammars.constraints import (
     FixedText,
     FreeText,
     JsonSchema,
+    JsonString,
     Part,
     Repeated,
     Series,
@@ -18,6 +19,7 @@ from ramet.runtime.api.errors import InvalidConstraintError
 from ramet.runtime.api.paths import field_path
 from ramet.runtime.parsers import ToolFormat
 from ramet.runtime.server.chat.conversation import ToolChoice
+from ramet.runtime.server.chat.offered_tools import INPUT, TextGrammar
 from ramet.runtime.server.chat.tool_schemas import ToolSchema
 from ramet.runtime.server.protocol.param_paths import Origins
 
@@ -98,19 +100,29 @@ class ToolGrammar:
         calls = []
         for name, tool in tools.items():
             opening = self._format.opening(name).removeprefix(head)
-            arguments = self._note(name, JsonSchema(tool.schema, integers="plain"), tool.field)
+            arguments = self._arguments(name, tool)
             calls.append(Series((FixedText(opening), arguments, FixedText(end))))
         return AnyOf(tuple(calls))
+
+    def _arguments(self, name: str, tool: ToolSchema) -> Part:
+        """The JSON object of a call's arguments."""
+        if tool.text_grammar is None:
+            return self._note(name, JsonSchema(tool.schema, integers="plain"), tool.field)
+        text = self._note(name, tool.text_grammar, tool.field)
+        return Series((FixedText(f'{{"{INPUT}": '), JsonString(text), FixedText("}")))
 
     def _xml(self, name: str, tool: ToolSchema) -> Part:
         """One call with a tag for each parameter, in the schema's order."""
         required = set(tool.schema.get("required", ()))
+        own = tool.text_grammar
         parts: list[Part] = [FixedText(f"{self._format.begin}\n<function={name}>\n")]
         for key, value in tool.schema.get("properties", {}).items():
             parameter = Series(
                 (
                     FixedText(f"<parameter={key}>\n"),
-                    self._xml_value(name, tool, key, value),
+                    self._note(name, own, tool.field)
+                    if own
+                    else self._xml_value(name, tool, key, value),
                     FixedText("\n</parameter>\n"),
                 )
             )
@@ -138,5 +150,5 @@ class ToolGrammar:
             )
         return FreeText(excluded=("</parameter>",))
 
-    def _note(self, name: str, part: JsonSchema, field: str) -> Part:
+    def _note(self, name: str, part: JsonSchema | TextGrammar, field: str) -> Part:
         return self._origins.add_part(part, field, f"the tool {name!r}")

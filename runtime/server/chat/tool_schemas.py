@@ -10,6 +10,7 @@ from typing import Any
 from ramet.grammars.constraints.closed_schema import closed_schema
 from ramet.runtime.api.errors import InvalidConstraintError
 from ramet.runtime.api.paths import field_path
+from ramet.runtime.server.chat.offered_tools import OfferedTool, TextGrammar
 
 Schemas = Mapping[str, Mapping[str, Any]]
 """Argument schemas by tool name."""
@@ -17,29 +18,26 @@ Schemas = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class ToolSchema:
-    """The schema of a tool's arguments, and the field of the body that holds it."""
+    """The schema of a tool's arguments, and the field of the body that holds it.
+
+    ``text_grammar`` is what the text of a custom tool is held to.
+    """
 
     schema: Mapping[str, Any]
     field: str
+    text_grammar: TextGrammar | None = None
 
 
-def tool_schemas(tools: Sequence[Mapping[str, Any]], field: str) -> dict[str, ToolSchema]:
-    """Returns each tool's argument schema by name; names must be unique.
-
-    Args:
-        tools: in OpenAI's shape.
-        field: where a tool's schema stands in the body, with ``{}`` for the tool's index.
-    """
+def tool_schemas(tools: Sequence[OfferedTool]) -> dict[str, ToolSchema]:
+    """Returns each tool's argument schema by the name that the model writes; names are unique."""
     schemas: dict[str, ToolSchema] = {}
-    for index, tool in enumerate(tools):
-        function = tool["function"]
-        if function["name"] in schemas:
-            raise InvalidConstraintError(
-                f"two tools have the name {function['name']!r}", param=f"tools[{index}]"
-            )
-        place = field.format(index)
-        schema = arguments_schema(function.get("parameters"), place)
-        schemas[function["name"]] = ToolSchema(schema, place)
+    for tool in tools:
+        name = tool.model_name
+        if name in schemas:
+            place = tool.field.partition(".")[0]
+            raise InvalidConstraintError(f"two tools have the name {name!r}", param=place)
+        schema = arguments_schema(tool.definition["function"].get("parameters"), tool.field)
+        schemas[name] = ToolSchema(schema, tool.field, tool.text_grammar)
     return schemas
 
 

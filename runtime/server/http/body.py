@@ -18,6 +18,7 @@ from ramet.runtime.api.errors import (
 from ramet.runtime.api.memory import MemoryLease, MemoryPart
 from ramet.runtime.api.off_loop import run_off_loop
 from ramet.runtime.server.protocol.base import invalid_body
+from ramet.runtime.server.protocol.field_warnings import FieldWarnings
 
 Body = TypeVar("Body", bound=BaseModel)
 Result = TypeVar("Result")
@@ -48,8 +49,10 @@ class BodyMemory:
             lease.close()
 
 
-async def read_body(request: Request, model: type[Body], max_bytes: int) -> Body:
-    """Reads a JSON body and validates it.
+async def read_body(
+    request: Request, model: type[Body], max_bytes: int, warnings: FieldWarnings
+) -> Body:
+    """Reads a JSON body and validates it; fields without effect are added to ``warnings``.
 
     Raises:
         RequestTooLargeError: more than ``max_bytes``, announced or actual.
@@ -80,7 +83,7 @@ async def read_body(request: Request, model: type[Body], max_bytes: int) -> Body
             "the client disconnected before sending all of the body"
         ) from None
     request.state.has_long_body = len(raw) > _INLINE_BYTES
-    return await run_for_body(request, lambda: _validated(raw, model))
+    return await run_for_body(request, lambda: _validated(raw, model, warnings))
 
 
 async def run_for_body(request: Request, work: Callable[[], Result]) -> Result:
@@ -88,9 +91,9 @@ async def run_for_body(request: Request, work: Callable[[], Result]) -> Result:
     return await run_off_loop(work, is_long=request.state.has_long_body)
 
 
-def _validated(raw: bytearray, model: type[Body]) -> Body:
+def _validated(raw: bytearray, model: type[Body], warnings: FieldWarnings) -> Body:
     try:
-        return model.model_validate_json(raw)
+        return model.model_validate_json(raw, context=warnings)
     except ValidationError as error:
         raise invalid_body(error) from None
     except RecursionError:

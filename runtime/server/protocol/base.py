@@ -1,9 +1,11 @@
-"""The base of all request bodies: no field is accepted and ignored.
+"""The base of all request bodies: no field is accepted and silently ignored.
 
-A body's field is one of four kinds: a field of the model, which is honoured; one of
-``NO_EFFECT``, which can't change the answer; one of ``UNSUPPORTED``, which is refused unless its
-value means "off"; or unknown, which is refused with the closest valid name. Null is the same as
-a missing field, as in the OpenAI API.
+A body's field is one of five kinds: a field of the model, which is honoured; one of
+``NO_EFFECT``, which can't change any answer; one of ``WARNED``, which can't change what this
+server's models answer and is named in the answer's warnings; one of ``UNSUPPORTED``, which would
+change the answer and is refused unless its value means "off"; or unknown, which is refused with
+the closest valid name, unless the server is configured to warn. Null is the same as a missing
+field, as in the OpenAI API.
 """
 
 from __future__ import annotations
@@ -12,11 +14,19 @@ import difflib
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from ramet.runtime.api.errors import InvalidParameterError, InvalidRequestError
+from ramet.runtime.server.protocol.field_warnings import FieldWarnings
 
 UNKNOWN = "unknown_parameter"
 UNSUPPORTED = "unsupported_parameter"
@@ -49,6 +59,17 @@ Int = Annotated[int, BeforeValidator(_integral)]
 """A JSON number without a fractional part."""
 
 
+def _unlimited_is_absent(value: Any) -> Any:
+    return None if value == -1 and not isinstance(value, bool) else value
+
+
+MINUS_ONE_IS_ABSENT = BeforeValidator(_unlimited_is_absent)
+"""Takes a limit of -1 as none, as llama.cpp's server does."""
+
+TokenLimit = Annotated[Int | None, MINUS_ONE_IS_ABSENT]
+"""A limit on output tokens."""
+
+
 class ApiModel(BaseModel):
     """A JSON object of a request. Types are strict: ``"5"`` and ``true`` aren't numbers."""
 
@@ -67,13 +88,21 @@ class ApiModel(BaseModel):
     UNSUPPORTED: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
     """Fields of the API that are refused by name, each with the values that mean "off"."""
 
+    WARNED: ClassVar[Mapping[str, str]] = {}
+    """Fields of the API that have no effect here, each with the reason. A value that means "off"
+    by ``UNSUPPORTED`` needs no warning."""
+
+    PATH: ClassVar[str] = ""
+    """Where the object stands in a body, such as ``reasoning``, for warnings."""
+
     _by_key: ClassVar[dict[str, FieldInfo]]
 
     @model_validator(mode="before")
     @classmethod
-    def _screen(cls, data: Any) -> Any:
+    def _screen(cls, data: Any, info: ValidationInfo) -> Any:
         if not isinstance(data, dict):
             return data
+        warnings = warnings_of(info)
         fields = cls._fields_by_key()
         kept = {}
         for name, value in data.items():
@@ -82,11 +111,16 @@ class ApiModel(BaseModel):
                     kept[name] = value
             elif name in cls.NO_EFFECT:
                 continue
-            elif name in cls.UNSUPPORTED:
-                if value is not None and value not in cls.UNSUPPORTED[name]:
+            elif name in cls.UNSUPPORTED or name in cls.WARNED:
+                if value is None or value in cls.UNSUPPORTED.get(name, ()):
+                    continue
+                if name not in cls.WARNED:
                     raise PydanticCustomError(
                         UNSUPPORTED, "{name} is not supported by this server", {"name": name}
                     )
+                warnings.add(cls._path_of(name), cls.WARNED[name])
+            elif warnings.unknown_fields == "warn":
+                warnings.add(cls._path_of(name), "this server doesn't know it")
             else:
                 raise PydanticCustomError(
                     UNKNOWN,
@@ -103,6 +137,10 @@ class ApiModel(BaseModel):
         return cls._by_key
 
     @classmethod
+    def _path_of(cls, name: str) -> str:
+        return f"{cls.PATH}.{name}" if cls.PATH else name
+
+    @classmethod
     def _near(cls, name: str) -> str:
         """A hint at a field that is taken: another server's word for it, or a similar name."""
         fields = cls._fields_by_key()
@@ -111,6 +149,11 @@ class ApiModel(BaseModel):
             known = [*fields, *cls.NO_EFFECT]
             close = difflib.get_close_matches(name, known, n=1, cutoff=_SIMILARITY)
         return f"; did you mean {close[0]}?" if close else ""
+
+
+def warnings_of(info: ValidationInfo) -> FieldWarnings:
+    """The warnings of the call whose body is validated; a list of its own outside a call."""
+    return info.context if isinstance(info.context, FieldWarnings) else FieldWarnings()
 
 
 def join_path(parts: tuple[int | str, ...]) -> str:

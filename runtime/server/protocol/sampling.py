@@ -13,7 +13,7 @@ from pydantic import Field
 
 from ramet.runtime.api.errors import InvalidParameterError
 from ramet.runtime.api.params import SAMPLING_PARAMS
-from ramet.runtime.server.protocol.base import ApiModel, Int
+from ramet.runtime.server.protocol.base import ApiModel, Int, TokenLimit
 
 
 class CommonSampling(ApiModel):
@@ -44,7 +44,7 @@ class CommonSampling(ApiModel):
 class SamplingFields(CommonSampling):
     """Sampling fields of OpenAI's chat and completions, with vLLM's extensions."""
 
-    max_tokens: Int | None = None
+    max_tokens: TokenLimit = None
     min_tokens: Int | None = None
     min_p: float | None = None
     presence_penalty: float | None = None

@@ -28,14 +28,34 @@ NO_EFFECT = frozenset(
 none can change the answer."""
 
 
+NOTHING_CLEARED = "the conversation is taken as it was sent"
+_SCHEDULING = "calls are scheduled by priority and deadline_s"
+
+WARNED = {
+    "client_metadata": "a label of the client",
+    "guided_decoding_backend": "there is one backend",
+    "inference_geo": "there is one place of inference",
+    "kv_transfer_params": "the cache is the server's own",
+    "service_tier": _SCHEDULING,
+    "snippy": "answers aren't compared with published code",
+    "speed": _SCHEDULING,
+    "verbosity": "this model has no levels of verbosity",
+}
+"""Fields of OpenAI's and other APIs that can't change what this server's models answer."""
+
+
+NO_PADDING = {"include_obfuscation": "streams aren't padded against traffic analysis"}
+
+
 class StreamOptions(ApiModel):
     """``stream_options``: a usage chunk at the end, or usage so far on every chunk."""
 
     include_usage: bool = False
     continuous_usage_stats: bool = False
 
-    # Padding against traffic analysis, which this server doesn't do.
     UNSUPPORTED: ClassVar = {"include_obfuscation": (False,)}
+    WARNED: ClassVar = NO_PADDING
+    PATH: ClassVar = "stream_options"
 
 
 class RametFields(ApiModel):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ramet.runtime.server.openai.chat.bodies import Message, Tool
+from ramet.runtime.server.openai.chat.bodies import Message, Tools
 from ramet.runtime.server.protocol.base import ApiModel, Int
 
 
@@ -14,7 +14,7 @@ class TokenizeRequest(ApiModel):
     model: str | None = None
     prompt: str | None = None
     messages: list[Message] | None = None
-    tools: list[Tool] | None = None
+    tools: Tools | None = None
     add_special_tokens: bool = True
     add_generation_prompt: bool = True
     continue_final_message: bool = False

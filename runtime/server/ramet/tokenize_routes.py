@@ -13,6 +13,7 @@ from ramet.runtime.server.chat.conversation import Conversation
 from ramet.runtime.server.http.body import run_for_body
 from ramet.runtime.server.http.json_response import JsonResponse
 from ramet.runtime.server.http.openapi import json_body
+from ramet.runtime.server.openai.chat.bodies import offered_tools
 from ramet.runtime.server.ramet.tokenize_bodies import DetokenizeRequest, TokenizeRequest
 
 
@@ -70,7 +71,7 @@ async def _encode(
 def _conversation(body: TokenizeRequest) -> Conversation:
     return Conversation(
         messages=[message.for_template() for message in body.messages or ()],
-        tools=[tool.for_template() for tool in body.tools or ()],
+        tools=offered_tools(body.tools),
         add_generation_prompt=body.add_generation_prompt,
         continue_final_message=body.continue_final_message,
         template_variables=body.chat_template_kwargs or {},

@@ -50,6 +50,19 @@ def test_what_changes_nothing_is_listed(module):
                 assert f"`{field}`" in listed, f"{name}.{field}"
 
 
+@pytest.mark.parametrize(
+    "module",
+    [chat, completions, responses, responses_items, anthropic],
+    ids=lambda m: m.__name__,
+)
+def test_what_is_taken_with_a_warning_is_listed(module):
+    listed = DOCS.split("taken with a warning:")[1].split("A few fields")[0]
+    for name, kind in vars(module).items():
+        if isinstance(kind, type) and issubclass(kind, ApiModel):
+            for field in kind.WARNED:
+                assert f"`{field}`" in listed, f"{name}.{field}"
+
+
 def test_every_path_is_named():
     with testing.scripted_server([["x"]]) as server:
         paths = server.http.get("/openapi.json").json()["paths"]

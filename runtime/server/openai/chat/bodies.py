@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from ramet.runtime.api.errors import InvalidParameterError
 from ramet.runtime.server.chat.conversation import Conversation
 from ramet.runtime.server.chat.conversation import ToolChoice as ChosenTools
-from ramet.runtime.server.protocol.base import ApiModel, Int
-from ramet.runtime.server.protocol.shared_fields import NO_EFFECT, GenerationRequest
+from ramet.runtime.server.chat.offered_tools import (
+    OfferedTool,
+    custom_arguments,
+    offered_custom_tool,
+    offered_function,
+    past_call,
+)
+from ramet.runtime.server.protocol.base import ApiModel, Int, TokenLimit
+from ramet.runtime.server.protocol.builtin_tools import (
+    BUILT_IN,
+    BuiltInTool,
+    supported_tools,
+    tool_type,
+    warn_of_builtin_tools,
+)
+from ramet.runtime.server.protocol.custom_tools import TextGrammar
+from ramet.runtime.server.protocol.shared_fields import (
+    NO_EFFECT,
+    NOTHING_CLEARED,
+    WARNED,
+    GenerationRequest,
+)
 from ramet.runtime.server.protocol.tagged_unions import supported_types, type_of
 
 
@@ -49,6 +69,13 @@ class FunctionCall(ApiModel):
     arguments: str = ""
 
 
+class CustomCall(ApiModel):
+    """The custom tool and its text."""
+
+    name: str
+    input: str = ""
+
+
 class ToolCall(ApiModel):
     """A call in an assistant message of the history."""
 
@@ -58,13 +85,35 @@ class ToolCall(ApiModel):
     index: Int | None = None
 
 
+class CustomToolCall(ApiModel):
+    """A call of a custom tool in an assistant message of the history."""
+
+    id: str | None = None
+    type: Literal["custom"]
+    custom: CustomCall
+    index: Int | None = None
+
+    def for_template(self) -> dict[str, Any]:
+        """The call as the model wrote it: a function of one text."""
+        return past_call(self.id, self.custom.name, custom_arguments(self.custom.input))
+
+
 class Message(ApiModel):
     """A message of the conversation; OpenAI's answers have the same shape."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: Content | None = None
     name: str | None = None
-    tool_calls: list[ToolCall] | None = None
+    tool_calls: (
+        list[
+            Annotated[
+                Annotated[ToolCall, Tag("<function>")] | Annotated[CustomToolCall, Tag("<custom>")],
+                Discriminator(lambda call: f"<{type_of('function')(call)}>"),
+                supported_types("tool calls", ("function", "custom"), default="function"),
+            ]
+        ]
+        | None
+    ) = None
     tool_call_id: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
@@ -76,6 +125,11 @@ class Message(ApiModel):
     def for_template(self) -> dict[str, Any]:
         """The message for chat templates, without missing fields."""
         shown = self.model_dump(exclude_none=True)
+        if self.tool_calls is not None:
+            shown["tool_calls"] = [
+                call.for_template() if isinstance(call, CustomToolCall) else shown_call
+                for call, shown_call in zip(self.tool_calls, shown["tool_calls"], strict=True)
+            ]
         if "reasoning" in shown:
             shown.setdefault("reasoning_content", shown.pop("reasoning"))
         return shown
@@ -91,39 +145,115 @@ class Function(ApiModel):
 
 
 class Tool(ApiModel):
-    """A tool; only functions are supported."""
+    """A function as a tool."""
 
     type: Literal["function"]
     function: Function
 
-    def for_template(self) -> dict[str, Any]:
-        """The tool for chat templates, without missing fields."""
-        return self.model_dump(exclude_none=True)
+    NO_EFFECT: ClassVar = frozenset({"cache_control"})
+
+    def offered(self, place: str) -> OfferedTool:
+        """The tool of the body's path ``place``."""
+        function = self.function.model_dump(exclude_none=True)
+        return offered_function(function, f"{place}.function.parameters")
 
 
-class FunctionName(ApiModel):
+class TextFormat(ApiModel):
+    """What a custom tool takes: any text, or one of a grammar."""
+
+    type: Literal["text", "grammar"]
+    grammar: TextGrammar | None = None
+
+    @model_validator(mode="after")
+    def _has_its_grammar(self) -> Self:
+        if (self.type == "grammar") != (self.grammar is not None):
+            raise ValueError("a grammar is given if, and only if, the type is 'grammar'")
+        return self
+
+
+class CustomFunction(ApiModel):
+    """A custom tool's name, description and format."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_.:-]{1,256}$")
+    description: str | None = None
+    format: TextFormat = TextFormat(type="text")
+
+
+class CustomTool(ApiModel):
+    """A tool that takes one text."""
+
+    type: Literal["custom"]
+    custom: CustomFunction
+
+    def offered(self, place: str) -> OfferedTool:
+        """The tool of the body's path ``place``."""
+        own = self.custom
+        grammar = own.format.grammar.constraint() if own.format.grammar else None
+        field = f"{place}.custom.format.grammar.definition"
+        return offered_custom_tool(own.name, own.description, grammar, field)
+
+
+Tools = Annotated[
+    list[
+        Annotated[
+            Annotated[Tool, Tag("<function>")]
+            | Annotated[CustomTool, Tag("<custom>")]
+            | Annotated[BuiltInTool, Tag(BUILT_IN)],
+            Discriminator(tool_type()),
+            supported_tools(("function", "custom")),
+        ]
+    ],
+    AfterValidator(warn_of_builtin_tools),
+]
+
+
+def offered_tools(tools: Tools | None) -> list[OfferedTool]:
+    """The tools that the model is shown."""
+    return [
+        tool.offered(f"tools[{index}]")
+        for index, tool in enumerate(tools or ())
+        if not isinstance(tool, BuiltInTool)
+    ]
+
+
+class ToolName(ApiModel):
     name: str
 
 
-class NamedToolChoice(ApiModel):
-    """``tool_choice`` that requires one function."""
+class NamedFunction(ApiModel):
+    """A function in ``tool_choice``."""
 
     type: Literal["function"]
-    function: FunctionName
+    function: ToolName
+
+    @property
+    def name(self) -> str:
+        return self.function.name
 
 
-class AllowedTool(ApiModel):
-    """One of the tools that may be called."""
+class NamedCustomTool(ApiModel):
+    """A custom tool in ``tool_choice``."""
 
-    type: Literal["function"]
-    function: FunctionName
+    type: Literal["custom"]
+    custom: ToolName
+
+    @property
+    def name(self) -> str:
+        return self.custom.name
+
+
+NamedTool = Annotated[
+    Annotated[NamedFunction, Tag("<function>")] | Annotated[NamedCustomTool, Tag("<custom>")],
+    Discriminator(lambda tool: f"<{type_of()(tool)}>"),
+    supported_types("tools", ("function", "custom")),
+]
 
 
 class AllowedTools(ApiModel):
     """A subset of the tools, and whether one must be called."""
 
     mode: Literal["auto", "required"]
-    tools: list[AllowedTool] = Field(min_length=1)
+    tools: list[NamedTool] = Field(min_length=1)
 
 
 class AllowedToolsChoice(ApiModel):
@@ -135,10 +265,11 @@ class AllowedToolsChoice(ApiModel):
 
 ToolChoice = Annotated[
     Annotated[Literal["none", "auto", "required"], Tag("<word>")]
-    | Annotated[NamedToolChoice, Tag("<function>")]
+    | Annotated[NamedFunction, Tag("<function>")]
+    | Annotated[NamedCustomTool, Tag("<custom>")]
     | Annotated[AllowedToolsChoice, Tag("<allowed_tools>")],
     Discriminator(lambda choice: "<word>" if isinstance(choice, str) else f"<{type_of()(choice)}>"),
-    supported_types("choices", ("function", "allowed_tools")),
+    supported_types("choices", ("function", "custom", "allowed_tools")),
 ]
 
 
@@ -146,10 +277,10 @@ class ChatCompletionRequest(GenerationRequest):
     """The body. Shared fields are documented in the OpenAI API reference."""
 
     messages: list[Message]
-    max_completion_tokens: Int | None = None
+    max_completion_tokens: TokenLimit = None
     logprobs: bool | None = None
     top_logprobs: Int | None = None
-    tools: list[Annotated[Tool, supported_types("tools", ("function",))]] | None = None
+    tools: Tools | None = None
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool = True
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = None
@@ -166,10 +297,8 @@ class ChatCompletionRequest(GenerationRequest):
         "functions": ([],),
         "modalities": (["text"], []),
         "moderation": (),
-        "prediction": (),
         "service_tier": ("auto", "default"),
         "verbosity": ("medium",),
-        "web_search_options": (),
         "best_of": (1,),
         "echo": (False,),
         "use_beam_search": (False,),
@@ -178,14 +307,18 @@ class ChatCompletionRequest(GenerationRequest):
         "chat_template": (),
         "documents": ([],),
         "include_reasoning": (True,),
-        "kv_transfer_params": (),
         "return_tokens_as_token_ids": (False,),
         "spaces_between_special_tokens": (True,),
         "truncate_prompt_tokens": (),
         "vllm_xargs": ({},),
-        "mm_processor_kwargs": ({},),
-        "guided_decoding_backend": (),
         "guided_whitespace_pattern": (),
+    }
+    WARNED: ClassVar = WARNED | {
+        "moderation": "this server has no moderation",
+        "prediction": "drafts are made from the prompt and the cache",
+        "web_search_options": "the built-in tool is not offered to the model",
+        "context_management": NOTHING_CLEARED,
+        "mm_processor_kwargs": "there are no images",
     }
 
     def conversation(self) -> Conversation:
@@ -196,14 +329,14 @@ class ChatCompletionRequest(GenerationRequest):
         match self.tool_choice:
             case str(word):
                 choice = word
-            case NamedToolChoice():
-                choice = ("tool", self.tool_choice.function.name)
+            case NamedFunction(name=name) | NamedCustomTool(name=name):
+                choice = ("tool", name)
             case AllowedToolsChoice(allowed_tools=some):
                 choice = some.mode
-                allowed = tuple(tool.function.name for tool in some.tools)
+                allowed = tuple(tool.name for tool in some.tools)
         return Conversation(
             messages=[message.for_template() for message in self.messages],
-            tools=[tool.for_template() for tool in self.tools or ()],
+            tools=offered_tools(self.tools),
             tool_choice=choice,
             allowed_tools=allowed,
             parallel_tool_calls=self.parallel_tool_calls,

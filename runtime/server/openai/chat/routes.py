@@ -117,8 +117,10 @@ async def _stream(answer: _Answer, generation: Generation) -> AsyncIterator[byte
     head = answer.head("chat.completion.chunk")
     streams = [_ChoiceStream(index, choice, body) for index, choice in enumerate(call.choices)]
     first = head
+    if call.warnings.found:
+        first = first | {"warnings": call.warnings.shown()}
     if body.return_token_ids:
-        first = head | {"prompt_token_ids": list(call.plan.prompt)}
+        first = first | {"prompt_token_ids": list(call.plan.prompt)}
     role = {"role": "assistant", "content": ""}
     yield b"".join(
         data_event(first | {"choices": [_entry(index, role)]}) for index in range(len(streams))

@@ -12,7 +12,7 @@ from ramet.runtime.parsers import (
     ToolArgumentsDelta,
     ToolCallStart,
 )
-from ramet.runtime.server.chat.choice import CollectedMessage
+from ramet.runtime.server.chat.choice import CollectedCall, CollectedMessage
 
 
 def chunk_deltas(deltas: Iterable[ChatDelta], message: CollectedMessage) -> list[dict[str, Any]]:
@@ -27,13 +27,24 @@ def chunk_deltas(deltas: Iterable[ChatDelta], message: CollectedMessage) -> list
                 shaped.append({"content": text})
             case ReasoningDelta(text):
                 shaped.append({"reasoning_content": text})
-            case ToolCallStart(index, name):
-                function = {"name": name, "arguments": ""}
-                call = {"id": message.calls[index].id, "type": "function", "function": function}
+            case ToolCallStart(index):
+                call = _call(message.calls[index], "")
                 shaped.append({"tool_calls": [{"index": index, **call}]})
             case ToolArgumentsDelta(index, text):
-                shaped.append({"tool_calls": [{"index": index, "function": {"arguments": text}}]})
+                is_custom = message.calls[index].is_custom
+                more = (
+                    {"custom": {"input": text}} if is_custom else {"function": {"arguments": text}}
+                )
+                shaped.append({"tool_calls": [{"index": index, **more}]})
     return shaped
+
+
+def _call(call: CollectedCall, arguments: str) -> dict[str, Any]:
+    if call.is_custom:
+        custom = {"name": call.name, "input": arguments}
+        return {"id": call.id, "type": "custom", "custom": custom}
+    function = {"name": call.name, "arguments": arguments}
+    return {"id": call.id, "type": "function", "function": function}
 
 
 def whole_message(message: CollectedMessage) -> dict[str, Any]:
@@ -46,12 +57,5 @@ def whole_message(message: CollectedMessage) -> dict[str, Any]:
     if message.reasoning:
         shaped["reasoning_content"] = message.reasoning
     if message.calls:
-        shaped["tool_calls"] = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": {"name": call.name, "arguments": call.arguments},
-            }
-            for call in message.calls
-        ]
+        shaped["tool_calls"] = [_call(call, call.arguments) for call in message.calls]
     return shaped

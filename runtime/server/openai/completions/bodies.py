@@ -6,7 +6,12 @@ from typing import Any, ClassVar
 
 from ramet.runtime.api.errors import InvalidParameterError
 from ramet.runtime.server.protocol.base import Int
-from ramet.runtime.server.protocol.shared_fields import NO_EFFECT, AnyPrompt, GenerationRequest
+from ramet.runtime.server.protocol.shared_fields import (
+    NO_EFFECT,
+    WARNED,
+    AnyPrompt,
+    GenerationRequest,
+)
 
 
 class CompletionRequest(GenerationRequest):
@@ -28,14 +33,13 @@ class CompletionRequest(GenerationRequest):
         "suffix": ("",),
         "use_beam_search": (False,),
         "length_penalty": (1.0,),
-        "kv_transfer_params": (),
         "return_tokens_as_token_ids": (False,),
         "spaces_between_special_tokens": (True,),
         "truncate_prompt_tokens": (),
         "vllm_xargs": ({},),
-        "guided_decoding_backend": (),
         "guided_whitespace_pattern": (),
     }
+    WARNED: ClassVar = WARNED
 
     def sampling_values(self) -> dict[str, Any]:
         values = super().sampling_values()

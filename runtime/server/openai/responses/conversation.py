@@ -8,15 +8,18 @@ from typing import Any
 from ramet.runtime.api.errors import InvalidParameterError
 from ramet.runtime.server.chat.choice import CollectedMessage
 from ramet.runtime.server.chat.conversation import Conversation, ToolChoice
+from ramet.runtime.server.chat.offered_tools import custom_arguments, model_name, past_call
 from ramet.runtime.server.openai.chat.shapes import whole_message
 from ramet.runtime.server.openai.responses.bodies import (
     AllowedTools,
     InputTokensRequest,
     NamedTool,
+    offered_tools,
 )
 from ramet.runtime.server.openai.responses.items import (
+    CallOutputItem,
+    CustomCallItem,
     FunctionCallItem,
-    FunctionCallOutputItem,
     Input,
     MessageItem,
     ReasoningItem,
@@ -52,13 +55,13 @@ def add_input(earlier: Sequence[ChatMessage], given: Input) -> list[ChatMessage]
                 last["content"] = plain_text(item.content)
             case MessageItem():
                 messages.append({"role": item.role, "content": plain_text(item.content)})
-            case FunctionCallItem():
-                names[item.call_id] = item.name
+            case FunctionCallItem() | CustomCallItem():
+                names[item.call_id] = item.model_name
                 if last["role"] != "assistant":
                     last = {"role": "assistant"}
                     messages.append(last)
                 last.setdefault("tool_calls", []).append(_call(item))
-            case FunctionCallOutputItem():
+            case CallOutputItem():
                 messages.append(_output(item, names, f"input[{index}]"))
     if not messages:
         raise InvalidParameterError("input has no items", param="input")
@@ -70,15 +73,14 @@ def _awaits(message: ChatMessage, *parts: str) -> bool:
     return message["role"] == "assistant" and not any(part in message for part in parts)
 
 
-def _call(item: FunctionCallItem) -> dict[str, Any]:
-    function = {"name": item.name, "arguments": item.arguments}
-    return {"id": item.call_id, "type": "function", "function": function}
+def _call(item: FunctionCallItem | CustomCallItem) -> dict[str, Any]:
+    return past_call(item.call_id, item.model_name, item.arguments)
 
 
-def _output(item: FunctionCallOutputItem, names: dict[str, str], where: str) -> ChatMessage:
+def _output(item: CallOutputItem, names: dict[str, str], where: str) -> ChatMessage:
     if item.call_id not in names:
         raise InvalidParameterError(
-            f"{where}: no earlier function_call has the call_id {item.call_id!r}",
+            f"{where}: no earlier call has the call_id {item.call_id!r}",
             param=f"{where}.call_id",
         )
     return {
@@ -91,7 +93,17 @@ def _output(item: FunctionCallOutputItem, names: dict[str, str], where: str) -> 
 
 def answer_message(message: CollectedMessage) -> ChatMessage:
     """Converts an answer to a message for continuing the conversation."""
-    return {key: value for key, value in whole_message(message).items() if value is not None}
+    shaped = {key: value for key, value in whole_message(message).items() if value is not None}
+    if message.calls:
+        shaped["tool_calls"] = [
+            past_call(
+                call.id,
+                model_name(call.name, call.namespace),
+                custom_arguments(call.arguments) if call.is_custom else call.arguments,
+            )
+            for call in message.calls
+        ]
+    return shaped
 
 
 def responses_conversation(
@@ -101,13 +113,13 @@ def responses_conversation(
     choice, allowed = _tool_choice(body)
     return Conversation(
         messages=_instructed(messages, body.instructions),
-        tools=[tool.for_template() for tool in body.tools or ()],
+        tools=offered_tools(body.tools),
         tool_choice=choice,
         allowed_tools=allowed,
         parallel_tool_calls=body.parallel_tool_calls,
         constraint=body.text.format.requested_constraint("text.format"),
-        schema_field="tools[{}].parameters",
         reasoning_effort=body.reasoning.effort if body.reasoning else None,
+        effort_field="reasoning.effort",
     )
 
 
@@ -125,9 +137,9 @@ def _instructed(messages: Sequence[ChatMessage], instructions: str | None) -> li
 def _tool_choice(body: InputTokensRequest) -> tuple[ToolChoice, tuple[str, ...] | None]:
     """The tool choice, and the allowed tools if not all are."""
     match body.tool_choice:
-        case NamedTool(name=name):
+        case NamedTool(model_name=name):
             return ("tool", name), None
         case AllowedTools(mode=mode, tools=tools):
-            return mode, tuple(tool.name for tool in tools)
+            return mode, tuple(tool.model_name for tool in tools)
         case word:
             return word or "auto", None

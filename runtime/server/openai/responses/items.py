@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Discriminator, Tag
 
+from ramet.runtime.server.chat.offered_tools import custom_arguments, model_name
 from ramet.runtime.server.protocol.base import ApiModel
 from ramet.runtime.server.protocol.tagged_unions import supported_types, type_of
 
@@ -65,7 +66,9 @@ class MessageItem(ApiModel):
     content: Content
 
     NO_EFFECT: ClassVar = _ECHOED
+    WARNED: ClassVar = {"phase": "this model's messages have no phases"}
     UNSUPPORTED: ClassVar = {"phase": ("final_answer",)}
+    PATH: ClassVar = "input"
 
 
 class FunctionCallItem(ApiModel):
@@ -74,25 +77,50 @@ class FunctionCallItem(ApiModel):
     type: Literal["function_call"]
     call_id: str
     name: str
+    namespace: str | None = None
     arguments: str
 
     NO_EFFECT: ClassVar = _ECHOED | {"parsed_arguments"}
-    UNSUPPORTED: ClassVar = {
-        "async": (False,),
-        "caller": ({"type": "direct"},),
-        "namespace": (),
-    }
+    UNSUPPORTED: ClassVar = {"async": (False,), "caller": ({"type": "direct"},)}
+
+    @property
+    def model_name(self) -> str:
+        """The name that the model wrote."""
+        return model_name(self.name, self.namespace)
 
 
-class FunctionCallOutputItem(ApiModel):
+class CustomCallItem(ApiModel):
+    """A custom tool's call of an earlier answer."""
+
+    type: Literal["custom_tool_call"]
+    call_id: str
+    name: str
+    namespace: str | None = None
+    input: str
+
+    NO_EFFECT: ClassVar = _ECHOED
+    UNSUPPORTED: ClassVar = FunctionCallItem.UNSUPPORTED
+
+    @property
+    def model_name(self) -> str:
+        """The name that the model wrote."""
+        return model_name(self.name, self.namespace)
+
+    @property
+    def arguments(self) -> str:
+        """The JSON arguments that the model wrote."""
+        return custom_arguments(self.input)
+
+
+class CallOutputItem(ApiModel):
     """The result of a call."""
 
-    type: Literal["function_call_output"]
+    type: Literal["function_call_output", "custom_tool_call_output"]
     call_id: str
     output: Content
 
-    NO_EFFECT: ClassVar = _ECHOED | {"name"}
-    UNSUPPORTED: ClassVar = {"caller": ({"type": "direct"},), "namespace": ()}
+    NO_EFFECT: ClassVar = _ECHOED | {"name", "namespace"}
+    UNSUPPORTED: ClassVar = {"caller": ({"type": "direct"},)}
 
 
 class ReasoningText(ApiModel):
@@ -110,22 +138,36 @@ class ReasoningItem(ApiModel):
     summary: list[ReasoningText] | None = None
 
     NO_EFFECT: ClassVar = _ECHOED
-    UNSUPPORTED: ClassVar = {"encrypted_content": ()}
+    WARNED: ClassVar = {"encrypted_content": "this server can't read encrypted reasoning"}
+    PATH: ClassVar = "input"
 
     @property
     def text(self) -> str:
         return "\n".join(part.text for part in self.content or self.summary or ())
 
 
+def _kind_of_item(item: object) -> str:
+    kind = type_of("message")(item)
+    return "<output>" if kind.endswith("_output") else f"<{kind}>"
+
+
 Item = Annotated[
     Annotated[MessageItem, Tag("<message>")]
     | Annotated[FunctionCallItem, Tag("<function_call>")]
-    | Annotated[FunctionCallOutputItem, Tag("<function_call_output>")]
+    | Annotated[CustomCallItem, Tag("<custom_tool_call>")]
+    | Annotated[CallOutputItem, Tag("<output>")]
     | Annotated[ReasoningItem, Tag("<reasoning>")],
-    Discriminator(lambda item: f"<{type_of('message')(item)}>"),
+    Discriminator(_kind_of_item),
     supported_types(
         "input items",
-        ("message", "function_call", "function_call_output", "reasoning"),
+        (
+            "message",
+            "function_call",
+            "function_call_output",
+            "custom_tool_call",
+            "custom_tool_call_output",
+            "reasoning",
+        ),
         default="message",
     ),
 ]

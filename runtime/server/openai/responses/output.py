@@ -18,11 +18,18 @@ from ramet.runtime.parsers import (
     ToolCallStart,
 )
 from ramet.runtime.server.calls.logprobs import chat_logprobs
-from ramet.runtime.server.chat.choice import CollectedMessage
+from ramet.runtime.server.chat.choice import CollectedCall, CollectedMessage
 from ramet.runtime.server.http.json_response import new_id
 
 Event = dict[str, Any]
 """An event's data without its sequence number; its ``type`` is also the event's name."""
+
+
+_CALLS = {
+    "function_call": ("fc", "arguments", "function_call_arguments"),
+    "custom_tool_call": ("ctc", "input", "custom_tool_call_input"),
+}
+"""By an item's type: the prefix of its id, the field of its text, and the text's events."""
 
 
 class OutputItems:
@@ -52,8 +59,8 @@ class OutputItems:
                     self._more_text(text, events)
                 case ReasoningDelta(text):
                     self._more_reasoning(text, events)
-                case ToolCallStart(index, name):
-                    self._begin_call(self._message.calls[index].id, name, events)
+                case ToolCallStart(index):
+                    self._begin_call(self._message.calls[index], events)
                 case ToolArgumentsDelta(_, text):
                     self._more_arguments(text, events)
                 case ToolCallEnd(_, complete):
@@ -96,15 +103,20 @@ class OutputItems:
         self._open["content"][0]["text"] += text
         events.append(self._part_event("reasoning_text.delta", delta=text))
 
-    def _begin_call(self, call_id: str, name: str, events: list[Event]) -> None:
+    def _begin_call(self, call: CollectedCall, events: list[Event]) -> None:
         self._close(events)
-        call = {"type": "function_call", "call_id": call_id, "name": name, "arguments": ""}
-        self._add({"id": new_id("fc", "_"), **call}, events)
+        kind = "custom_tool_call" if call.is_custom else "function_call"
+        prefix, key, _ = _CALLS[kind]
+        item = {"id": new_id(prefix, "_"), "type": kind, "call_id": call.id, "name": call.name}
+        if call.namespace is not None:
+            item["namespace"] = call.namespace
+        self._add({**item, key: ""}, events)
 
     def _more_arguments(self, text: str, events: list[Event]) -> None:
         assert self._open is not None
-        self._open["arguments"] += text
-        events.append(self._item_event("function_call_arguments.delta", delta=text))
+        _, key, event = _CALLS[self._open["type"]]
+        self._open[key] += text
+        events.append(self._item_event(f"{event}.delta", delta=text))
 
     def _begin(self, item: dict[str, Any], part: dict[str, Any], events: list[Event]) -> None:
         """Adds an item that has one part."""
@@ -124,9 +136,10 @@ class OutputItems:
         if item is None:
             return
         item["status"] = "completed" if complete else "incomplete"
-        if item["type"] == "function_call":
-            done = {"name": item["name"], "arguments": item["arguments"]}
-            events.append(self._item_event("function_call_arguments.done", **done))
+        if item["type"] in _CALLS:
+            _, key, event = _CALLS[item["type"]]
+            named = {"name": item["name"]} if item["type"] == "function_call" else {}
+            events.append(self._item_event(f"{event}.done", **named, **{key: item[key]}))
         else:
             part = item["content"][0]
             done = {key: part[key] for key in ("text", "logprobs") if key in part}

@@ -159,6 +159,8 @@ async def _prepare(
         params=call.requests[0].params,
         created_at=int(time.time()),
     )
+    if call.warnings.found:
+        response["warnings"] = call.warnings.shown()
     return _Answer(body, call, store, messages, response, OutputItems(call.choice.message))
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic import BaseModel
+
 from ramet.runtime.api.errors import RametError
 from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.server.chat.choice import ChatChoice
-from ramet.runtime.server.openai.responses.bodies import ResponsesRequest
+from ramet.runtime.server.openai.responses.bodies import FunctionTool, ResponsesRequest
 
 
 def new_response(
@@ -42,10 +44,10 @@ def new_response(
         "store": body.store,
         "temperature": params.temperature,
         "text": {"format": body.text.format.model_dump(exclude_none=True, by_alias=True)},
-        "tool_choice": tool_choice if isinstance(tool_choice, str) else tool_choice.model_dump(),
-        "tools": [
-            {"strict": True, **tool.model_dump(exclude_none=True)} for tool in body.tools or ()
-        ],
+        "tool_choice": tool_choice
+        if isinstance(tool_choice, str)
+        else tool_choice.model_dump(exclude_none=True),
+        "tools": [_shown_tool(tool) for tool in body.tools or ()],
         "top_logprobs": body.top_logprobs or 0,
         "top_p": params.top_p,
         "truncation": "disabled",
@@ -85,3 +87,9 @@ def failed_fields(error: RametError) -> dict[str, Any]:
     """Fields that a failure during the stream sets."""
     kind = "rate_limit_exceeded" if error.status == 429 else "server_error"
     return {"status": "failed", "error": {"code": kind, "message": error.message}}
+
+
+def _shown_tool(tool: BaseModel) -> dict[str, Any]:
+    """A tool as the response lists it. Arguments always follow the schema."""
+    strict = {"strict": True} if isinstance(tool, FunctionTool) else {}
+    return strict | tool.model_dump(exclude_none=True)

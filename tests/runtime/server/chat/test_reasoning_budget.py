@@ -72,10 +72,10 @@ def test_a_format_holds_for_what_comes_behind(thinker):
     assert message["message"]["content"] == "7"
 
 
-def test_a_model_that_does_not_reason_refuses_a_budget(serve):
-    answer = serve(["x"]).chat(thinking_token_budget=2)
-    assert answer.status_code == 400
-    assert "reason" in answer.json()["error"]["message"]
+def test_a_budget_of_a_model_that_does_not_reason_is_a_warning(serve):
+    answer = serve(["x"]).chat(thinking_token_budget=2).json()
+    assert answer["choices"][0]["message"]["content"] == "x"
+    assert [warning["param"] for warning in answer["warnings"]] == ["thinking_token_budget"]
 
 
 def test_the_deadline_is_that_of_reasoning_and_answer_together(serve):

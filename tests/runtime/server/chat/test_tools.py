@@ -202,6 +202,9 @@ def test_an_agents_history_is_understood(serve):
     assert answer.json()["choices"][0]["message"]["content"] == "done"
 
 
+_FORMAT_TYPE = "tools[0].custom.format.type"
+
+
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
@@ -215,7 +218,8 @@ def test_an_agents_history_is_understood(serve):
             {"tools": [{"type": "function", "function": {"name": "no spaces"}}]},
             "tools[0].function.name",
         ),
-        ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
+        ({"tools": [{"type": "web_serch"}]}, "tools[0].type"),
+        ({"tools": [{"type": "custom", "custom": {"name": "x", "format": {}}}]}, _FORMAT_TYPE),
         (
             {
                 "tools": [
@@ -400,11 +404,10 @@ def test_only_the_allowed_tools_are_called(serve, mode):
 
 
 def test_other_kinds_of_tools_are_refused_by_name(ok_server):
-    custom = [{"type": "custom", "custom": {"name": "x"}}]
-    error = ok_server.chat(tools=custom).json()["error"]
+    error = ok_server.chat(tools=[{"type": "costum", "custom": {"name": "x"}}]).json()["error"]
     assert error["param"] == "tools[0].type"
-    assert "'custom'" in error["message"]
-    error = ok_server.chat(tools=TOOLS, tool_choice={"type": "custom"}).json()["error"]
+    assert "'costum'" in error["message"]
+    error = ok_server.chat(tools=TOOLS, tool_choice={"type": "web_search"}).json()["error"]
     assert error["param"] == "tool_choice.type"
 
 
