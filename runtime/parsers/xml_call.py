@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ramet.runtime.parsers.deltas import cut_at_tag
+from ramet.runtime.parsers.xml_values import END, read_value
 
 _FUNCTION, _FUNCTION_END = "<function=", "</function>"
-_PARAMETER, _PARAMETER_END = "<parameter=", "</parameter>"
+_PARAMETER, _PARAMETER_END = "<parameter=", END
 
 
 class _State(enum.Enum):
@@ -26,8 +27,7 @@ class _State(enum.Enum):
 class XmlCallReader:
     """Reads ``<function=name><parameter=key>value</parameter>...</function>``.
 
-    A value is raw text between newlines. The tool's schema says whether it is a string or JSON;
-    a value that its schema doesn't describe, or that is no JSON after all, is a string.
+    A value is text between newlines; by the tool's schema it is plain or JSON, see ``xml_values``.
 
     Args:
         schemas: the parameters' schema of each tool, by the tool's name.
@@ -119,20 +119,4 @@ class XmlCallReader:
     def _as_json(self, value: str) -> str:
         properties = self._schemas.get(self.name or "", {}).get("properties", {})
         schema = properties.get(self._key) if isinstance(properties, Mapping) else None
-        if isinstance(schema, Mapping) and not _is_string(schema):
-            try:
-                return json.dumps(json.loads(value), ensure_ascii=False)
-            except (ValueError, RecursionError):
-                pass
-        return json.dumps(value, ensure_ascii=False)
-
-
-def _is_string(schema: Mapping[str, Any]) -> bool:
-    """Whether the schema asks for text, or doesn't say what it asks for."""
-    kind = schema.get("type")
-    if kind is None:
-        values = schema.get("enum", [schema["const"]] if "const" in schema else None)
-        if isinstance(values, list):
-            return all(isinstance(value, str) for value in values)
-        return not any(word in schema for word in ("anyOf", "oneOf", "allOf", "$ref"))
-    return kind == "string" or (isinstance(kind, list) and set(kind) <= {"string"})
+        return json.dumps(read_value(value, schema), ensure_ascii=False)

@@ -18,6 +18,7 @@ from ramet.grammars.constraints import (
 from ramet.runtime.api.errors import InvalidConstraintError
 from ramet.runtime.api.paths import field_path
 from ramet.runtime.parsers import ToolFormat
+from ramet.runtime.parsers.xml_values import ANNOTATIONS, END, is_plain_text, listed_texts
 from ramet.runtime.server.chat.conversation import ToolChoice
 from ramet.runtime.server.chat.offered_tools import INPUT, TextGrammar
 from ramet.runtime.server.chat.tool_schemas import ToolSchema
@@ -25,7 +26,10 @@ from ramet.runtime.server.protocol.param_paths import Origins
 
 Tools = Mapping[str, ToolSchema]
 
-_STRING_WORDS = frozenset({"type", "title", "description", "default", "examples"})
+_XML_KEYWORDS = ANNOTATIONS | {
+    "$defs", "additionalProperties", "definitions", "properties", "required", "type",
+}  # fmt: skip
+"""What an argument schema may have at its root where each parameter is written by itself."""
 
 
 class ToolGrammar:
@@ -113,6 +117,7 @@ class ToolGrammar:
 
     def _xml(self, name: str, tool: ToolSchema) -> Part:
         """One call with a tag for each parameter, in the schema's order."""
+        _check_xml(name, tool)
         required = set(tool.schema.get("required", ()))
         own = tool.text_grammar
         parts: list[Part] = [FixedText(f"{self._format.begin}\n<function={name}>\n")]
@@ -131,24 +136,40 @@ class ToolGrammar:
         return Series(tuple(parts))
 
     def _xml_value(self, name: str, tool: ToolSchema, key: str, value: Any) -> Part:
-        """Strings are written as they are, all else as JSON."""
+        """A parameter's value, written as ``xml_values`` reads it."""
+        if is_plain_text(value):
+            return FreeText(excluded=(END,))
+        if texts := listed_texts(value):
+            return AnyOf(tuple(map(FixedText, texts)))
+        shared = {n: tool.schema[n] for n in ("$defs", "definitions") if n in tool.schema}
+        schema = {**shared, **value} if isinstance(value, Mapping) else value
         escaped = key.replace("~", "~0").replace("/", "~1")
         field = field_path(tool.field, f"/properties/{escaped}")
-        if not isinstance(value, Mapping) or value.get("type") != "string":
-            shared = {n: tool.schema[n] for n in ("$defs", "definitions") if n in tool.schema}
-            schema = {**shared, **value} if isinstance(value, Mapping) else value
-            return self._note(name, JsonSchema(schema, integers="plain"), field)
-        if "enum" in value:
-            return AnyOf(tuple(FixedText(str(option)) for option in value["enum"]))
-        if "const" in value:
-            return FixedText(str(value["const"]))
-        if unknown := sorted(set(value) - _STRING_WORDS):
-            raise InvalidConstraintError(
-                f"{unknown[0]!r} of the string parameter {key!r} can't be enforced in the XML "
-                "style in which this model calls tools",
-                param=field_path(field, f"/{unknown[0]}"),
-            )
-        return FreeText(excluded=("</parameter>",))
+        return self._note(name, JsonSchema(schema, integers="plain"), field)
 
     def _note(self, name: str, part: JsonSchema | TextGrammar, field: str) -> Part:
         return self._origins.add_part(part, field, f"the tool {name!r}")
+
+
+def _check_xml(name: str, tool: ToolSchema) -> None:
+    """Refuses what a call with a tag for each parameter can't be held to."""
+    style = "in the XML style in which this model calls tools"
+    for keyword in tool.schema:
+        if keyword not in _XML_KEYWORDS:
+            raise InvalidConstraintError(
+                f"{keyword!r} of the tool {name!r} can't be enforced {style}",
+                param=field_path(tool.field, f"/{keyword}"),
+            )
+    properties = tool.schema.get("properties", {})
+    for key in tool.schema.get("required", ()):
+        if key not in properties:
+            raise InvalidConstraintError(
+                f"the tool {name!r} requires {key!r}, which is not among its properties",
+                param=field_path(tool.field, "/required"),
+            )
+    for key in properties:
+        if key != key.strip() or not key or ">" in key:
+            raise InvalidConstraintError(
+                f"the parameter {key!r} of the tool {name!r} can't be written {style}",
+                param=field_path(tool.field, "/properties"),
+            )

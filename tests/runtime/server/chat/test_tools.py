@@ -280,11 +280,24 @@ def test_every_json_format_gives_valid_calls(serve, name):
     jsonschema.validate(json.loads(made["function"]["arguments"]), CITY)
 
 
-def test_the_xml_format_gives_valid_calls(serve):
+@pytest.mark.parametrize(
+    "unit",
+    [
+        {"type": "string", "enum": ["C", "F"]},
+        {"const": "C"},
+        {"enum": ["\n", "F</parameter>"]},
+        {"type": "string", "pattern": "^a+$", "maxLength": 3},
+        {"type": ["string", "null"], "maxLength": 2},
+        {"anyOf": [{"const": 1}, {"const": "1"}]},
+        {"type": "string", "format": "date"},
+        {},
+    ],
+)
+def test_the_xml_format_gives_valid_calls(serve, unit):
     schema = {
         "type": "object",
         "properties": {
-            "unit": {"type": "string", "enum": ["C", "F"]},
+            "unit": unit,
             "days": {"type": "integer", "minimum": 1, "maximum": 9},
         },
         "required": ["unit", "days"],
@@ -296,10 +309,22 @@ def test_the_xml_format_gives_valid_calls(serve):
     answer = server.chat(**fields, max_tokens=200, temperature=0).json()["choices"][0]
     (made,) = answer["message"]["tool_calls"]
     jsonschema.validate(json.loads(made["function"]["arguments"]), schema)
-    schema["properties"]["unit"] = {"type": "string", "pattern": "^a+$"}
-    refused = server.chat(**fields)
-    assert refused.status_code == 400
-    assert "pattern" in refused.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "place"),
+    [
+        ({"minProperties": 1}, "minProperties"),
+        ({"anyOf": [{"required": ["a"]}, {"required": ["b"]}]}, "anyOf"),
+        ({"required": ["a"]}, "required"),
+        ({"properties": {"a>b": {}}}, "properties"),
+    ],
+)
+def test_what_the_xml_format_cannot_hold_is_refused_by_name(serve, schema, place):
+    tool = {"type": "function", "function": {"name": "weather", "parameters": schema}}
+    error = serve(RAMBLE, tool_format="qwen3_xml").chat(tools=[tool]).json()["error"]
+    assert error["param"] == f"tools[0].function.parameters.{place}"
+    assert "'weather'" in error["message"]
 
 
 @pytest.mark.parametrize(
