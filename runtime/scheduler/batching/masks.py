@@ -29,8 +29,8 @@ class MaskWriter:
     def reserve(self, row: Row) -> int:
         """Reserves masks for a row's draws; returns the first one's index, or -1 for none.
 
-        A draft is cut at the first token that the grammar refuses. If the matcher fails, no row is
-        reserved.
+        A draft is cut at the first token that the grammar refuses. Where a mask has been late there
+        are no drafts: theirs can't be made elsewhere. If the matcher fails, no row is reserved.
         """
         sequence = row.sequence
         if not row.draws:
@@ -40,11 +40,12 @@ class MaskWriter:
                 return -1
         elif row.draft:
             num_accepted = 0
-            for token_id in row.draft:
+            for token_id in () if sequence.num_late_masks else row.draft:
                 if not sequence.matcher.accept(token_id):
-                    row.cut_draft(num_accepted)
                     break
                 num_accepted += 1
+            if num_accepted < len(row.draft):
+                row.cut_draft(num_accepted)
             sequence.matcher.rollback(num_accepted)
         first = self._num_used
         self._num_used += row.num_draws

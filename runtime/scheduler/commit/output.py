@@ -154,6 +154,7 @@ class OutputWriter:
     def _draw_late(self, sequence: Sequence, late: LateDraw) -> None:
         assert self._run_in_background is not None
         sequence.late_draw = late
+        sequence.num_late_masks += 1
         self._run_in_background(late.make_mask)
 
     def _keep_mask(self, sequence: Sequence, mask: npt.NDArray[np.int32]) -> None:

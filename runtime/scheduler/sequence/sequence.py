@@ -94,6 +94,7 @@ class Sequence:
         "num_completed",
         "num_computed",
         "num_forced",
+        "num_late_masks",
         "num_pages",
         "num_preemptions",
         "num_prompt",
@@ -142,6 +143,7 @@ class Sequence:
         self.matcher = matcher
         self.late_draw: LateDraw | None = None
         self.ready_mask: ReadyMask | None = None
+        self.num_late_masks = 0
         self.bans = bans
         self.arrival = 0
         self.state = SequenceState.NEW
