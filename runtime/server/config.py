@@ -124,7 +124,7 @@ class ServerConfig:
     )
     unknown_fields: str = setting(
         "refuse",
-        Group.CHAT,
+        Group.LIMITS,
         "Unknown fields of a body: a 400, or a warning in the answer.",
         metavar="HOW",
         choices=("refuse", "warn"),
