@@ -128,11 +128,11 @@ def test_work_is_bounded() -> None:
     (skipped,) = find_overlaps(Regex("|".join("a" * 65))).not_compared
     assert "more than 64 options" in skipped.reason
     calls = tuple(Tag(f"<{i}>", FixedText(""), "") for i in range(65))
-    (skipped,) = find_overlaps(StructuralTag(AnyOf(calls))).not_compared
+    (skipped,) = find_overlaps(StructuralTag(AnyOf(calls)), max_seconds=100).not_compared
     assert "only the first 64" in skipped.reason
-    (skipped,) = find_overlaps(Regex("[ab]*a[ab]{10}|[ab]*a[ab]{11}")).not_compared
+    (skipped,) = find_overlaps(Regex("[ab]*a[ab]{10}|[ab]*a[ab]{11}"), max_seconds=100).not_compared
     assert "1500 states" in skipped.reason
-    report = find_overlaps(Choice(("a",) * 200))
+    report = find_overlaps(Choice(("a",) * 200), max_seconds=100)
     assert len(report.overlaps) == 100
     assert "more than 100 overlaps" in report.not_compared[0].reason
 
