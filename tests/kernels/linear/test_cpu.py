@@ -363,4 +363,4 @@ def test_norms_are_added(width):
 
 def test_other_types_are_refused():
     with pytest.raises(KeyError):
-        pack("Q2_K", np.zeros((1, 84), np.uint8), (1, 256))
+        pack("IQ2_XXS", np.zeros((1, 66), np.uint8), (1, 256))
