@@ -27,7 +27,7 @@ from .errors import ConstraintError, EmptyConstraintError, GrammarTooComplexErro
 from .grammar import Grammar
 from .json_schema.compile import CompiledSchema
 from .json_schema.contexts.common import COMMON_SCHEMA, install_common
-from .json_schema.solver.languages import Languages
+from .json_schema.solver.value_sets.languages import Languages
 from .limits import CompileLimits, RegularLimits
 from .masks.context_independent import ContextIndependentMasks, new_context_independent_masks
 from .masks.vocabulary import Vocabulary

@@ -68,10 +68,10 @@ class Clients:
     async def learn(self) -> None:
         """Asks all honest calls, undisturbed, for each tenant: the answers to compare with."""
         for index in range(len(HONEST)):
-            told = {await self._ask(index, tenant) for tenant in TENANTS}
-            if len(told) > 1:
-                self._tally.fault(f"tenants get different answers to {HONEST[index]}: {told}")
-            self.answers[index] = told.pop()
+            answers = {await self._ask(index, tenant) for tenant in TENANTS}
+            if len(answers) > 1:
+                self._tally.fault(f"tenants get different answers to {HONEST[index]}: {answers}")
+            self.answers[index] = answers.pop()
 
     async def compare_all(self) -> None:
         """Asks all honest calls again, undisturbed."""

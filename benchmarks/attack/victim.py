@@ -24,7 +24,7 @@ from ramet.runtime.engine import Engine
 from ramet.runtime.engine.config import EngineConfig
 from ramet.runtime.engine.process import EngineProcess
 from ramet.runtime.engine.process.worker import load_engine
-from ramet.runtime.engine.request_stream import RequestStream
+from ramet.runtime.engine.requests.request_stream import RequestStream
 from ramet.runtime.model.files.locate import locate_model
 from ramet.runtime.model.load import open_model
 from ramet.runtime.server.access import Access

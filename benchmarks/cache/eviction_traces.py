@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ramet.runtime.engine.cache_trace import TracedRequest, read_trace
+from ramet.runtime.engine.monitoring.cache_trace import TracedRequest, read_trace
 
 PAGE_SIZE = 16
 NEVER = 1 << 60

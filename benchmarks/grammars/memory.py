@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ramet.grammars import GrammarCompiler, JsonSchema
-from ramet.runtime.engine.grammar_vocabulary import grammar_vocabulary
+from ramet.runtime.engine.grammars.grammar_vocabulary import grammar_vocabulary
 from ramet.runtime.model.files.locate import locate_model
 from ramet.runtime.model.load import open_model
 from ramet.runtime.tokenizer import read_tokenizer

@@ -16,7 +16,7 @@ import time
 import numpy as np
 
 from ramet.grammars import ConstraintError, GrammarCompiler, Regex, Vocabulary
-from ramet.runtime.engine.grammar_vocabulary import grammar_vocabulary
+from ramet.runtime.engine.grammars.grammar_vocabulary import grammar_vocabulary
 from ramet.runtime.model.files.gguf import GgufFile
 from ramet.runtime.model.files.locate import locate_model
 from ramet.runtime.tokenizer import Tokenizer, read_tokenizer

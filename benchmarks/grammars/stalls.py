@@ -156,8 +156,10 @@ def main() -> None:
                 gaps[0].extend(stream.take())
                 ends += throw(url, bomb, args.seconds)
                 gaps[1].extend(stream.take())
-            alone, beside = gaps
-            ratios = [np.percentile(beside, p) / np.percentile(alone, p) for p in (99, 100)]
+            gaps_alone, gaps_under_load = gaps
+            ratios = [
+                np.percentile(gaps_under_load, p) / np.percentile(gaps_alone, p) for p in (99, 100)
+            ]
             counts = ", ".join(f"{e} {ends.count(e)}" for e in sorted(set(ends)))
             print(f"{name:32} p99 {ratios[0]:.2f}, worst {ratios[1]:.2f}   ({counts})", flush=True)
         stream.is_wanted = False

@@ -139,9 +139,9 @@ class Generator:
         if schema.get("format") in SAMPLES:
             return SAMPLES[schema["format"]]
         examples = [schema.get("example"), schema.get("default"), *_list(schema.get("examples"))]
-        told = [e for e in examples if isinstance(e, str)]
-        if told and self.rng.random() < 0.7:
-            return self.rng.choice(told)
+        texts = [e for e in examples if isinstance(e, str)]
+        if texts and self.rng.random() < 0.7:
+            return self.rng.choice(texts)
         word = self.rng.choice(WORDS)
         low = schema.get("minLength", 0)
         if len(word) < low:

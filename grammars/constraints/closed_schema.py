@@ -3,7 +3,7 @@
 A model that may add properties of its own goes on adding them, and few clients mean that they
 should be. Closing must never forbid all values nor allow one that the schema forbids, so a document
 is closed only where each object is described in one place: one that combines schemas (``allOf``,
-``oneOf``, ``not``, ``if``, ``contains`` and the like, or keywords beside a ``$ref``) stays as it
+``oneOf``, ``not``, ``if``, ``contains`` and the like, or keywords next to a ``$ref``) stays as it
 is. A ``oneOf`` whose ``discriminator`` names a property that is another constant in each branch
 combines nothing: a value can be of one branch alone. ``additionalProperties: true`` keeps a single
 object open.

@@ -20,10 +20,10 @@ from .schema.documents import Documents, Leaf
 from .schema.formula import Formula, atom, atoms
 from .schema.layout import Layout
 from .schema.number_sets import is_bounded_integer
+from .solver.formulas.keyword_formulas import Typer
 from .solver.frames import Frame, Top
-from .solver.keyword_formulas import Typer
-from .solver.languages import Languages
 from .solver.plans import PlanSolver
+from .solver.value_sets.languages import Languages
 
 _NUM_PREPARED = 24
 """Nodes, the outer ones, whose plans are worked out when compiling and not on the way; likewise

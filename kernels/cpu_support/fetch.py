@@ -1,9 +1,9 @@
 """Keys and values, fetched while linear layers compute.
 
 Attention over many contexts waits for memory, linear layers of many rows for the multiplier. So the
-register tiles of linear layers fetch, beside the weights that come next, pages that the next
-attention will read: each tile a piece of one page, as far as they go. What is fetched changes no
-result; what isn't, attention waits for as it would have anyway.
+register tiles of linear layers fetch the next weights and also pages that the next attention will
+read: each tile a piece of one page, as far as they go. What is fetched changes no result; what
+isn't, attention waits for as it would have anyway.
 """
 
 from __future__ import annotations

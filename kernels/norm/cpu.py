@@ -43,7 +43,7 @@ WEIGHT, EPSILON = 9, 10  # of a norm; epsilon as float64 bits
 KEPT, KEPT_STRIDE = 16, 17  # of a norm: float32 rows, copies of its input; or 0
 TABLE, TABLE_BLOCK_BYTES, TABLE_GROUP_STRIDE, TABLE_BITS = 9, 10, 11, 12  # of an embedding
 TABLE_ZERO_POINT, TABLE_LEAST = 13, 14
-NO_LEAST, MINIMUM, MIDDLE, SECOND_SCALE = 0, 1, 2, 3  # what a group has besides its scale
+NO_LEAST, MINIMUM, MIDDLE, SECOND_SCALE = 0, 1, 2, 3  # what a group has in addition to its scale
 EMBED_SCALE = 15  # float64 bits
 
 

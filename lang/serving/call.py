@@ -10,7 +10,7 @@ from typing import Any
 from ramet.lang.run.run import Run
 from ramet.runtime.api.request import HintUpdate, Request
 from ramet.runtime.engine.api import EngineApi, EventStream
-from ramet.runtime.engine.stats import EngineStats
+from ramet.runtime.engine.monitoring.stats import EngineStats
 from ramet.runtime.server.calls.call import Call
 from ramet.runtime.server.calls.context import ServerContext
 from ramet.runtime.server.calls.engine_requests import scoped_hint

@@ -22,13 +22,14 @@ from ramet.lang.serving.call import ProgramCall, ProgramRun
 from ramet.lang.serving.output import ProgramOutput, plain_error
 from ramet.runtime.api.request import GrammarScope
 from ramet.runtime.server.calls.call import Call
-from ramet.runtime.server.calls.context import ServerContext, trace_of
+from ramet.runtime.server.calls.context import ServerContext, field_warnings, trace_of
 from ramet.runtime.server.calls.respond import abort_on_disconnect, respond
 from ramet.runtime.server.extension import Extension
 from ramet.runtime.server.http.error_response import error_headers
 from ramet.runtime.server.http.json_response import JsonResponse, new_id
 from ramet.runtime.server.http.openapi import json_body
 from ramet.runtime.server.http.sse import named_event
+from ramet.runtime.server.protocol.field_warnings import FieldWarnings
 
 
 def programs_router(context: ServerContext) -> APIRouter:
@@ -64,7 +65,8 @@ def programs_router(context: ServerContext) -> APIRouter:
         except BaseException:
             program_call.close()
             raise
-        program = _Program(call, run, graph, model, int(time.time()))
+        warnings = field_warnings(http_request)
+        program = _Program(call, run, graph, model, int(time.time()), warnings)
         return await respond(
             http_request,
             program_call,
@@ -88,6 +90,7 @@ class _Program:
     graph: RequestGraph
     model: str
     created: int
+    warnings: FieldWarnings
 
     def output(self) -> ProgramOutput:
         return ProgramOutput({node.id: index for index, node in enumerate(self.graph)})
@@ -138,7 +141,8 @@ class _Program:
             return named_event(shaped["type"], {**shaped, "sequence_number": number - 1})
 
         num_calls = len(self.graph.calls())
-        yield written({"type": "program.created", **self.head(), "num_calls": num_calls})
+        created = {"type": "program.created", **self.head(), "num_calls": num_calls}
+        yield written(created | self.warnings.fields())
         async for events in self.run.events.batches():
             shaped = [written(each) for each in output.feed(events)]
             if isinstance(ended := events[-1], RunEnded):

@@ -57,8 +57,10 @@ def begin_compiling() -> None:
 def compile_ahead(report: Callable[[int, int], None], *, num_processes: int = 2) -> None:
     """Compiles all code that doesn't depend on the model, in processes that share the work.
 
-    ``report`` is told how much is done, and of how much, until all is. RametError: it can't be,
-    since no folder takes the files or a process failed.
+    ``report`` is called with how much is done, and of how much, until all is.
+
+    Raises:
+        RametError: no folder takes the files, or a process failed.
     """
     names = (*_STEPS, *_CONSTRAINTS)
     code = list(compiled_of(*names))

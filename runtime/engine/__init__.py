@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .config import EngineConfig
     from .engine import Engine
-    from .stats import EngineStats
+    from .monitoring.stats import EngineStats
 
 __all__ = ["Engine", "EngineConfig", "EngineStats"]
 
-_HOMES = {"Engine": ".engine", "EngineConfig": ".config", "EngineStats": ".stats"}
+_HOMES = {"Engine": ".engine", "EngineConfig": ".config", "EngineStats": ".monitoring.stats"}
 
 
 def __getattr__(name: str) -> Any:

@@ -10,8 +10,8 @@ from ramet.grammars import Constraint
 from ramet.runtime.api.events import Event
 from ramet.runtime.api.request import GrammarScope, HintUpdate, Request
 from ramet.runtime.engine.memory_plan import MemoryPlan
-from ramet.runtime.engine.stats import EngineStats
-from ramet.runtime.engine.unread_answers import UnreadAnswers
+from ramet.runtime.engine.monitoring.stats import EngineStats
+from ramet.runtime.engine.requests.unread_answers import UnreadAnswers
 from ramet.runtime.tokenizer import ChatTemplate, Tokenizer
 
 if TYPE_CHECKING:

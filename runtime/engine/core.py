@@ -9,8 +9,8 @@ from concurrent.futures import CancelledError, Future
 
 from ramet.runtime.api.batch import ModelRunner, StepResult
 from ramet.runtime.api.errors import EngineDeadError, RametError
-from ramet.runtime.engine.grammar_manager import CompiledGrammar
-from ramet.runtime.engine.idle_collector import IdleCollector
+from ramet.runtime.engine.grammars.grammar_manager import CompiledGrammar
+from ramet.runtime.engine.monitoring.idle_collector import IdleCollector
 from ramet.runtime.scheduler import Scheduler, Sequence, SequenceState, Step
 
 logger = logging.getLogger("ramet.engine")

@@ -6,7 +6,6 @@ Callers post small functions to the step thread, so scheduler and cache belong t
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import threading
 import time
@@ -33,28 +32,27 @@ from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.api.request import SHARED, GrammarScope, HintUpdate, ProgramHint, Request
 from ramet.runtime.api.warm_up import begin_compiling
 from ramet.runtime.cache import PagePool, RadixCache
-from ramet.runtime.engine.cache_trace import TraceWriter
+from ramet.runtime.engine.chat_templates import own_template
 from ramet.runtime.engine.config import EngineConfig, changed
-from ramet.runtime.engine.constraint_compiler import ConstraintCompiler
 from ramet.runtime.engine.core import EngineCore
 from ramet.runtime.engine.daemon_threads import DaemonThreads
-from ramet.runtime.engine.grammar_manager import GrammarManager, find_first_completion
-from ramet.runtime.engine.grammar_vocabulary import grammar_vocabulary
-from ramet.runtime.engine.idle_collector import IdleCollector
-from ramet.runtime.engine.input_processor import InputProcessor
-from ramet.runtime.engine.memory_plan import DEFAULT_CACHE_BYTES, MemoryPlan, plan_memory
+from ramet.runtime.engine.grammars.constraint_compiler import ConstraintCompiler
+from ramet.runtime.engine.grammars.grammar_manager import GrammarManager, find_first_completion
+from ramet.runtime.engine.grammars.grammar_vocabulary import grammar_vocabulary
+from ramet.runtime.engine.loading import load_model
+from ramet.runtime.engine.memory_plan import MemoryPlan, plan_memory
+from ramet.runtime.engine.monitoring.cache_trace import TraceWriter
+from ramet.runtime.engine.monitoring.idle_collector import IdleCollector
+from ramet.runtime.engine.monitoring.stats import EngineStats
+from ramet.runtime.engine.monitoring.step_watchdog import StepWatchdog
 from ramet.runtime.engine.prefix_persistence import PrefixPersistence
-from ramet.runtime.engine.request_registry import RequestRegistry
-from ramet.runtime.engine.request_stream import Completion, RequestStream, Wakeups
-from ramet.runtime.engine.stats import EngineStats
+from ramet.runtime.engine.requests.input_processor import InputProcessor
+from ramet.runtime.engine.requests.request_registry import RequestRegistry
+from ramet.runtime.engine.requests.request_stream import Completion, RequestStream, Wakeups
 from ramet.runtime.engine.step_thread import StepThread
-from ramet.runtime.engine.step_watchdog import StepWatchdog
-from ramet.runtime.model.load import open_model
-from ramet.runtime.model.memory_needs import memory_needs
-from ramet.runtime.model.runners import chosen_device, load_runner
 from ramet.runtime.scheduler import Scheduler, SequenceState
 from ramet.runtime.scheduler.sequence.sequence import Sequence
-from ramet.runtime.tokenizer import Tokenizer, read_tokenizer
+from ramet.runtime.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from ramet.runtime.tokenizer import ChatTemplate
@@ -64,9 +62,6 @@ __all__ = ["Engine", "EngineConfig", "EngineStats"]
 logger = logging.getLogger("ramet.engine")
 
 T = TypeVar("T")
-
-_DRAFT_LEN = 16
-"""Most draft tokens a sequence; a step's cost usually sets a lower limit."""
 
 
 class Engine:
@@ -178,36 +173,17 @@ class Engine:
         """
         config = changed(config or EngineConfig(), "Engine.from_model", settings)
         begin_compiling()
-        file = open_model(model)
-        device = chosen_device(config.device)
-        needs = memory_needs(file, page_size=config.page_size, on_gpu=device != "cpu")
-        memory = plan_memory(config, needs)
-        runner = load_runner(
-            file,
-            device=device,
-            num_pages=config.num_pages,
-            page_size=config.page_size,
-            kv_bytes=memory.kv or config.cache_bytes or DEFAULT_CACHE_BYTES,
-            num_threads=config.num_threads,
-        )
-        if config.max_draft_len is None and runner.exact_in_any_batch:
-            config = dataclasses.replace(config, max_draft_len=_DRAFT_LEN)
+        loaded = load_model(model, config)
         with ExitStack() as on_failure:
-            on_failure.callback(runner.close)
-            tokenizer = read_tokenizer(file)
-            template: ChatTemplate | None = None
-            if config.chat_template is not None:
-                from ramet.runtime.tokenizer import ChatTemplate
-
-                template = ChatTemplate.read(config.chat_template, tokenizer)
+            on_failure.callback(loaded.runner.close)
             engine = cls(
-                runner,
-                tokenizer,
-                config,
-                model_name=Path(model).stem,
-                chat_template=template,
-                fingerprint=file.fingerprint,
-                memory=memory,
+                loaded.runner,
+                loaded.tokenizer,
+                loaded.config,
+                model_name=loaded.name,
+                chat_template=loaded.chat_template,
+                fingerprint=loaded.fingerprint,
+                memory=loaded.memory,
                 timer=time.perf_counter,
             )
             on_failure.callback(engine.close)
@@ -328,11 +304,7 @@ class Engine:
     @cached_property
     def chat_template(self) -> ChatTemplate | None:
         """The chat template; ModelLoadError if it isn't valid Jinja."""
-        if self._chat_template is None and self.tokenizer.chat_template is not None:
-            from ramet.runtime.tokenizer import ChatTemplate
-
-            return ChatTemplate.of(self.tokenizer)
-        return self._chat_template
+        return self._chat_template or own_template(self.tokenizer)
 
     @cached_property
     def vocabulary(self) -> Vocabulary:

@@ -18,7 +18,7 @@ import uvicorn
 
 from ramet.runtime.api.log import TextFormatter
 from ramet.runtime.engine.api import EngineApi
-from ramet.runtime.engine.idle_collector import IdleCollector
+from ramet.runtime.engine.monitoring.idle_collector import IdleCollector
 from ramet.runtime.server.access import Access
 from ramet.runtime.server.app import create_app
 from ramet.runtime.server.calls.lifecycle import Lifecycle

@@ -15,7 +15,7 @@ from ramet.runtime.api.memory import MemoryPart
 from ramet.runtime.api.request import Request
 from ramet.runtime.cache import PagePool, RadixCache
 from ramet.runtime.engine.core import EngineCore
-from ramet.runtime.engine.request_registry import RequestRegistry
+from ramet.runtime.engine.requests.request_registry import RequestRegistry
 from ramet.runtime.parsers import OutputStream
 from ramet.runtime.scheduler import Scheduler, SchedulerConfig, Sequence
 from ramet.runtime.scheduler.sequence.sequence import Matcher

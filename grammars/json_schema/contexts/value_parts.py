@@ -9,9 +9,9 @@ from ramet.grammars.errors import GrammarTooComplexError
 from ramet.grammars.json_schema.schema.atoms import Integer
 from ramet.grammars.json_schema.schema.formula import Formula, all_of, atom
 from ramet.grammars.json_schema.schema.number_sets import must_be_integer
-from ramet.grammars.json_schema.solver.languages import Languages
-from ramet.grammars.json_schema.solver.number_search import NumberSearch
-from ramet.grammars.json_schema.solver.text_sets import TextSet
+from ramet.grammars.json_schema.solver.value_sets.languages import Languages
+from ramet.grammars.json_schema.solver.value_sets.number_search import NumberSearch
+from ramet.grammars.json_schema.solver.value_sets.text_sets import TextSet
 from ramet.grammars.json_schema.text.counted_text import CountedText
 from ramet.grammars.json_schema.text.lexemes import (
     CLOSE_ARRAY,

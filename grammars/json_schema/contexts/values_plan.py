@@ -13,13 +13,13 @@ from ramet.grammars.json_schema.schema.formula import TRUE, Formula, atom
 from ramet.grammars.json_schema.schema.layout import Layout
 from ramet.grammars.json_schema.solver.children import Child
 from ramet.grammars.json_schema.solver.differing import Differing
+from ramet.grammars.json_schema.solver.formulas.keyword_formulas import Typer
 from ramet.grammars.json_schema.solver.frames import Frame
-from ramet.grammars.json_schema.solver.keyword_formulas import Typer
-from ramet.grammars.json_schema.solver.number_search import NumberSearch
 from ramet.grammars.json_schema.solver.object_search import bits_of
 from ramet.grammars.json_schema.solver.objects import ObjectPlan
 from ramet.grammars.json_schema.solver.plans import PlanSolver
-from ramet.grammars.json_schema.solver.text_sets import TextSet
+from ramet.grammars.json_schema.solver.value_sets.number_search import NumberSearch
+from ramet.grammars.json_schema.solver.value_sets.text_sets import TextSet
 from ramet.grammars.json_schema.text.lexemes import (
     ARRAY,
     FIRST_SCALAR,

@@ -23,7 +23,7 @@ from ramet.grammars.json_schema.schema.number_sets import (
 from .children import Child
 from .object_search import bits_of
 from .solver import Solver
-from .text_sets import TextSet
+from .value_sets.text_sets import TextSet
 
 Formulas = tuple[Formula, ...]
 

@@ -14,7 +14,7 @@ from ramet.grammars.json_schema.schema.formula import TRUE, Formula, all_of, any
 from ramet.grammars.regular import Dfa
 
 from .solver import Solver, signed
-from .text_sets import TextSet, without
+from .value_sets.text_sets import TextSet, without
 
 _MAX_CLASSES, _MAX_LARGE = 64, 256
 _MAX_NAMES = 4096

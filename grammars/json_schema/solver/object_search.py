@@ -11,7 +11,7 @@ from ramet.grammars.json_schema.schema.formula import Formula, all_of, negate
 
 from .solver import Solver
 from .tableau import Case
-from .text_sets import TextSet
+from .value_sets.text_sets import TextSet
 
 
 class SearchedObject(Protocol):

@@ -29,7 +29,7 @@ from .components import Component, asks_no_wrong_value, independent_parts
 from .name_patterns import name_classes
 from .object_search import bits_of, can_meet
 from .solver import Solver
-from .text_sets import members_of
+from .value_sets.text_sets import members_of
 
 CLOSE = 0
 """The label of the closing brace."""

@@ -6,10 +6,10 @@ from ramet.grammars.json_schema.schema.formula import Formula
 from ramet.grammars.limits import CompileLimits
 
 from .arrays import ArrayPlan
-from .keyword_formulas import Typer
-from .languages import Languages
+from .formulas.keyword_formulas import Typer
 from .objects import ObjectPlan
 from .solver import Solver
+from .value_sets.languages import Languages
 
 
 class PlanSolver(Solver):

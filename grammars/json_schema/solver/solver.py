@@ -20,9 +20,9 @@ from ramet.grammars.json_schema.schema.number_sets import allows, listed_numbers
 from ramet.grammars.json_schema.schema.values import canonical
 from ramet.grammars.limits import CompileLimits
 
-from .keyword_formulas import Typer
-from .languages import Languages
+from .formulas.keyword_formulas import Typer
 from .tableau import Case, expand
+from .value_sets.languages import Languages
 
 _MAX_VERDICTS = 1024
 _MAX_LISTED = 64

@@ -23,7 +23,7 @@ from ramet.grammars.json_schema.schema.number_sets import allows
 from ramet.grammars.json_schema.schema.values import canonical
 
 from .solver import Solver
-from .text_sets import members_of
+from .value_sets.text_sets import members_of
 
 _MOST = 512
 _MOST_CANDIDATES = 4096

@@ -7,7 +7,7 @@ from collections.abc import Hashable
 import numpy as np
 from numpy.typing import NDArray
 
-from ramet.grammars.json_schema.solver.character_dfa import CharacterDfa
+from ramet.grammars.json_schema.solver.value_sets.character_dfa import CharacterDfa
 from ramet.grammars.pushdown.json_text import KEY_SLICE
 from ramet.grammars.pushdown.rows import DEAD, Row
 from ramet.grammars.pushdown.state_table import StateTable

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from ramet.grammars.json_schema.solver.number_search import NumberSearch
+from ramet.grammars.json_schema.solver.value_sets.number_search import NumberSearch
 from ramet.grammars.pushdown.rows import DEAD, Row
 from ramet.grammars.pushdown.state_table import Lexeme, StateTable
 from ramet.grammars.pushdown.tables import REACH

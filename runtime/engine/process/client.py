@@ -30,8 +30,9 @@ from ramet.runtime.api.errors import (
 from ramet.runtime.api.fork_guard import ForkGuard
 from ramet.runtime.api.memory import MemoryPart
 from ramet.runtime.api.request import SHARED, GrammarScope, HintUpdate, Request
-from ramet.runtime.engine.admission import check_request
+from ramet.runtime.engine.chat_templates import configured_template, own_template
 from ramet.runtime.engine.config import EngineConfig
+from ramet.runtime.engine.monitoring.stats import EngineStats
 from ramet.runtime.engine.process.liveness import UNRESPONSIVE_S, Liveness
 from ramet.runtime.engine.process.messages import (
     Abort,
@@ -54,8 +55,8 @@ from ramet.runtime.engine.process.pending_answers import PendingAnswers
 from ramet.runtime.engine.process.pending_requests import PendingRequests
 from ramet.runtime.engine.process.sender import CommandSender
 from ramet.runtime.engine.process.worker import load_engine, run_engine
-from ramet.runtime.engine.request_stream import RequestStream
-from ramet.runtime.engine.stats import EngineStats
+from ramet.runtime.engine.requests.admission import check_request
+from ramet.runtime.engine.requests.request_stream import RequestStream
 from ramet.runtime.model.files.locate import locate_model
 from ramet.runtime.model.load import open_model
 from ramet.runtime.tokenizer import Tokenizer, read_tokenizer
@@ -121,17 +122,12 @@ class EngineProcess:
         path = locate_model(model)
         config = config or EngineConfig()
         process = cls.__new__(cls)
-        timeout_s = config.engine_timeout_s
-        process._begin(partial(load_engine, path, config, prepare), timeout_s)
+        factory = partial(load_engine, path, config, prepare)
+        process._begin(factory, config.engine_timeout_s)
         with process._closed_on_failure():
             tokenizer = read_tokenizer(open_model(path))
             overlap()
-            template: ChatTemplate | None = None
-            if config.chat_template is not None:
-                from ramet.runtime.tokenizer import ChatTemplate
-
-                template = ChatTemplate.read(config.chat_template, tokenizer)
-            process._attach(tokenizer, path.stem, template)
+            process._attach(tokenizer, path.stem, configured_template(config, tokenizer))
         return process
 
     def _begin(self, factory: Callable[[], Engine], timeout_s: float) -> None:
@@ -145,7 +141,6 @@ class EngineProcess:
         self._process: Any = None
         self._started: Future[Ready] = Future()
         self._error: RametError | None = EngineDeadError("the engine is starting")
-        self._timeout_s = timeout_s
         self._liveness = Liveness(timeout_s, self._end_late, self._kill)
         self._supervisor = threading.Thread(
             target=self._supervise, name="ramet-engine-client", daemon=True
@@ -168,11 +163,7 @@ class EngineProcess:
     ) -> None:
         self.tokenizer = tokenizer
         self.model_name = model_name
-        if chat_template is None and tokenizer.chat_template is not None:
-            from ramet.runtime.tokenizer import ChatTemplate
-
-            chat_template = ChatTemplate.of(tokenizer)
-        self.chat_template = chat_template
+        self.chat_template = chat_template or own_template(tokenizer)
         ready = self._started.result()
         self.vocab_size = ready.vocab_size
         self.max_context_len = ready.max_context_len
@@ -185,7 +176,7 @@ class EngineProcess:
     @cached_property
     def vocabulary(self) -> Vocabulary:
         """The vocabulary that the engine compiles grammars for."""
-        from ramet.runtime.engine.grammar_vocabulary import grammar_vocabulary
+        from ramet.runtime.engine.grammars.grammar_vocabulary import grammar_vocabulary
 
         return grammar_vocabulary(self.tokenizer, self.vocab_size)
 
@@ -197,8 +188,7 @@ class EngineProcess:
     @property
     def process_id(self) -> int | None:
         """The other process's id, while there is one."""
-        pid: int | None = None if self._process is None else self._process.pid
-        return pid
+        return None if self._process is None else int(self._process.pid)
 
     def submit(self, request: Request) -> RequestStream:
         """Queues a request. What is wrong with the request itself is raised here; a full queue or
@@ -402,10 +392,8 @@ class EngineProcess:
         closing = self._closing
         reason = "has been closed" if closing else f"has died (its exit code is {exit_code})"
         dead = EngineDeadError(f"the engine {reason}")
-        if self._liveness.has_timed_out and not closing:
-            dead = EngineUnresponsiveError(
-                f"the engine made no progress for {self._timeout_s:g} s and is started again"
-            )
+        if not closing:
+            dead = self._liveness.timeout_error or dead
         if not closing and exit_code != 0:  # 0: it has said why it can't start
             logger.critical("the engine's process has died with exit code %s", exit_code)
         with self._lock:

@@ -29,9 +29,6 @@ class Liveness:
         timeout_s: time without progress after which ``on_timeout`` is called.
         on_tick: called several times a second.
         on_timeout: must end the process; called again until ``start`` is.
-
-    Attributes:
-        has_timed_out: the process was to be ended for making no progress.
     """
 
     def __init__(
@@ -43,7 +40,7 @@ class Liveness:
         self._silent_s = 0.0
         self._step_s = 0.0
         self._preparing = True
-        self.has_timed_out = False
+        self._has_timed_out = False
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ramet-engine-liveness", daemon=True)
         self._thread.start()
@@ -51,7 +48,7 @@ class Liveness:
     def start(self) -> None:
         """Notes that a process is started: it loads the model first."""
         self._silent_s, self._step_s, self._preparing = 0.0, 0.0, True
-        self.has_timed_out = False
+        self._has_timed_out = False
 
     def beat(self, step_s: float, *, preparing: bool) -> None:
         """Notes a heartbeat.
@@ -81,6 +78,15 @@ class Liveness:
             f"the engine has made no progress for {self.stalled_s:.0f} s"
         )
 
+    @property
+    def timeout_error(self) -> EngineUnresponsiveError | None:
+        """What ends the requests of a process that was ended for making no progress."""
+        if not self._has_timed_out:
+            return None
+        return EngineUnresponsiveError(
+            f"the engine made no progress for {self._timeout_s:g} s and is started again"
+        )
+
     def stop(self) -> None:
         self._stopped.set()
         if self._thread is not threading.current_thread():
@@ -95,9 +101,9 @@ class Liveness:
             self._on_tick()
             limit_s = self._timeout_s * (_PREPARING_FACTOR if self._preparing else 1)
             if self.stalled_s > limit_s:
-                if not self.has_timed_out:
+                if not self._has_timed_out:
                     logger.critical(
                         "the engine has made no progress for %.0f s: killed", self.stalled_s
                     )
-                self.has_timed_out = True
+                self._has_timed_out = True
                 self._on_timeout()

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from ramet.runtime.api.errors import DeadlineExceededError, InvalidParameterError, RametError
 from ramet.runtime.api.events import Event, Failed, Finished, Usage
 from ramet.runtime.api.memory import MemoryPart
-from ramet.runtime.engine.admission import prompt_bytes
-from ramet.runtime.engine.request_stream import RequestStream, Wakeups
+from ramet.runtime.engine.requests.admission import prompt_bytes
+from ramet.runtime.engine.requests.request_stream import RequestStream, Wakeups
 
 _DEADLINE_SLACK_S = 0.5
 """The engine keeps deadlines; those that it misses by more than this are kept here."""

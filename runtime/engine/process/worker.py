@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from ramet.runtime.api.errors import RametError
 from ramet.runtime.api.events import Event, Failed, Usage
 from ramet.runtime.engine.config import EngineConfig
-from ramet.runtime.engine.idle_collector import IdleCollector
+from ramet.runtime.engine.monitoring.idle_collector import IdleCollector
 from ramet.runtime.engine.process.heartbeat import HeartbeatThread
 from ramet.runtime.engine.process.messages import (
     Abort,

@@ -38,7 +38,7 @@ ActivationKind = Literal["int8", "float32"]
 DEFAULT_KV_BYTES = 512 * 2**20
 
 _FETCHED_BYTES = 12 * 2**20
-"""Keys and values of a layer that linear layers fetch: what a shared cache holds beside weights."""
+"""Keys and values of a layer that linear layers fetch: a shared cache holds them and weights."""
 
 
 class CpuRunner:

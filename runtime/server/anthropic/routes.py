@@ -67,8 +67,7 @@ def anthropic_router(context: ServerContext) -> APIRouter:
 
 
 def _head(call: ChatCall) -> dict[str, Any]:
-    head = answer_head(call.id, call.model, len(call.plan.prompt))
-    return head | ({"warnings": call.warnings.shown()} if call.warnings.found else {})
+    return answer_head(call.id, call.model, len(call.plan.prompt)) | call.warnings.fields()
 
 
 async def _whole(call: ChatCall, generation: Generation) -> dict[str, Any]:

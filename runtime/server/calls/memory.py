@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ramet.runtime.api.memory import MemoryPart, PartUsage
 from ramet.runtime.engine.memory_plan import MemoryPlan
-from ramet.runtime.engine.unread_answers import UnreadAnswers
+from ramet.runtime.engine.requests.unread_answers import UnreadAnswers
 
 
 class ServerMemory:

@@ -10,9 +10,9 @@ from typing import Any, Protocol
 from fastapi import Request as HttpRequest
 from starlette.responses import Response
 
+from ramet.runtime.server.calls.context import field_warnings
 from ramet.runtime.server.http.json_response import JsonResponse
 from ramet.runtime.server.http.sse import EventStreamResponse, watch_disconnect
-from ramet.runtime.server.protocol.field_warnings import FieldWarnings, warning_headers
 
 
 class RunningCall(Protocol):
@@ -37,11 +37,9 @@ async def respond(
 ) -> Response:
     """Answers with ``stream``, or with what ``whole`` makes if that is None.
 
-    The call is aborted if the client disconnects, and closed at the end. Fields of the body
-    that had no effect are named in a header, and in the ``warnings`` of a whole answer.
+    The call is aborted if the client disconnects, and closed at the end. A whole answer has the
+    ``warnings`` of its body.
     """
-    warnings: FieldWarnings = http_request.state.field_warnings
-    headers = {**(headers or {}), **warning_headers(warnings.found)}
     if stream is not None:
         return EventStreamResponse(stream, abort=call.abort, close=call.close, headers=headers)
     try:
@@ -50,11 +48,8 @@ async def respond(
     finally:
         call.close()
     if isinstance(answer, Response):
-        answer.headers.update(headers)
         return answer
-    if warnings.found:
-        answer["warnings"] = warnings.shown()
-    return JsonResponse(answer, headers=headers)
+    return JsonResponse(answer | field_warnings(http_request).fields(), headers=headers)
 
 
 @contextlib.asynccontextmanager

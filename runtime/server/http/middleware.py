@@ -14,6 +14,7 @@ from ramet.runtime.server.http.connection import HAS_GONE
 from ramet.runtime.server.http.json_response import new_id
 from ramet.runtime.server.observability.metrics import ServerMetrics
 from ramet.runtime.server.observability.trace import Tracing
+from ramet.runtime.server.protocol.field_warnings import FieldWarnings
 
 logger = logging.getLogger("ramet.access")
 
@@ -22,6 +23,8 @@ _CLIENT_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 
 class RequestLog:
     """Sets ``x-request-id`` on each response: the client's own if it is plain, otherwise a new one.
+
+    Fields of the body without effect are named in ``x-ramet-warnings``.
 
     ``HEAD`` is answered as ``GET`` is, without the body.
     """
@@ -54,7 +57,7 @@ class RequestLog:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message["headers"], (b"x-request-id", request_id)]
+                message["headers"] = [*message["headers"], *_own_headers(scope, request_id)]
             elif is_head:
                 message = {**message, "body": b""}
             await send(message)
@@ -75,6 +78,15 @@ class RequestLog:
                     "seconds": round(time.monotonic() - started, 4),
                 }
                 logger.info("http_request", extra={"fields": fields})
+
+
+def _own_headers(scope: Scope, request_id: bytes) -> list[tuple[bytes, bytes]]:
+    """The request's id, and the fields of its body that had no effect."""
+    headers = [(b"x-request-id", request_id)]
+    warnings: FieldWarnings | None = scope["state"].get("field_warnings")
+    if warnings is not None and (named := warnings.header()):
+        headers.append(named)
+    return headers
 
 
 def _request_id(scope: Scope) -> bytes:

@@ -8,7 +8,7 @@ from prometheus_client import Metric
 
 from ramet.runtime.api.memory import PartUsage, resident_bytes
 from ramet.runtime.engine.memory_plan import MemoryPlan
-from ramet.runtime.engine.stats import EngineStats
+from ramet.runtime.engine.monitoring.stats import EngineStats
 
 
 def memory_metrics(

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from prometheus_client import CollectorRegistry, Counter, Histogram, Metric
 
 from ramet.runtime.api.events import Failed, Finished, Timings, Usage
-from ramet.runtime.engine.gc_pauses import GC_PAUSES
-from ramet.runtime.engine.stats import EngineStats
+from ramet.runtime.engine.monitoring.gc_pauses import GC_PAUSES
+from ramet.runtime.engine.monitoring.stats import EngineStats
 from ramet.runtime.server.observability.exposition import reading, render_metrics
 
 _SECONDS = (0.001, 0.005, 0.01, 0.02, 0.04, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 10, 30, 60, 300)

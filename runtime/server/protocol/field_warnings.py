@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-HEADER = "x-ramet-warnings"
+HEADER = b"x-ramet-warnings"
+_MAX_HEADER_LEN = 1024
 
 _MAX_SHOWN = 32
 """Most warnings that an answer lists; a body can't make an answer grow without bound."""
@@ -37,12 +37,13 @@ class FieldWarnings:
         if warning not in self.found and len(self.found) < _MAX_SHOWN:
             self.found.append(warning)
 
-    def shown(self) -> list[dict[str, str]]:
-        """The warnings as an answer's ``warnings``."""
-        return [warning._asdict() for warning in self.found]
+    def fields(self) -> dict[str, list[dict[str, str]]]:
+        """What they add to an answer: the field ``warnings``, if there are any."""
+        if not self.found:
+            return {}
+        return {"warnings": [warning._asdict() for warning in self.found]}
 
-
-def warning_headers(warnings: Iterable[FieldWarning]) -> dict[str, str]:
-    """The response header that names the fields."""
-    names = ", ".join(dict.fromkeys(warning.param for warning in warnings))
-    return {HEADER: names.encode("ascii", "replace").decode()[:1024]} if names else {}
+    def header(self) -> tuple[bytes, bytes] | None:
+        """The response header that names the fields; None without any."""
+        names = ", ".join(dict.fromkeys(warning.param for warning in self.found))
+        return (HEADER, names.encode("ascii", "replace")[:_MAX_HEADER_LEN]) if names else None

@@ -14,7 +14,7 @@ from ramet.runtime.api.errors import (
     EngineUnresponsiveError,
     ShuttingDownError,
 )
-from ramet.runtime.engine.stats import EngineStats
+from ramet.runtime.engine.monitoring.stats import EngineStats
 from ramet.runtime.server.calls.context import ServerContext
 from ramet.runtime.server.http.json_response import JsonResponse
 from ramet.runtime.server.observability.exposition import CONTENT_TYPE

@@ -36,8 +36,8 @@ def load_program(target: str) -> Program[..., Any]:
         raise typer.BadParameter(f"{file} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
-    # Modules beside it can be imported, after everything else: a file must not shadow a module of
-    # the standard library, here or in child processes.
+    # Modules in its folder can be imported, after everything else: a file must not shadow a module
+    # of the standard library, here or in child processes.
     sys.path.append(str(path.parent.resolve()))
     spec.loader.exec_module(module)
     programs = {key: value for key, value in vars(module).items() if isinstance(value, Program)}

@@ -42,7 +42,7 @@ def run(settings: ServeSettings) -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from ramet.runtime.api.log import configure_logging
     from ramet.runtime.engine.config import EngineConfig
-    from ramet.runtime.engine.idle_collector import IdleCollector
+    from ramet.runtime.engine.monitoring.idle_collector import IdleCollector
     from ramet.runtime.engine.process import EngineProcess
     from ramet.runtime.server.access import Access
     from ramet.runtime.server.config import ServerConfig

@@ -110,7 +110,7 @@ def test_what_nobody_waits_for_any_more_is_not_compiled(engine, monkeypatch):
 def test_a_compilation_has_a_limit(monkeypatch):
     from ramet.grammars import CompileLimits, GrammarCompiler
     from ramet.grammars.errors import GrammarTooComplexError
-    from ramet.runtime.engine.grammar_vocabulary import grammar_vocabulary
+    from ramet.runtime.engine.grammars.grammar_vocabulary import grammar_vocabulary
 
     tokenizer = scripted_tokenizer()
     vocabulary = grammar_vocabulary(tokenizer, tokenizer.vocab_size)

@@ -1,4 +1,4 @@
-"""Calls end when their clients leave, the server ends gracefully, and faults are told honestly."""
+"""Calls end when their clients leave, the server ends gracefully, and faults are reported."""
 
 from __future__ import annotations
 

@@ -116,9 +116,7 @@ async def _stream(answer: _Answer, generation: Generation) -> AsyncIterator[byte
     options = body.usage_options()
     head = answer.head("chat.completion.chunk")
     streams = [_ChoiceStream(index, choice, body) for index, choice in enumerate(call.choices)]
-    first = head
-    if call.warnings.found:
-        first = first | {"warnings": call.warnings.shown()}
+    first = head | call.warnings.fields()
     if body.return_token_ids:
         first = first | {"prompt_token_ids": list(call.plan.prompt)}
     role = {"role": "assistant", "content": ""}

@@ -15,7 +15,12 @@ from starlette.responses import Response
 from ramet.runtime.api.errors import InvalidParameterError
 from ramet.runtime.api.events import Event, Finished, PromptLogprobs, TextDelta, TokenInfo
 from ramet.runtime.api.request import Request
-from ramet.runtime.server.calls.context import ServerContext, tenant_of, trace_of
+from ramet.runtime.server.calls.context import (
+    ServerContext,
+    field_warnings,
+    tenant_of,
+    trace_of,
+)
 from ramet.runtime.server.calls.engine_requests import (
     build_requests,
     enforced_headers,
@@ -31,6 +36,7 @@ from ramet.runtime.server.http.json_response import new_id
 from ramet.runtime.server.http.openapi import json_body
 from ramet.runtime.server.http.sse import DONE, data_event
 from ramet.runtime.server.openai.completions.bodies import CompletionRequest
+from ramet.runtime.server.protocol.field_warnings import FieldWarnings
 from ramet.runtime.server.protocol.param_paths import Origins
 from ramet.runtime.server.protocol.shared_fields import split_prompts
 
@@ -71,6 +77,7 @@ class _Call:
     echoes: list[str]
     eos_ids: frozenset[int]
     origins: Origins | None
+    warnings: FieldWarnings
 
     def head(self) -> dict[str, Any]:
         return {
@@ -127,6 +134,7 @@ async def _prepare(
         echoes,
         context.engine.tokenizer.eos_ids,
         origins,
+        field_warnings(http_request),
     )
 
 
@@ -211,6 +219,7 @@ async def _whole(call: _Call, generation: Generation) -> dict[str, Any]:
 
 async def _stream(call: _Call, generation: Generation) -> AsyncIterator[bytes]:
     head = call.head()
+    first = call.warnings.fields()
     choices = call.choices()
     options = call.body.usage_options()
     shown_prompts: set[int] = set()
@@ -225,7 +234,8 @@ async def _stream(call: _Call, generation: Generation) -> AsyncIterator[bytes]:
                 entry["prompt_token_ids"] = list(choice.request.prompt_token_ids)
             if options.continuous_usage_stats:
                 head["usage"] = _usage_so_far(call, choices)
-            yield data_event(head | {"choices": [entry]})
+            yield data_event(head | first | {"choices": [entry]})
+            first = {}
     except Exception as error:
         yield data_event(as_ramet_error(error).body())
         return

@@ -159,8 +159,7 @@ async def _prepare(
         params=call.requests[0].params,
         created_at=int(time.time()),
     )
-    if call.warnings.found:
-        response["warnings"] = call.warnings.shown()
+    response |= call.warnings.fields()
     return _Answer(body, call, store, messages, response, OutputItems(call.choice.message))
 
 

@@ -12,7 +12,7 @@ from ramet.grammars import CompileLimits, ConstraintError, GrammarCompiler, Json
 from ramet.grammars.json_schema.schema.atoms import AtLeast, AtMost, Integer, MultipleOf, NumberIs
 from ramet.grammars.json_schema.schema.formula import Formula, all_of, any_of, atom, negate, one_of
 from ramet.grammars.json_schema.schema.number_sets import allows, intervals_of, is_order
-from ramet.grammars.json_schema.solver.languages import Languages
+from ramet.grammars.json_schema.solver.value_sets.languages import Languages
 from ramet.grammars.regular.numbers import equal_to_any, spellings
 
 NUMBERS = [Decimal(t) for t in ("-20", "-1.5", "-1", "0", "0.25", "1", "2", "9.75", "10", "1e21")]

@@ -9,9 +9,9 @@ import pytest
 from ramet.grammars import CompileLimits, GrammarTooComplexError
 from ramet.grammars.json_schema.schema.documents import Documents
 from ramet.grammars.json_schema.schema.formula import Formula, all_of, negate
-from ramet.grammars.json_schema.solver.keyword_formulas import Typer
-from ramet.grammars.json_schema.solver.languages import Languages
+from ramet.grammars.json_schema.solver.formulas.keyword_formulas import Typer
 from ramet.grammars.json_schema.solver.plans import PlanSolver
+from ramet.grammars.json_schema.solver.value_sets.languages import Languages
 
 
 def test_a_search_under_way_leaves_no_verdict_out_for_later() -> None:

@@ -20,7 +20,7 @@ from ramet.grammars import (
     JsonSchema,
     Vocabulary,
 )
-from ramet.grammars.json_schema.solver import languages
+from ramet.grammars.json_schema.solver.value_sets import languages
 
 BYTES = Vocabulary.from_tokens([bytes((i,)) for i in range(256)] + [None], {256})
 divisors = st.sampled_from([1, 2, 3, 7, 10, 0.5, 0.03, 2.5, 12, 97])

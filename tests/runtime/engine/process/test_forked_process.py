@@ -17,7 +17,7 @@ from ramet.runtime.api.errors import ForkedProcessError, RametError
 from ramet.runtime.api.request import HintUpdate, Request
 from ramet.runtime.engine import Engine
 from ramet.runtime.engine.process import EngineProcess
-from ramet.runtime.engine.request_stream import RequestStream
+from ramet.runtime.engine.requests.request_stream import RequestStream
 from ramet.runtime.testing.scripted_engine import scripted_engine
 from ramet.runtime.testing.scripted_tokenizer import scripted_tokenizer
 

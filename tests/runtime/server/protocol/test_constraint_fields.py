@@ -1,4 +1,4 @@
-"""A constraint that can't be honoured is told by the field of the body, in every API."""
+"""A constraint that can't be honoured is an error that names the body's field, in every API."""
 
 from __future__ import annotations
 

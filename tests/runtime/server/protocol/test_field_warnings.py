@@ -89,14 +89,31 @@ def test_without_such_fields_there_are_no_warnings(server, call):
     ("call", "fields"),
     [
         (CHAT, {"verbosity": "low"}),
+        (COMPLETIONS, {"client_metadata": {}}),
         (RESPONSES, {"text": {"verbosity": "low"}}),
         (MESSAGES, {"context_management": {}}),
     ],
 )
 def test_a_stream_names_them_in_its_first_event(server, call, fields):
     answer = post(server, call, fields | {"stream": True})
-    first = next(line for line in answer.text.splitlines() if line.startswith("data: "))
-    assert '"warnings":[{"param":' in first
+    lines = [line for line in answer.text.splitlines() if line.startswith("data: ")]
+    assert '"warnings":[{"param":' in lines[0]
+    assert answer.headers["x-ramet-warnings"]
+    if call in (CHAT, COMPLETIONS):
+        assert not any('"warnings"' in line for line in lines[1:])
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/messages/count_tokens", {"messages": HI, "context_management": {}}),
+        ("/v1/responses/input_tokens", {"input": "hi", "truncation": "auto"}),
+        ("/tokenize", {"messages": HI, "tools": [{"type": "web_search"}]}),
+    ],
+)
+def test_endpoints_that_generate_nothing_name_them_in_the_header(server, path, body):
+    answer = server.http.post(path, json=body)
+    assert answer.status_code == 200, answer.text
     assert answer.headers["x-ramet-warnings"]
 
 

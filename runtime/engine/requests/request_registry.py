@@ -6,7 +6,7 @@ import threading
 
 from ramet.runtime.api.errors import InvalidParameterError, QueueFullError, RametError
 from ramet.runtime.api.memory import MemoryPart
-from ramet.runtime.engine.admission import prompt_bytes
+from ramet.runtime.engine.requests.admission import prompt_bytes
 from ramet.runtime.scheduler import Scheduler, Sequence
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from ramet.runtime.engine.gc_pauses import GC_PAUSES
+from ramet.runtime.engine.monitoring.gc_pauses import GC_PAUSES
 from ramet.runtime.testing.scripted_engine import scripted_engine
 from ramet.runtime.testing.server import RunningServer
 

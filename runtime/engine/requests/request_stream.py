@@ -26,7 +26,7 @@ from ramet.runtime.api.events import (
 )
 from ramet.runtime.api.fork_guard import ForkGuard
 from ramet.runtime.api.request import Request
-from ramet.runtime.engine.unread_answers import UnreadAnswers
+from ramet.runtime.engine.requests.unread_answers import UnreadAnswers
 
 _Waiter = TypeVar("_Waiter", threading.Event, "asyncio.Future[None]")
 

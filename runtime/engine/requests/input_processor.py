@@ -16,7 +16,7 @@ from ramet.runtime.api.events import Event
 from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.api.request import ProgramHint, Request
 from ramet.runtime.api.validate import token_ids
-from ramet.runtime.engine.admission import check_request
+from ramet.runtime.engine.requests.admission import check_request
 from ramet.runtime.parsers import OutputStream
 from ramet.runtime.scheduler.sequence.sequence import Sequence
 from ramet.runtime.scheduler.sequence.token_bans import TokenBans, TokenTexts

@@ -22,7 +22,7 @@ from ramet.grammars.constraints.serialize import content_key
 from ramet.runtime.api.request import SHARED, GrammarScope
 from ramet.runtime.api.warm_up import load_constraints
 from ramet.runtime.engine.config import EngineConfig
-from ramet.runtime.engine.grammar_manager import CompiledGrammar
+from ramet.runtime.engine.grammars.grammar_manager import CompiledGrammar
 
 _LEAST_BYTES = 32 << 20
 """Memory for one tenant's constraints; where there are too many tenants, the last used ones have

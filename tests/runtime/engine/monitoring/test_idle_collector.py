@@ -11,8 +11,9 @@ import pytest
 from ramet.kernels.sampling.reference import sample_reference
 from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.api.request import Request
-from ramet.runtime.engine import Engine, idle_collector
-from ramet.runtime.engine.idle_collector import IdleCollector
+from ramet.runtime.engine import Engine
+from ramet.runtime.engine.monitoring import idle_collector
+from ramet.runtime.engine.monitoring.idle_collector import IdleCollector
 from ramet.runtime.testing.scripted_model import ScriptedModel
 from ramet.runtime.testing.server import wait_until
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ramet.grammars import GrammarStats
 from ramet.runtime.api.memory import PartUsage, resident_bytes
 from ramet.runtime.cache import RadixCache
-from ramet.runtime.engine.gc_pauses import GC_PAUSES
+from ramet.runtime.engine.monitoring.gc_pauses import GC_PAUSES
 from ramet.runtime.scheduler import Scheduler
 
 _NOTHING = PartUsage(0, 0, 0)

@@ -18,8 +18,7 @@ from ramet.grammars.json_schema.schema.formula import (
     negate,
 )
 from ramet.grammars.json_schema.schema.keyword_values import subschemas
-
-from .languages import Languages
+from ramet.grammars.json_schema.solver.value_sets.languages import Languages
 
 _MAX_CONTAINS = 8
 _MAX_REGIONS = 256

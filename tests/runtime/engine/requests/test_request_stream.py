@@ -12,7 +12,7 @@ from ramet.runtime.api.errors import RequestAbortedError
 from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.api.request import Request
 from ramet.runtime.engine import Engine
-from ramet.runtime.engine.request_stream import RequestStream
+from ramet.runtime.engine.requests.request_stream import RequestStream
 from ramet.runtime.testing.scripted_model import ScriptedModel
 from ramet.runtime.testing.scripted_tokenizer import scripted_tokenizer
 

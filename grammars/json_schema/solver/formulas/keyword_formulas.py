@@ -46,10 +46,10 @@ from ramet.grammars.json_schema.schema.keyword_values import (
 )
 from ramet.grammars.json_schema.schema.keywords import ROLES
 from ramet.grammars.json_schema.schema.kinds import OF_TYPE, kinds_of
+from ramet.grammars.json_schema.solver.value_sets.languages import Languages
 from ramet.grammars.regular.formats import FORMAT_NAMES
 
 from .evaluated import Seen, collect, unevaluated_items, unevaluated_properties
-from .languages import Languages
 from .value_formulas import const_formula, join_properties, values_formula
 
 _BESIDE_REFERENCES = frozenset(("$ref", "$schema", "$defs", "definitions"))

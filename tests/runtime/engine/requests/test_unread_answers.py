@@ -8,8 +8,8 @@ from ramet.runtime.api.errors import InvariantError, SlowReaderError
 from ramet.runtime.api.events import Failed, Finished, TextDelta, Timings, TokenInfo, Usage
 from ramet.runtime.api.memory import MemoryPart
 from ramet.runtime.api.request import Request
-from ramet.runtime.engine.request_stream import RequestStream, Wakeups
-from ramet.runtime.engine.unread_answers import UnreadAnswers, event_bytes
+from ramet.runtime.engine.requests.request_stream import RequestStream, Wakeups
+from ramet.runtime.engine.requests.unread_answers import UnreadAnswers, event_bytes
 
 DELTA = TextDelta("x" * 100, (TokenInfo(1, b"x"),))
 SIZE = event_bytes(DELTA)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 
-from ramet.runtime.engine.step_watchdog import StepWatchdog
+from ramet.runtime.engine.monitoring.step_watchdog import StepWatchdog
 
 
 class Ages:

@@ -16,7 +16,7 @@ from ramet.runtime.api.errors import InvalidParameterError, ModelLoadError
 from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.api.request import ProgramHint, Request
 from ramet.runtime.engine import Engine, EngineConfig
-from ramet.runtime.engine.cache_trace import TraceWriter, read_trace
+from ramet.runtime.engine.monitoring.cache_trace import TraceWriter, read_trace
 from ramet.runtime.model.files.locate import locate_model
 
 PAGE = 4

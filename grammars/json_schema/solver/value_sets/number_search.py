@@ -36,7 +36,7 @@ def has_many_remainders(formula: Formula) -> bool:
         return False
     decimals = max(0, *(-_exponent(d) for d in divisors))
     period = math.lcm(*(_scaled(d, decimals) for d in divisors))
-    for prime in (2, 5):  # Powers of ten are told by the last digits.
+    for prime in (2, 5):  # The last digits decide powers of ten.
         while period % prime == 0:
             period //= prime
     return period > _MAX_REMAINDERS

@@ -1,0 +1,1 @@
+"""Keywords and plain values as formulas."""

@@ -1,0 +1,1 @@
+"""Sets of numbers and texts that a formula leaves for a value."""

@@ -1,0 +1,1 @@
+"""Grammars of an engine: compiled in threads, shared by requests, for its vocabulary."""

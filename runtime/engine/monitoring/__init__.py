@@ -1,0 +1,1 @@
+"""What an engine reports of itself: counts, collections, stuck steps, recorded requests."""

@@ -1,0 +1,1 @@
+"""Live requests of an engine: admission, input, events, and their one registry."""
