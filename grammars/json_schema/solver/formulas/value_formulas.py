@@ -56,20 +56,16 @@ def values_formula(values: list[Any], kind: str) -> Formula:
 
 def join_properties(formula: Formula) -> Formula:
     """A conjunction whose ``Properties`` about names alone are one."""
-    plain = [
-        p
-        for p in conjuncts(formula)
-        if p.op == "atom"
-        and isinstance(p.parts[0], Properties)
-        and not p.parts[0].patterns
-        and p.parts[0].rest.op == "true"
-    ]
+    plain: dict[Formula, Properties] = {}
+    for part in conjuncts(formula):
+        value = part.parts[0] if part.op == "atom" else None
+        if isinstance(value, Properties) and not value.patterns and value.rest.op == "true":
+            plain[part] = value
     if len(plain) < 2:
         return formula
     names: dict[str, list[Formula]] = {}
-    for part in plain:
-        for name, node in part.parts[0].names:  # type: ignore[attr-defined]
+    for properties in plain.values():
+        for name, node in properties.names:
             names.setdefault(name, []).append(node)
     together = atom(Properties(tuple((n, all_of(f)) for n, f in names.items()), (), TRUE))
-    gone = set(plain)
-    return all_of([together, *(p for p in conjuncts(formula) if p not in gone)])
+    return all_of([together, *(p for p in conjuncts(formula) if p not in plain)])

@@ -224,7 +224,7 @@ class NumberSearch:
             return [(frozenset(), frozenset())] if (op == "true") == truth else []
         if op == "atom":
             value = formula.parts[0]
-            divisor = self._unit if isinstance(value, Integer) else self._units(value.divisor)  # type: ignore[attr-defined]
+            divisor = self._units(value.divisor) if isinstance(value, MultipleOf) else self._unit
             one = frozenset((divisor,))
             return [(one, frozenset()) if truth else (frozenset(), one)]
         if op == "not":

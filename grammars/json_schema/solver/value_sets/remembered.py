@@ -54,7 +54,8 @@ class Remembered:
         """``make()``, or what it gave for an equal key."""
         try:
             self._known.move_to_end(key)
-            return self._known[key]  # type: ignore[no-any-return]
+            known: _T = self._known[key]
+            return known
         except KeyError:
             pass
         made = make()
