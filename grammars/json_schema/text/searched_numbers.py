@@ -138,12 +138,6 @@ class SearchedNumbers(Lexeme):
             )
         return known
 
-    def _has_number(self, state: State, search: NumberSearch) -> bool:
-        place, sign, digits, _ = state
-        if place == _WHOLE and digits > 0 and search.has_large(sign):
-            return True  # Enough further digits lead to any remainder.
-        return self._find(state, search) is not None
-
     def _find(self, state: State, search: NumberSearch) -> str | None:
         """A short text that a formula allows after a state's."""
         place, sign, digits, more = state
