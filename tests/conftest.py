@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,7 +13,11 @@ from hypothesis import settings
 from ramet.lang import ScriptedBackend
 from ramet.runtime.testing import server as testing
 
-settings.register_profile("ramet", deadline=None)  # machines are shared: no test asserts a time
+# Machines are shared: no test asserts a time. A change is judged by the same examples each time;
+# RAMET_RANDOM_EXAMPLES=1 tries others, as the fuzzer does.
+settings.register_profile(
+    "ramet", deadline=None, derandomize="RAMET_RANDOM_EXAMPLES" not in os.environ
+)
 settings.load_profile("ramet")
 
 
