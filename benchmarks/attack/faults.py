@@ -36,6 +36,7 @@ class Faults:
         mild = [self.jump_clock, self.fill_disk, self.reload, self.stop_briefly]
         while True:
             await asyncio.sleep(self._rng.uniform(0.3, 1.0) * self._pause_s)
+            await self._victim.ready.wait()
             hard = [self.kill_engine, self.kill_server, self.stop_engine] if self.with_kills else []
             fault = self._rng.choice([*mild, *hard])
             self.counts[fault.__name__] += 1

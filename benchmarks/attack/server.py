@@ -32,6 +32,8 @@ class Victim:
     Attributes:
         url: its address.
         kills: when the server, or its engine, was killed or stopped, by ``time.monotonic``.
+        ready: is set while the process that runs has finished its start. A start that is
+            disturbed may fail, so faults wait for it.
         complaints: errors and anything but records in its log.
     """
 
@@ -43,6 +45,7 @@ class Victim:
         self.url = f"http://127.0.0.1:{self._port}"
         self.kills: list[float] = []
         self.complaints: deque[str] = deque(maxlen=50)
+        self.ready = asyncio.Event()
         self.num_starts = 0
         self.process: asyncio.subprocess.Process | None = None
         self._reader: asyncio.Task[None] | None = None
@@ -76,6 +79,7 @@ class Victim:
             while time.monotonic() < deadline and self.process.returncode is None:
                 with contextlib.suppress(httpx.HTTPError):
                     if (await client.get("/ready")).status_code == 200:
+                        self.ready.set()
                         return
                 await asyncio.sleep(0.1)
         if not self._ending and self.process.returncode != -signal.SIGKILL:
@@ -86,6 +90,7 @@ class Victim:
         while not self._ending:
             assert self.process is not None
             code = await self.process.wait()
+            self.ready.clear()
             if self._ending:
                 return
             if code != -signal.SIGKILL:
