@@ -21,7 +21,8 @@ from typing import Any
 
 from ramet.bench.runner import run_workload
 from ramet.bench.targets import EngineTarget
-from ramet.bench.workloads import Shape, multi_turn, shared_prefix
+from ramet.bench.workloads import ordinary_ids
+from ramet.bench.workloads.random_tokens import MultiTurn, SharedPrefix
 from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.api.request import Request
 from ramet.runtime.engine import Engine, EngineConfig
@@ -135,13 +136,18 @@ def programs(engine: Engine, num_rounds: int, at_once: int) -> None:
 async def bench(engine: Engine, num_groups: int, at_once: int) -> None:
     """Prefixes of 256 tokens that six requests share, and chats of five turns."""
     target = EngineTarget(engine)
-    shape = Shape(
+    ids = ordinary_ids(engine.vocab_size)
+    shared = SharedPrefix(
         groups=num_groups, per_group=6, prefix_len=256, suffix_len=48, output_len=16,
-        turns=5, concurrency=at_once,
+        concurrency=at_once,
+    )  # fmt: skip
+    chats = MultiTurn(
+        chats=num_groups, turns=5, prefix_len=256, suffix_len=48, output_len=16,
+        concurrency=at_once,
     )  # fmt: skip
     await asyncio.gather(
-        run_workload(shared_prefix("trace", shape), target),
-        run_workload(multi_turn("trace", shape), target),
+        run_workload(shared.build("trace", ids), target),
+        run_workload(chats.build("trace", ids), target),
     )
 
 
