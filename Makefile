@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Where this is set, as in many containers, each process that tests start compiles all sources.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help attack docs fuzz grammars simulate soak load demo serve test test-clients lint types imports unit clean
+.PHONY: help attack docs fuzz grammars simulate soak load demo serve test test-clients test-page lint types imports unit clean
 
 help:
 	@echo "make demo    install Ramet with a small real model and run an agent program"
@@ -14,6 +14,7 @@ help:
 	@echo "make serve   the same model behind an OpenAI-compatible server on port 8000"
 	@echo "make test    format, lint, types, import borders and the whole test suite"
 	@echo "make test-clients  other projects' clients, each in an environment of its own"
+	@echo "make test-page   the page at /ui in a headless Chromium"
 	@echo "make clean   remove the virtual environment and build files"
 
 $(VENV)/bin/python:
@@ -82,6 +83,17 @@ $(VENV)/clients/%/.installed: tests/clients/%/requirements.txt tests/clients/%/c
 
 test-clients: $(VENV)/.installed-test $(CLIENTS:%=$(VENV)/clients/%/.installed)
 	$(BIN)/python tests/clients/run.py $(VENV)/clients
+
+# The page at /ui in a headless Chromium (packages chromium and chromium-driver), where there is one;
+# its accessibility by axe-core, where there is npm.
+$(VENV)/page/.installed: $(VENV)/.installed-test
+	$(PIP) --constraint constraints.txt --editable ".[page]"
+	mkdir -p $(@D)
+	-npm install --prefix $(@D) --silent --no-audit --no-fund axe-core@4
+	@touch $@
+
+test-page: $(VENV)/page/.installed
+	$(BIN)/python -m pytest tests/page
 
 # All of the real schemas and the official suite, where the data is there (RAMET_SHARED).
 grammars: $(VENV)/.installed-test

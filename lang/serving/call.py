@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 from ramet.lang.run.run import Run
+from ramet.lang.serving.recent_runs import RecentRuns
 from ramet.runtime.api.request import HintUpdate, Request
 from ramet.runtime.engine.api import EngineApi, EventStream
 from ramet.runtime.engine.monitoring.stats import EngineStats
@@ -27,7 +28,8 @@ class ProgramCall:
         engine: takes the program's requests.
     """
 
-    def __init__(self, context: ServerContext, call: Call) -> None:
+    def __init__(self, context: ServerContext, call: Call, recent: RecentRuns) -> None:
+        self._recent = recent
         self.engine = ProgramEngine(context.engine, call, context.config.max_choices)
         self._call = call
         self._metrics = context.metrics
@@ -56,6 +58,7 @@ class ProgramCall:
         outcome = failed if self._call.reason is None else "aborted"
         seconds = time.monotonic() - self._began
         self._metrics.record_program(outcome, seconds, len(run.graph.calls()))
+        self._recent.add(self._call.tenant.name, self._call.id, run.trace)
 
     def _cancel_run(self) -> None:
         if self._run is not None and not self._run.done:

@@ -20,9 +20,11 @@ from ramet.lang.serving.admit import check_calls, read_graph
 from ramet.lang.serving.body import ProgramRequest
 from ramet.lang.serving.call import ProgramCall, ProgramRun
 from ramet.lang.serving.output import ProgramOutput, plain_error
+from ramet.lang.serving.recent_runs import RecentRuns
+from ramet.lang.trace.timeline import timeline_svg
 from ramet.runtime.api.request import GrammarScope
 from ramet.runtime.server.calls.call import Call
-from ramet.runtime.server.calls.context import ServerContext, field_warnings, trace_of
+from ramet.runtime.server.calls.context import ServerContext, field_warnings, tenant_of, trace_of
 from ramet.runtime.server.calls.respond import abort_on_disconnect, respond
 from ramet.runtime.server.extension import Extension
 from ramet.runtime.server.http.error_response import error_headers
@@ -31,10 +33,27 @@ from ramet.runtime.server.http.openapi import json_body
 from ramet.runtime.server.http.sse import named_event
 from ramet.runtime.server.protocol.field_warnings import FieldWarnings
 
+_SVG_HEADERS = {
+    "content-security-policy": "default-src 'none'; sandbox",
+    "cache-control": "no-store",
+}
+
 
 def programs_router(context: ServerContext) -> APIRouter:
     """The program routes of a server."""
     router = APIRouter(tags=["Ramet"])
+    recent = RecentRuns()
+
+    @router.get("/ui/data/runs", include_in_schema=False)
+    async def runs(http_request: HttpRequest) -> Response:
+        """The tenant's last programs."""
+        return JsonResponse({"runs": recent.list(tenant_of(http_request).name)})
+
+    @router.get("/ui/data/runs/{call_id}", include_in_schema=False)
+    async def run_picture(call_id: str, http_request: HttpRequest) -> Response:
+        """A program's timeline."""
+        trace = recent.find(tenant_of(http_request).name, call_id)
+        return Response(timeline_svg(trace), media_type="image/svg+xml", headers=_SVG_HEADERS)
 
     @router.post("/v1/programs", openapi_extra=json_body(ProgramRequest))
     async def programs(http_request: HttpRequest) -> Response:
@@ -45,7 +64,7 @@ def programs_router(context: ServerContext) -> APIRouter:
         trace_of(http_request).describe(model)
         call_id = body.request_id or new_id("prog")
         call = Call(context, http_request, call_id, deadline_s=body.deadline_s)
-        program_call = ProgramCall(context, call)
+        program_call = ProgramCall(context, call, recent)
         try:
             call.trace.begin_program(call.id, graph.name, call.tenant.name)
             backend = EngineBackend(program_call.engine)

@@ -16,7 +16,7 @@ from ramet.lang.base.errors import UsageError
 from ramet.lang.trace.chrome import chrome
 from ramet.lang.trace.diff import TraceDiff, diff
 from ramet.lang.trace.records import RunRecord
-from ramet.lang.trace.timeline import timeline
+from ramet.lang.trace.timeline import timeline_page
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Trace(RunRecord):
 
     def html(self) -> str:
         """The trace as a page of its own: a timeline with a lane a branch."""
-        return timeline(self)
+        return timeline_page(self)
 
     def _repr_html_(self) -> str:
         return f'<iframe srcdoc="{escape(self.html())}" style="width:100%;height:400px"></iframe>'

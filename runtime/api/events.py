@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from ramet.runtime.api.batch import Float32Array
 from ramet.runtime.api.errors import RametError
 
 FinishReason = Literal["stop", "length"]
+TokenOrigin = Literal["sampled", "forced", "drafted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,16 +23,29 @@ class TokenLogprob:
 
 @dataclass(frozen=True, slots=True)
 class TokenInfo:
-    """A generated token; ``logprob`` and ``top_logprobs`` are set when they were asked for."""
+    """A generated token. All but its id and bytes is set only where log-probabilities are wanted.
+
+    Attributes:
+        origin: how it came: sampled, forced by the grammar without a step, or drafted and accepted.
+        num_allowed: tokens that the grammar allowed in its place; None: any, or unknown.
+
+    The last two say how an output came about, which may differ between equal outputs: they aren't
+    compared.
+    """
 
     token_id: int
     token_bytes: bytes
     logprob: float | None = None
     top_logprobs: tuple[TokenLogprob, ...] = ()
+    origin: TokenOrigin = field(default="sampled", compare=False)
+    num_allowed: int | None = field(default=None, compare=False)
 
     def __reduce__(self) -> tuple[type[TokenInfo], tuple[object, ...]]:
         # One a token crosses processes: a dataclass with slots would look its fields up each time.
-        return TokenInfo, (self.token_id, self.token_bytes, self.logprob, self.top_logprobs)
+        values = (self.token_id, self.token_bytes, self.logprob, self.top_logprobs)
+        if self.logprob is None:
+            return TokenInfo, values
+        return TokenInfo, (*values, self.origin, self.num_allowed)
 
 
 @dataclass(frozen=True, slots=True)

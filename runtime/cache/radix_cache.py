@@ -26,6 +26,7 @@ from ramet.runtime.cache.eviction import EvictionQueue
 from ramet.runtime.cache.hot_pages import HotPage, hottest
 from ramet.runtime.cache.node import TOKEN_BYTES, Node, PrefixHandle, token_key
 from ramet.runtime.cache.page_pool import PagePool
+from ramet.runtime.cache.view import CacheView, view_of
 
 
 class RadixCache:
@@ -211,6 +212,10 @@ class RadixCache:
         return [] if root is None else hottest(root, max_pages)
 
     # -- hints of future use -------------------------------------------------------------------
+
+    def view(self) -> CacheView:
+        """The tree as people see it; changes nothing."""
+        return view_of(self._roots.values(), self._clock)
 
     def expect(self, handle: PrefixHandle, uses: int, steps: int) -> None:
         """Announces ``uses`` further uses of a prefix, the first in ``steps`` lookups."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from ramet.grammars import Constraint
 from ramet.runtime.api.events import Event
 from ramet.runtime.api.request import GrammarScope, HintUpdate, Request
+from ramet.runtime.cache import CacheView
 from ramet.runtime.engine.memory_plan import MemoryPlan
 from ramet.runtime.engine.monitoring.stats import EngineStats
 from ramet.runtime.engine.requests.unread_answers import UnreadAnswers
@@ -83,6 +84,10 @@ class EngineApi(GenerationEngine, Protocol):
     """A running engine."""
 
     def submit(self, request: Request) -> LimitedStream: ...
+
+    def cache_view(self) -> CacheView:
+        """The prefixes in the cache, as people see them; may take a moment."""
+        ...
 
     @property
     def max_context_len(self) -> int: ...

@@ -31,7 +31,7 @@ from ramet.runtime.api.memory import MemoryPart
 from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.api.request import SHARED, GrammarScope, HintUpdate, ProgramHint, Request
 from ramet.runtime.api.warm_up import begin_compiling
-from ramet.runtime.cache import PagePool, RadixCache
+from ramet.runtime.cache import CacheView, PagePool, RadixCache
 from ramet.runtime.engine.chat_templates import own_template
 from ramet.runtime.engine.config import EngineConfig, changed
 from ramet.runtime.engine.core import EngineCore
@@ -321,6 +321,10 @@ class Engine:
             self._compiler.stats(),
             self._prompt_memory.usage(),
         )
+
+    def cache_view(self) -> CacheView:
+        """The prefixes in the cache, as people see them."""
+        return self._ask(self._cache.view)
 
     def check(self) -> None:
         """Raises InvariantError if a page, a slot or a state is inconsistent."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
 
 from fastapi import Depends, FastAPI
 from starlette.middleware.cors import CORSMiddleware
@@ -41,6 +43,7 @@ from ramet.runtime.server.ramet.hint_update_routes import ProgramNewsRequest, pr
 from ramet.runtime.server.ramet.operations_routes import operations_router
 from ramet.runtime.server.ramet.tokenize_bodies import DetokenizeRequest, TokenizeRequest
 from ramet.runtime.server.ramet.tokenize_routes import tokenize_router
+from ramet.runtime.server.ui import EngineHistory, page_router
 
 _BODIES = (
     ChatCompletionRequest,
@@ -85,7 +88,18 @@ def create_app(
         tenants=tenants or Tenants(read_tenants(config)),
         model_names=model_names,
     )
-    app = FastAPI(title="Ramet", version="1", redirect_slashes=False, openapi_url=None)
+    history = EngineHistory(engine, metrics.recent)
+
+    @contextlib.asynccontextmanager
+    async def sampling(_: FastAPI) -> AsyncIterator[None]:
+        """Samples the engine while the application runs."""
+        task = asyncio.create_task(history.run())
+        yield
+        task.cancel()
+
+    app = FastAPI(
+        title="Ramet", version="1", redirect_slashes=False, openapi_url=None, lifespan=sampling
+    )
     install_error_handlers(app)
     install_openapi(app, [*_BODIES, *(body for each in extensions for body in each.bodies)])
     requires_key = [Depends(context.authenticate)]
@@ -105,6 +119,7 @@ def create_app(
         app.include_router(router(context), dependencies=requires_key)
     app.include_router(operations_router(context))
     app.include_router(documentation_router(app, requires_key))
+    app.include_router(page_router(context, history))
     if config.cors_origins:
         app.add_middleware(
             CORSMiddleware,

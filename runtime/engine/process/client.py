@@ -30,6 +30,7 @@ from ramet.runtime.api.errors import (
 from ramet.runtime.api.fork_guard import ForkGuard
 from ramet.runtime.api.memory import MemoryPart
 from ramet.runtime.api.request import SHARED, GrammarScope, HintUpdate, Request
+from ramet.runtime.cache import CacheView
 from ramet.runtime.engine.chat_templates import configured_template, own_template
 from ramet.runtime.engine.config import EngineConfig
 from ramet.runtime.engine.monitoring.stats import EngineStats
@@ -245,6 +246,11 @@ class EngineProcess:
         """Counts as of now; EngineDeadError if the engine doesn't answer."""
         stats: EngineStats = self._ask("stats", _STATS_TIMEOUT_S)
         return dataclasses.replace(stats, prompts=self._prompt_memory.usage())
+
+    def cache_view(self) -> CacheView:
+        """See ``Engine.cache_view``."""
+        view: CacheView = self._ask("cache_view", _STATS_TIMEOUT_S)
+        return view
 
     def check(self) -> None:
         """Raises InvariantError if a page, a slot or a state is not as it must be."""

@@ -10,7 +10,7 @@ from ramet.runtime.api.events import Event
 from ramet.runtime.api.request import GrammarScope, HintUpdate, Request
 from ramet.runtime.engine.memory_plan import MemoryPlan
 
-Question = Literal["stats", "check", "clear_cache"]
+Question = Literal["stats", "cache_view", "check", "clear_cache"]
 """Methods of the engine that may be asked for by name."""
 
 

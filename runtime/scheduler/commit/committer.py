@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from ramet.runtime.api.batch import SampledTokens, StepResult
-from ramet.runtime.api.events import Embedding, TokenInfo
+from ramet.runtime.api.events import Embedding, TokenInfo, TokenOrigin
 from ramet.runtime.scheduler.batching.batch_builder import Row
 from ramet.runtime.scheduler.batching.page_tables import PageTables
 from ramet.runtime.scheduler.batching.slots import Slots
@@ -122,13 +122,19 @@ class Committer:
     def _take_draws(self, row: Row, drawn: _Drawn, first: int) -> End | None:
         """Takes the draw; of a row with a draft, those that follow accepted tokens."""
         sequence = row.sequence
+        num_allowed = None
+        if sequence.params.logprobs is not None:
+            num_allowed = self._output.num_allowed(sequence)
         if not row.draft:
-            return self._output.advance(sequence, drawn.token(first))
-        num_accepted, end = verify_draft(
-            sequence,
-            row.draft,
-            lambda offset: self._output.advance(sequence, drawn.token(first + offset)),
-        )
+            return self._output.advance(sequence, drawn.token(first, num_allowed=num_allowed))
+
+        def advance(offset: int) -> End | None:
+            draft = row.draft[offset] if offset < len(row.draft) else None
+            allowed = None if offset else num_allowed
+            token = drawn.token(first + offset, draft=draft, num_allowed=allowed)
+            return self._output.advance(sequence, token)
+
+        num_accepted, end = verify_draft(sequence, row.draft, advance)
         self._stats.num_drafted_tokens += len(row.draft)
         self._stats.num_accepted_tokens += num_accepted
         if end is None:
@@ -147,7 +153,10 @@ class _Drawn:
         self._num_logprobs = num_logprobs
         self._output = output
 
-    def token(self, index: int) -> TokenInfo:
+    def token(
+        self, index: int, *, draft: int | None = None, num_allowed: int | None = None
+    ) -> TokenInfo:
+        """The token of a row of the step; it was drafted if it is ``draft``."""
         wanted, token_id = self._num_logprobs[index], self._token_ids[index]
         if wanted < 0:
             return self._output.token_info(token_id)
@@ -155,4 +164,6 @@ class _Drawn:
         ids = result.top_token_ids[index, :wanted].tolist()
         values = result.top_logprobs[index, :wanted].tolist()
         top = tuple((i, value) for i, value in zip(ids, values, strict=True) if i >= 0)
-        return self._output.token_info(token_id, float(result.logprobs[index]), top)
+        origin: TokenOrigin = "drafted" if token_id == draft else "sampled"
+        logprob = float(result.logprobs[index])
+        return self._output.token_info(token_id, logprob, top, origin, num_allowed)

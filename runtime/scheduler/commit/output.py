@@ -18,6 +18,7 @@ from ramet.runtime.api.events import (
     TextDelta,
     TokenInfo,
     TokenLogprob,
+    TokenOrigin,
 )
 from ramet.runtime.scheduler.commit.completion import Completions
 from ramet.runtime.scheduler.commit.jump_forward import JumpForward
@@ -70,6 +71,8 @@ class OutputWriter:
         token_id: int,
         logprob: float | None = None,
         top: tuple[tuple[int, float], ...] = (),
+        origin: TokenOrigin = "sampled",
+        num_allowed: int | None = None,
     ) -> TokenInfo:
         """A token with its bytes; ``top`` are the likeliest tokens with their log-probabilities."""
         if logprob is None and not top:
@@ -82,7 +85,17 @@ class OutputWriter:
             self._texts[token_id],
             logprob,
             tuple(TokenLogprob(i, self._texts[i], value) for i, value in top),
+            origin,
+            num_allowed,
         )
+
+    @staticmethod
+    def num_allowed(sequence: Sequence) -> int | None:
+        """How many tokens the grammar allows next; None: there is none, or its mask isn't kept."""
+        ready = sequence.ready_mask
+        if ready is None or ready.num_output != sequence.num_output:
+            return None
+        return int(np.bitwise_count(ready.mask.view(np.uint32)).sum())
 
     def _token_text(self, token_id: int) -> bytes:
         """A token's bytes; a head may have more rows than there are tokens, and those no text."""
@@ -347,7 +360,9 @@ class OutputWriter:
                 token = drawn
             else:
                 certain = ((token_id, 0.0),) if wanted else ()
-                token = self.token_info(token_id, None if wanted is None else 0.0, certain)
+                logprob = None if wanted is None else 0.0
+                origin: TokenOrigin = "sampled" if is_drawn else "forced"
+                token = self.token_info(token_id, logprob, certain, origin, 1)
             sequence.num_forced += not is_drawn
             num_ahead = len(token_ids) - 1 - index
             end = self._append(

@@ -20,14 +20,20 @@ def finite(logprob: float) -> float:
     return logprob if math.isfinite(logprob) else -9999.0
 
 
-def chat_logprobs(tokens: Iterable[TokenInfo]) -> list[dict[str, Any]]:
-    """Entries of a chat choice's ``logprobs.content``, one a token; ``bytes`` are the raw ones."""
+def chat_logprobs(
+    tokens: Iterable[TokenInfo], *, with_origin: bool = False
+) -> list[dict[str, Any]]:
+    """Entries of a chat choice's ``logprobs.content``, one a token; ``bytes`` are the raw ones.
+
+    ``with_origin`` adds Ramet's own ``origin`` and ``num_allowed``: see ``TokenInfo``.
+    """
     return [
         {
             "token": token_text(token.token_bytes),
             "logprob": finite(token.logprob or 0.0),
             "bytes": list(token.token_bytes),
             "top_logprobs": [_chat_top(top) for top in token.top_logprobs],
+            **({"origin": token.origin, "num_allowed": token.num_allowed} if with_origin else {}),
         }
         for token in tokens
     ]

@@ -10,6 +10,10 @@ from ramet.runtime.api.events import Failed, Finished, Timings, Usage
 from ramet.runtime.engine.monitoring.gc_pauses import GC_PAUSES
 from ramet.runtime.engine.monitoring.stats import EngineStats
 from ramet.runtime.server.observability.exposition import reading, render_metrics
+from ramet.runtime.server.observability.recent_timings import (
+    RecentTimings,
+    time_per_output_token,
+)
 
 _SECONDS = (0.001, 0.005, 0.01, 0.02, 0.04, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 10, 30, 60, 300)
 _TOKEN_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2.5)
@@ -115,10 +119,15 @@ _ENGINE_SERIES: tuple[tuple[str, str, str, Reading], ...] = (
 
 
 class ServerMetrics:
-    """The server's metrics. A request costs a few additions when it ends; a token costs nothing."""
+    """The server's metrics. A request costs a few additions when it ends; a token costs nothing.
+
+    Attributes:
+        recent: times of the requests that have ended lately.
+    """
 
     def __init__(self, model_name: str) -> None:
         self._labels = {"model_name": model_name}
+        self.recent = RecentTimings()
         self._registry = CollectorRegistry()
         self._success = self._counter(
             "vllm:request_success_total", "Finished requests, by finish reason.", "finished_reason"
@@ -225,6 +234,7 @@ class ServerMetrics:
         self._output_size.observe(usage.completion_tokens)
 
     def _timings(self, timings: Timings, usage: Usage) -> None:
+        self.recent.add(timings, usage)
         if timings.scheduled_s is not None:
             self._queued.observe(timings.scheduled_s)
         if timings.grammar_s:
@@ -233,6 +243,5 @@ class ServerMetrics:
             self._ttft.observe(timings.first_token_s)
         if timings.finished_s is not None:
             self._e2e.observe(timings.finished_s)
-            if timings.first_token_s is not None and usage.completion_tokens > 1:
-                span = timings.finished_s - timings.first_token_s
-                self._tpot.observe(span / (usage.completion_tokens - 1))
+        if (tpot := time_per_output_token(timings, usage)) is not None:
+            self._tpot.observe(tpot)

@@ -280,6 +280,7 @@ class ChatCompletionRequest(GenerationRequest):
     max_completion_tokens: TokenLimit = None
     logprobs: bool | None = None
     top_logprobs: Int | None = None
+    return_token_origins: bool = False
     tools: Tools | None = None
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool = True

@@ -94,7 +94,7 @@ async def _whole(answer: _Answer, generation: Generation) -> dict[str, Any]:
         entry: dict[str, Any] = {
             "index": index,
             "message": whole_message(choice.message),
-            "logprobs": _logprobs(shown[index]) if body.logprobs else None,
+            "logprobs": _logprobs(shown[index], body) if body.logprobs else None,
             "finish_reason": choice.finish_reason,
         }
         if choice.matched_stop is not None:
@@ -150,8 +150,7 @@ class _ChoiceStream:
     def __init__(self, index: int, choice: ChatChoice, body: ChatCompletionRequest) -> None:
         self._index = index
         self._choice = choice
-        self._want_logprobs = bool(body.logprobs)
-        self._want_token_ids = body.return_token_ids
+        self._body = body
         self._shown: list[TokenInfo] = []
         self._ids: list[int] = []
 
@@ -165,12 +164,12 @@ class _ChoiceStream:
             if self._choice.matched_stop is not None:
                 end["stop_reason"] = self._choice.matched_stop
             entries.append(end)
-        if self._want_logprobs:
+        if self._body.logprobs:
             self._shown += shown
             if entries and self._shown:
-                entries[0]["logprobs"] = _logprobs(self._shown)
+                entries[0]["logprobs"] = _logprobs(self._shown, self._body)
                 self._shown = []
-        if self._want_token_ids:
+        if self._body.return_token_ids:
             self._ids += token_ids(events)
             if entries and self._ids:
                 entries[0]["token_ids"] = self._ids
@@ -183,8 +182,9 @@ def token_ids(events: list[Event]) -> list[int]:
     return [token.token_id for event in events for token in getattr(event, "tokens", ())]
 
 
-def _logprobs(tokens: list[TokenInfo]) -> dict[str, Any]:
-    return {"content": chat_logprobs(tokens), "refusal": None}
+def _logprobs(tokens: list[TokenInfo], body: ChatCompletionRequest) -> dict[str, Any]:
+    content = chat_logprobs(tokens, with_origin=body.return_token_origins)
+    return {"content": content, "refusal": None}
 
 
 def _usage(call: ChatCall) -> dict[str, Any]:
