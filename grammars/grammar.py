@@ -94,7 +94,7 @@ class Grammar:
         self.masks = Masks(self._pushdown, context_independent)
         self.completions = CompletionSearch(self._pushdown)
         # The first mask is needed in any case: its parts are computed now.
-        self.masks.write(self.parser_stack(), self.vocab.empty_mask())
+        self.masks.fill(self.parser_stack(), self.vocab.empty_mask())
 
     @property
     def num_states(self) -> int:

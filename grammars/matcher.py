@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Protocol
 
 import numpy as np
@@ -73,30 +74,27 @@ class Matcher:
             row: int32[ceil(vocab_size / 32)]; bit i of word j allows token 32 * j + i. Words
                 past the vocabulary's are cleared.
         """
-        if self.is_finished:
-            row[:] = 0
-            return
-        if self._grammar.is_crowded:
-            self._leave_tables()
-        self._grammar.masks.write(self._parser_stack, row)
-        self._add_special(row)
-
-    def _add_special(self, row: Mask) -> None:
-        if self._pushdown.has_special:
-            for token_id in self._special():
-                row[token_id >> 5] |= bit(token_id)
+        self._fill_within(inf, row)
 
     def try_mask(self, row: Mask, seconds: float) -> bool:
         """``fill_mask`` within about some time; False, and nothing of use in ``row``, if it takes
         longer."""
+        return self._fill_within(seconds, row)
+
+    def _fill_within(self, seconds: float, row: Mask) -> bool:
         if self.is_finished:
             row[:] = 0
             return True
-        if self._grammar.is_crowded or not self._grammar.masks.write(
-            self._parser_stack, row, seconds=seconds
-        ):
-            return False
-        self._add_special(row)
+        grammar = self._grammar
+        if not grammar.masks.fill_known(self._parser_stack, row):
+            if grammar.is_crowded:
+                if seconds != inf:
+                    return False
+                self._leave_tables()
+            if not self._grammar.masks.fill(self._parser_stack, row, seconds=seconds):
+                return False
+        if self._pushdown.has_special:
+            self._add_special(row)
         return True
 
     def fill_mask_in_background(self, row: Mask) -> None:
@@ -106,8 +104,13 @@ class Matcher:
         if self.is_finished:
             row[:] = 0
             return
-        self._grammar.masks.write_in_background(self._parser_stack, row)
-        self._add_special(row)
+        self._grammar.masks.fill_in_background(self._parser_stack, row)
+        if self._pushdown.has_special:
+            self._add_special(row)
+
+    def _add_special(self, row: Mask) -> None:
+        for token_id in self._special():
+            row[token_id >> 5] |= bit(token_id)
 
     def accept(self, token_id: int) -> bool:
         """Go on by one token. False, and unchanged, if the token is not allowed."""
@@ -137,8 +140,10 @@ class Matcher:
         self._parser_stack, self._counts = other._parser_stack, other._counts
 
     def _step(self, accepted: int | bytes) -> None:
-        del self._accepted[self._parser_stack.at :]
-        self._accepted.append(accepted)
+        kept = self._accepted
+        if len(kept) > self._parser_stack.at:  # Tokens were taken back.
+            del kept[self._parser_stack.at :]
+        kept.append(accepted)
         self._parser_stack.step()
         if self._pushdown.token_bounds is not None:
             self._count(by_bytes=isinstance(accepted, bytes))

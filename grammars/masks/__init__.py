@@ -1,1 +1,1 @@
-"""Token masks: the vocabulary's trie, and the walk of a grammar over it."""
+"""Token masks: filled by a walk of the vocabulary's trie, over cached context-independent masks."""

@@ -43,12 +43,12 @@ _NO_PREFIXES = np.zeros(1, np.uint8)
 
 
 class ContextIndependentMask(NamedTuple):
-    """The tokens that stay inside a lexeme, and where the walk continues (see ``walk``).
+    """The tokens that stay inside a lexeme, and where the walk continues (see ``fill_mask``).
 
     Attributes:
         mask: int32[num_words].
         trie, roots, prefixes: what is left to walk.
-        table: all of them, and the vocabulary's aliases, as ``walk`` reads them.
+        table: all of them, and the vocabulary's aliases, as ``fill_mask`` reads them.
         own: the state to walk from, if not the requested one.
     """
 
@@ -111,14 +111,28 @@ class ContextIndependentMasks:
         return ContextIndependentMask(mask, trie, roots, prefixes, table)
 
     def at(self, state: int, live: int, frames: NDArray[np.int64]) -> ContextIndependentMask:
-        """What stays inside the lexeme, or as much of it as answers the soonest.
+        """The tokens that stay inside the lexeme, or as many of them as are found the soonest.
 
-        It is computed and cached where that takes long, or where it is likely to be needed again.
+        They are computed and cached where that takes long, or they are likely to be needed again.
         """
-        answer = self._answers.get(state)
-        if answer is None:
-            answer = self._answers[state] = self._answer(state)
-        part, labels, is_lasting = answer
+        if state not in self._answers:
+            self._answers[state] = self._answer(state)
+        part = self._look_up(state, live, frames, computes=True)
+        assert part is not None
+        return part
+
+    def find(
+        self, state: int, live: int, frames: NDArray[np.int64]
+    ) -> ContextIndependentMask | None:
+        """Like ``at`` where nothing has to be computed; else None."""
+        if state in self._answers:
+            return self._look_up(state, live, frames, computes=False)
+        return None
+
+    def _look_up(
+        self, state: int, live: int, frames: NDArray[np.int64], *, computes: bool
+    ) -> ContextIndependentMask | None:
+        part, labels, is_lasting = self._answers[state]
         state_table = self.state_table
         if part is not None and not state_table.are_live(live, labels, frames):
             if labels >= 0:
@@ -135,7 +149,10 @@ class ContextIndependentMasks:
                     key = state, live_here.to_bytes(8 * int(state_table.words[reach]), "little")
             if key[1] == NO_FILTER:
                 live = NO_FILTER
-            return self.known.get(key) or self._keep(key, self._by_group(state, live, frames))
+            known = self.known.get(key)
+            if known is not None or not computes:
+                return known
+            return self._keep(key, self._by_group(state, live, frames))
         if part.own is not None or (part is self._nothing and live < NO_FILTER):
             return part
         key = state, live
@@ -146,9 +163,9 @@ class ContextIndependentMasks:
         if known is not None:
             return known
         visits = self._visits[state] = self._visits.get(state, 0) + 1
-        if is_lasting or visits > _MANY_VISITS:
-            return self._keep(key, self._ends(part, state, live, frames))
-        return part
+        if not is_lasting and visits <= _MANY_VISITS:
+            return part
+        return self._keep(key, self._ends(part, state, live, frames)) if computes else None
 
     def prepare(self, state: int) -> None:
         """Compute the likely masks of a new state."""

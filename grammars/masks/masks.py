@@ -19,9 +19,9 @@ from ramet.grammars.pushdown.pushdown_table import PushdownTable
 from ramet.grammars.pushdown.tables import DONE, LIVE_AT, NEED_TEXT
 
 from .context_independent import ContextIndependentMask, ContextIndependentMasks, OutOfTime
+from .fill import WORK_SUPPLIED, fill_mask
 from .survey import MANY_FOUND, MAY_END, UNCERTAIN
 from .vocabulary import Mask
-from .walk import WORK_SUPPLIED, walk
 
 _NUM_UNCERTAIN = 4096
 
@@ -46,69 +46,131 @@ class Masks:
         self._work = np.zeros((self._vocab.max_token_len + 3, 6), np.int64)
         self.num_tokens_tried = 0
         self._uncertain = np.zeros(_NUM_UNCERTAIN, np.int32)
+        self._end_tokens = [(token_id >> 5, bit(token_id)) for token_id in self._vocab.eos_ids]
 
-    def write(self, parser_stack: ParserStack, row: Mask, *, seconds: float = inf) -> bool:
-        """Write the mask of a parser stack's position; int32[num_words or more].
+    def fill_known(self, parser_stack: ParserStack, row: Mask) -> bool:
+        """Fill a mask for which nothing has to be computed first, as most are; else False.
 
-        False if it takes longer than ``seconds``; what was worked out for it is kept.
+        One lookup and one compiled walk: this is what a step pays for.
         """
-        if not row.flags.c_contiguous:
-            whole = np.zeros(len(row), np.int32)
-            is_written = self.write(parser_stack, whole, seconds=seconds)
-            row[:] = whole
-            return is_written
-        lock = self._pushdown.lock
-        if not lock.acquire(blocking=False):
-            begin = time.monotonic()
-            if not lock.acquire(timeout=-1 if seconds == inf else seconds):
-                return False
-            seconds -= time.monotonic() - begin
+        lock, context_independent = self._pushdown.lock, self._context_independent
+        state_table, at = context_independent.state_table, parser_stack.at
+        if not row.flags.c_contiguous or not lock.acquire(blocking=False):
+            return False
         try:
-            return self._write(parser_stack, row, seconds)
+            state, _, _, live = parser_stack.positions[at, : LIVE_AT + 1].tolist()
+            with state_table.lock:
+                state = state_table.masked_as.get(state, state)
+                part = context_independent.known.get((state, live))
+                if part is None:
+                    part = context_independent.find(state, live, parser_stack.frames)
+                    if part is None:
+                        return False
+                status = fill_mask(
+                    part.table, 0, state if part.own is None else part.own,
+                    parser_stack.positions, at, row, self._work, self._uncertain,
+                    parser_stack.frames, parser_stack.text, self._pushdown.table,
+                )  # fmt: skip
+            if status == MAY_END:
+                self._add_end_tokens(parser_stack, row)
+                return True
+            is_filled: bool = status == DONE
+            return is_filled
         finally:
             lock.release()
 
-    def write_in_background(self, parser_stack: ParserStack, row: Mask) -> None:
-        """``write`` in a thread of its own: others of the grammar go on in between."""
-        Masks(self._pushdown, self._context_independent)._write(parser_stack, row, inf, yields=True)
+    def fill(self, parser_stack: ParserStack, row: Mask, *, seconds: float = inf) -> bool:
+        """Write the mask of a parser stack's position; int32[num_words or more].
 
-    def _write(
-        self, parser_stack: ParserStack, row: Mask, seconds: float, *, yields: bool = False
-    ) -> bool:
-        """False if it isn't written in about ``seconds``; the clock is read once something is
-        missing. With ``yields`` the caller doesn't hold the pushdown table's lock."""
-        pushdown, context_independent = self._pushdown, self._context_independent
-        state_table = context_independent.state_table
-        at = parser_stack.at
-        nodes: list[int] = []
-        found = self._find_inside(parser_stack, seconds, yields=yields)
-        if found is None:
+        False if it takes longer than ``seconds``; what was computed for it is kept.
+        """
+        if not row.flags.c_contiguous:
+            whole = np.zeros(len(row), np.int32)
+            is_filled = self.fill(parser_stack, whole, seconds=seconds)
+            row[:] = whole
+            return is_filled
+        end = inf if seconds == inf else time.monotonic() + seconds
+        lock = self._pushdown.lock
+        if not lock.acquire(timeout=-1 if end == inf else max(seconds, 0)):
             return False
-        part, state, end = found
-        resume = 0
-        slice_end = time.monotonic() + _SLICE_S if yields else inf
+        try:
+            with self._context_independent.state_table.lock:
+                found = self._find_inside(parser_stack, end)
+                if found is None:
+                    return False
+                status = self._walk(*found, parser_stack, row, 0)
+            return self._continue(status, *found, parser_stack, row, end)
+        finally:
+            lock.release()
+
+    def fill_in_background(self, parser_stack: ParserStack, row: Mask) -> None:
+        """``fill`` in a thread of its own: others of the grammar go on in between."""
+        # The lock is released between a walk's parts, so their scratch must not be shared.
+        masks = Masks(self._pushdown, self._context_independent)
+        slice_s = _SLICE_S
         while True:
-            with pushdown.lock, state_table.lock:
-                status = walk(
-                    part.table, resume, state, parser_stack.positions, at, row, self._work,
-                    self._uncertain, parser_stack.frames, parser_stack.text, pushdown.table,
-                )  # fmt: skip
-            if status == DONE:
-                return True
-            if status == MAY_END:
-                break
-            if end == inf:
-                end = time.monotonic() + seconds
+            with self._pushdown.lock, self._context_independent.state_table.lock:
+                found = masks._find_inside(parser_stack, time.monotonic() + slice_s)
+                if found is not None:
+                    status = masks._walk(*found, parser_stack, row, 0)
+                    break
+            time.sleep(_PAUSE_S)
+            slice_s *= 2  # It begins again, over more rows that are there.
+        masks._continue(status, *found, parser_stack, row, inf, yields=True)
+
+    def _find_inside(
+        self, parser_stack: ParserStack, end: float
+    ) -> tuple[ContextIndependentMask, int] | None:
+        """The context-independent mask, and the state to walk from.
+
+        None if finding it takes beyond ``end``. The caller holds both tables' locks.
+        """
+        context_independent = self._context_independent
+        state_table = context_independent.state_table
+        own, _, _, live = parser_stack.positions[parser_stack.at, : LIVE_AT + 1].tolist()
+        # A state may turn out to be masked as another when its row is written.
+        state_table.make_ready(own)
+        state = state_table.masked_as.get(own, own)
+        context_independent.deadline = end
+        try:
+            part = context_independent.at(state, live, parser_stack.frames)
+        except OutOfTime:
+            return None
+        finally:
+            context_independent.deadline = inf
+        return part, state if part.own is None else part.own
+
+    def _continue(
+        self,
+        status: int,
+        part: ContextIndependentMask,
+        state: int,
+        parser_stack: ParserStack,
+        row: Mask,
+        end: float,
+        *,
+        yields: bool = False,
+    ) -> bool:
+        """Computes what a walk has requested and resumes it, until the mask is filled.
+
+        False if that isn't done by ``end``.
+        """
+        pushdown, state_table = self._pushdown, self._context_independent.state_table
+        nodes: list[int] = []
+        slice_end = time.monotonic() + _SLICE_S if yields else inf
+        while status not in (DONE, MAY_END):
             if status in (UNCERTAIN, MANY_FOUND):
                 nodes += self._uncertain[1 : self._uncertain[0] + 1].tolist()
                 self._uncertain[0] = 0
                 if status == UNCERTAIN:
                     if not self._decide(parser_stack, part.trie, nodes, row, end):
                         return False
-                    break
+                    status = MAY_END
+                    continue
             else:
                 with pushdown.lock:
-                    given = pushdown.supply(status, parser_stack, parser_stack.positions[at + 1])
+                    request = parser_stack.positions[parser_stack.at + 1]
+                    given = pushdown.supply(status, parser_stack, request)
                 if status == NEED_TEXT:
                     self._work[0, WORK_SUPPLIED] = given
             if yields or end != inf:
@@ -119,49 +181,33 @@ class Masks:
                     # A real pause: threads that wait for the interpreter or a lock get it.
                     time.sleep(_PAUSE_S)
                     slice_end = time.monotonic() + _SLICE_S
-            resume = 1
-        with pushdown.lock:
-            if pushdown.is_accepting(parser_stack):
-                for token_id in self._vocab.eos_ids:
-                    row[token_id >> 5] |= bit(token_id)
+            with pushdown.lock, state_table.lock:
+                status = self._walk(part, state, parser_stack, row, 1)
+        if status == MAY_END:
+            with pushdown.lock:
+                self._add_end_tokens(parser_stack, row)
         return True
 
-    def _find_inside(
-        self, parser_stack: ParserStack, seconds: float, *, yields: bool
-    ) -> tuple[ContextIndependentMask, int, float] | None:
-        """The context-independent mask, the state to walk from, and when time is up, if that is
-        known; None if nothing is found in so many seconds."""
-        pushdown, context_independent = self._pushdown, self._context_independent
-        state_table = context_independent.state_table
-        own, _, _, live = parser_stack.positions[parser_stack.at, : LIVE_AT + 1].tolist()
-        slice_s = _SLICE_S if yields else seconds
-        end = inf
-        while True:
-            with pushdown.lock, state_table.lock:
-                state = state_table.masked_as.get(own, own)
-                part = context_independent.known.get((state, live))
-                if part is None and state == own:
-                    # A state may turn out to be masked as another when its row is written.
-                    state_table.make_ready(own)
-                    state = state_table.masked_as.get(own, own)
-                    if state != own:
-                        part = context_independent.known.get((state, live))
-                if part is None:
-                    context_independent.deadline = time.monotonic() + slice_s
-                    if not yields:
-                        end = context_independent.deadline
-                    try:
-                        part = context_independent.at(state, live, parser_stack.frames)
-                    except OutOfTime:
-                        part = None
-                    finally:
-                        context_independent.deadline = inf
-            if part is not None:
-                return part, state if part.own is None else part.own, end
-            if not yields:
-                return None
-            time.sleep(_PAUSE_S)
-            slice_s *= 2  # It begins again, over more rows that are there.
+    def _walk(
+        self,
+        part: ContextIndependentMask,
+        state: int,
+        parser_stack: ParserStack,
+        row: Mask,
+        resume: int,
+    ) -> int:
+        """One call of ``fill_mask``; the caller holds both tables' locks."""
+        status: int = fill_mask(
+            part.table, resume, state, parser_stack.positions, parser_stack.at, row, self._work,
+            self._uncertain, parser_stack.frames, parser_stack.text, self._pushdown.table,
+        )  # fmt: skip
+        return status
+
+    def _add_end_tokens(self, parser_stack: ParserStack, row: Mask) -> None:
+        """Allows the tokens that end a text, where it may end."""
+        if self._pushdown.is_accepting(parser_stack):
+            for word, allowed in self._end_tokens:
+                row[word] |= allowed
 
     def _decide(
         self,

@@ -119,7 +119,7 @@ def pack(texts: list[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
 
 
 def roots_of(trie: NDArray[np.int32]) -> NDArray[np.int32]:
-    """int32[n, 6]: the whole trie as a table of roots (see ``walk.ROOT_BYTE``)."""
+    """int32[n, 6]: the whole trie as a table of roots (see ``survey.ROOT_BYTE``)."""
     found = []
     node = 0
     while node < len(trie):

@@ -198,7 +198,7 @@ class Vocabulary:
     def root_table(self, ends: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
         """Nodes of the trie, each with a state, as a table of roots, and their prefixes.
 
-        See ``walk.ROOT_BYTE``.
+        See ``survey.ROOT_BYTE``.
         """
         table, prefixes = root_table(self.trie, self.data, self.spans, ends)
         return table, prefixes

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from ramet.lang.backends.transport import Transport, Verify
 
-NEWS_PATH = "/v1/program_news"
+HINT_UPDATES_PATH = "/v1/hint_updates"
 """Path at which a Ramet server takes hint updates."""
 
 
@@ -120,7 +120,7 @@ class HttpBackend:
             if update.has_ended:
                 self._hinted.discard(update.program_id)
             with contextlib.suppress(BackendError):
-                await self._transport.post(NEWS_PATH, dataclasses.asdict(update))
+                await self._transport.post(HINT_UPDATES_PATH, dataclasses.asdict(update))
 
     async def aclose(self) -> None:
         """Closes the running loop's connections."""

@@ -21,7 +21,7 @@ _STEPS = (
 """Modules that every step on a CPU needs, in addition to its model's operations."""
 
 _CONSTRAINTS = (
-    "ramet.grammars.masks.walk",
+    "ramet.grammars.masks.fill",
     "ramet.grammars.pushdown.transitions",
     "ramet.grammars.regular",
     "ramet.kernels.sampling.cpu_mask",

@@ -39,7 +39,7 @@ from ramet.runtime.server.openai.model_routes import AbortRequest, models_router
 from ramet.runtime.server.openai.responses.bodies import InputTokensRequest, ResponsesRequest
 from ramet.runtime.server.openai.responses.routes import responses_router
 from ramet.runtime.server.ramet.grammar_routes import GrammarCheckRequest, grammar_router
-from ramet.runtime.server.ramet.hint_update_routes import ProgramNewsRequest, program_news_router
+from ramet.runtime.server.ramet.hint_update_routes import HintUpdateRequest, hint_updates_router
 from ramet.runtime.server.ramet.operations_routes import operations_router
 from ramet.runtime.server.ramet.tokenize_bodies import DetokenizeRequest, TokenizeRequest
 from ramet.runtime.server.ramet.tokenize_routes import tokenize_router
@@ -57,7 +57,7 @@ _BODIES = (
     CountTokensRequest,
     ResponsesRequest,
     InputTokensRequest,
-    ProgramNewsRequest,
+    HintUpdateRequest,
 )
 
 
@@ -112,7 +112,7 @@ def create_app(
         grammar_router,
         tokenize_router,
         models_router,
-        program_news_router,
+        hint_updates_router,
         *(each.router for each in extensions),
     )
     for router in routers:

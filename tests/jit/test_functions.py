@@ -297,6 +297,6 @@ def test_importing_compiles_nothing(folder):
 
 def test_all_that_steps_and_grammars_need_is_found():
     names = {each.py_func.__name__ for each in compiled_of("ramet.grammars")}
-    assert {"walk", "advance", "determinise", "build_trie", "write_row"} <= names
+    assert {"fill_mask", "advance", "determinise", "build_trie", "write_row"} <= names
     steps = list(compiled_of("ramet.kernels.sampling.cpu", "ramet.kernels.attention.cpu"))
     assert any(getattr(each, "name", "").startswith("attend_tiles") for each in steps)

@@ -9,7 +9,7 @@ import pytest
 from numba import njit, types
 from numba.extending import intrinsic
 
-from ramet.grammars.masks import walk
+from ramet.grammars.masks import fill
 from ramet.jit.sources import digest
 from ramet.kernels.attention.cpu import attend_op
 
@@ -120,11 +120,11 @@ def test_it_is_the_same_in_every_process():
 
     code = (
         "from ramet.jit.sources import digest\n"
-        "from ramet.grammars.masks import walk\n"
+        "from ramet.grammars.masks import fill\n"
         "from ramet.kernels.attention.cpu import attend_op\n"
-        "print(digest(walk.walk.py_func).hex(), digest(attend_op('float32')._function).hex())"
+        "print(digest(fill.fill_mask.py_func).hex(), digest(attend_op('float32')._function).hex())"
     )
     run = [sys.executable, "-c", code]
     there = subprocess.run(run, check=True, capture_output=True, text=True).stdout.split()
-    here = [walk.walk.py_func, attend_op("float32")._function]
+    here = [fill.fill_mask.py_func, attend_op("float32")._function]
     assert there == [digest(each).hex() for each in here]

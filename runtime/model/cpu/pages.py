@@ -1,4 +1,4 @@
-"""Pages of keys and values as the CPU kernels read them."""
+"""Pages of keys and values for the CPU kernels: their layout, copies, and storage as bytes."""
 
 from __future__ import annotations
 
@@ -64,9 +64,25 @@ class KvPages:
         """One page's keys and values of all layers and heads, as views."""
         return self.keys[page], self.values[page]
 
-    def copy_page(self, source: int, target: int) -> None:
-        for stored, copied in zip(self.page(source), self.page(target), strict=True):
-            copied[...] = stored
+    def copy_pages(self, copies: npt.NDArray[np.int32]) -> None:
+        """Copies whole pages in order: int32[n, 3], source, target and number of tokens."""
+        for source, target, _ in copies:
+            for stored, copied in zip(self.page(source), self.page(target), strict=True):
+                copied[...] = stored
+
+    def read_page(self, page: int) -> bytes:
+        """A page's keys and values, as they are stored."""
+        keys, values = self.page(page)
+        return keys.tobytes() + values.tobytes()
+
+    def write_page(self, page: int, data: bytes) -> None:
+        """Restores what ``read_page`` gave; ValueError if the size is another."""
+        keys, values = self.page(page)
+        if len(data) != keys.nbytes + values.nbytes:
+            raise ValueError(f"a page has {keys.nbytes + values.nbytes} bytes, not {len(data)}")
+        stored = np.frombuffer(data, np.uint16)
+        keys[...] = stored[: keys.size].reshape(keys.shape)
+        values[...] = stored[keys.size :].reshape(values.shape)
 
 
 class MemoryAhead:

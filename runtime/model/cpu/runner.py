@@ -179,8 +179,7 @@ class CpuRunner:
             raise RuntimeError("the runner is closed")
         step = self._recorder.record(batch, num_greedy)
         self._memory_ahead.note_used(self._recorder.highest_page)
-        for source, target, _ in batch.page_copies:
-            self._pages.copy_page(source, target)
+        self._pages.copy_pages(batch.page_copies)
         num_logits, num_hidden = len(batch.logit_tokens), len(batch.hidden_tokens)
         num_read = num_logits + num_hidden
         self._hidden_rows = slice(num_logits, num_read)
@@ -209,18 +208,10 @@ class CpuRunner:
         return "cpu bf16 keys[layer, head, dim/2, token, 2] values[layer, head, token/2, dim, 2]"
 
     def read_page(self, page: int) -> bytes:
-        """A page's keys and values, as they are stored."""
-        keys, values = self._pages.page(page)
-        return keys.tobytes() + values.tobytes()
+        return self._pages.read_page(page)
 
     def write_page(self, page: int, data: bytes) -> None:
-        """Puts back what ``read_page`` gave; ValueError if the size is another."""
-        keys, values = self._pages.page(page)
-        if len(data) != keys.nbytes + values.nbytes:
-            raise ValueError(f"a page has {keys.nbytes + values.nbytes} bytes, not {len(data)}")
-        stored = np.frombuffer(data, np.uint16)
-        keys[...] = stored[: keys.size].reshape(keys.shape)
-        values[...] = stored[keys.size :].reshape(values.shape)
+        self._pages.write_page(page, data)
 
     def close(self) -> None:
         """Ends the threads and frees the pages and scratch; a second call does nothing."""

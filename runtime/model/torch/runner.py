@@ -19,7 +19,6 @@ from ramet.kernels.triton_support.dispatch import architecture, uses_triton
 from ramet.runtime.api.batch import (
     Batch,
     Float32Array,
-    Int32Array,
     Overlap,
     SampledTokens,
     SamplingRows,
@@ -33,6 +32,7 @@ from ramet.runtime.model.sampler import Sampler
 from ramet.runtime.model.torch.decoder import TorchDecoder
 from ramet.runtime.model.torch.device_arrays import upload
 from ramet.runtime.model.torch.graphs import StepGraphs
+from ramet.runtime.model.torch.pages import copy_pages
 from ramet.runtime.model.torch.step import step_inputs
 from ramet.runtime.model.torch.weights import TorchWeights, load_torch_weights
 
@@ -189,7 +189,7 @@ class TorchRunner:
         """The logits on the device: float32 [L, vocab_size], valid until the next step.
 
         On a GPU the call returns before they are computed."""
-        self._copy_pages(batch.page_copies)
+        copy_pages(self._decoder.pages, batch.page_copies)
         if batch.num_tokens == 0:
             return torch.empty(0, self.vocab_size, device=self._device)
         plan = self.plan(batch)
@@ -244,19 +244,6 @@ class TorchRunner:
             # The reference's tiles can have any size, and larger ones are fewer calls.
             shape = dataclasses.replace(shape, narrow_tokens=1, wide_tokens=256)
         return shape
-
-    def _copy_pages(self, copies: Int32Array) -> None:
-        """Copies whole pages, which is at least the tokens asked for, in order."""
-        pages = self._decoder.pages
-        if len(copies) == 0:
-            return
-        sources, targets = copies[:, 0], copies[:, 1]
-        if len(np.intersect1d(sources, targets)) or len(np.unique(targets)) < len(targets):
-            for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
-                pages[:, :, target] = pages[:, :, source]
-            return
-        index = torch.from_numpy(copies.astype(np.int64)).to(self._device)
-        pages[:, :, index[:, 1]] = pages[:, :, index[:, 0]]
 
 
 @torch.inference_mode()

@@ -10,7 +10,7 @@ from ramet.runtime.api.errors import InvalidParameterError
 from ramet.runtime.api.request import DEFAULT_LANDING, ProgramHint
 from ramet.runtime.api.validate import only_ints
 from ramet.runtime.server.protocol.base import ApiModel, Int
-from ramet.runtime.server.protocol.constraints import ConstraintFields
+from ramet.runtime.server.protocol.response_format import ConstraintFields
 from ramet.runtime.server.protocol.sampling import CommonSampling, SamplingFields
 
 NO_EFFECT = frozenset(

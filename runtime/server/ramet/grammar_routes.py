@@ -20,7 +20,7 @@ from ramet.runtime.engine.api import EngineApi
 from ramet.runtime.server.calls.context import ServerContext
 from ramet.runtime.server.http.json_response import JsonResponse
 from ramet.runtime.server.http.openapi import json_body
-from ramet.runtime.server.protocol.constraints import ConstraintFields
+from ramet.runtime.server.protocol.response_format import ConstraintFields
 from ramet.runtime.server.ramet.grammar_sample import shortest_looking_match
 
 _LIMITS = CompileLimits(max_seconds=5.0)

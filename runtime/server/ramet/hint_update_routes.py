@@ -1,4 +1,4 @@
-"""``POST /v1/program_news``: updates the hints of a program's requests."""
+"""``POST /v1/hint_updates``: updates the hints of a program's requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ramet.runtime.server.http.openapi import json_body
 from ramet.runtime.server.protocol.base import ApiModel
 
 
-class ProgramNewsRequest(ApiModel):
+class HintUpdateRequest(ApiModel):
     """The body: ``program_id`` and ``cache_salt`` as in the program's requests."""
 
     program_id: str
@@ -23,14 +23,14 @@ class ProgramNewsRequest(ApiModel):
     has_ended: bool = False
 
 
-def program_news_router(context: ServerContext) -> APIRouter:
+def hint_updates_router(context: ServerContext) -> APIRouter:
     """The route for updates of programs' hints."""
     router = APIRouter(tags=["Ramet"])
 
-    @router.post("/v1/program_news", openapi_extra=json_body(ProgramNewsRequest))
-    async def program_news(http_request: HttpRequest) -> Response:
+    @router.post("/v1/hint_updates", openapi_extra=json_body(HintUpdateRequest))
+    async def update_hints(http_request: HttpRequest) -> Response:
         """Unpins prefixes that no future call of the program needs. Unknown names are ignored."""
-        body = await context.body(http_request, ProgramNewsRequest)
+        body = await context.body(http_request, HintUpdateRequest)
         tenant = tenant_of(http_request)
         context.engine.update_hint(
             HintUpdate(

@@ -27,7 +27,7 @@ from ramet.lang import (
     user,
 )
 from ramet.lang.backends.dialects import OPENAI, RAMET, VLLM, Dialect
-from ramet.lang.backends.http import NEWS_PATH
+from ramet.lang.backends.http import HINT_UPDATES_PATH
 from ramet.lang.backends.transport import Transport
 from ramet.runtime.testing.scripted_model import Script
 
@@ -295,7 +295,7 @@ def test_an_agent_runs_over_http() -> None:
         return 2 * n
 
     def handler(request: httpx.Request) -> httpx.Response:
-        if request.url.path == NEWS_PATH:
+        if request.url.path == HINT_UPDATES_PATH:
             return httpx.Response(200, json={})
         body = json.loads(request.content)
         assert body["response_format"]["type"] == "json_schema"

@@ -16,7 +16,7 @@ from ramet.lang.backends.engine import _as_served
 from ramet.lang.graph.nodes import SelectMethod
 from ramet.lang.types.options import split_options
 from ramet.runtime.api.errors import InvalidParameterError
-from ramet.runtime.server.protocol.constraints import ConstraintFields
+from ramet.runtime.server.protocol.response_format import ConstraintFields
 from ramet.runtime.tokenizer import ChatTemplate
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from ramet.lang import HttpBackend, NodeFailedError, ScriptedBackend, State, connect, program, tool
 from ramet.lang.backends.dialects import OPENAI, RAMET, Dialect
-from ramet.lang.backends.http import NEWS_PATH
+from ramet.lang.backends.http import HINT_UPDATES_PATH
 from ramet.lang.backends.transport import Transport
 from ramet.lang.run.open_branches import OpenBranches
 from ramet.runtime.api.request import LIKELY_OUTPUT_LEN
@@ -105,7 +105,7 @@ def test_news_travel_to_ramet_and_to_nobody_else(dialect: Dialect, is_told: bool
     told: list[dict[str, Any]] = []
 
     def handler(request: httpx.Request) -> httpx.Response:
-        if request.url.path == NEWS_PATH:
+        if request.url.path == HINT_UPDATES_PATH:
             told.append(json.loads(request.content))
             return httpx.Response(500, json={"error": "nobody minds"})
         chunk = {"choices": [{"index": 0, "delta": {"content": "ok"}, "finish_reason": "stop"}]}

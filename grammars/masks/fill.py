@@ -1,4 +1,4 @@
-"""The compiled walk of the token trie that makes one mask, through a lexeme's end and contexts."""
+"""Fills a token mask: the compiled walk of the token trie, past a lexeme's end through contexts."""
 
 from __future__ import annotations
 
@@ -75,10 +75,10 @@ _WITH_TEXT = 1 << 32
     "int64(int64[::1], int64, int64, int64[:,::1], int64, int32[::1], int64[:,::1], int32[::1],"
     " int64[::1], uint8[::1], int64[::1])",
 )
-def walk(  # type: ignore[no-untyped-def]
+def fill_mask(  # type: ignore[no-untyped-def]
     part, resume, own, positions, at, mask, work, uncertain, frames, text, pushdown
 ):
-    """Write the mask of all tokens that a position allows, but for those that end the text.
+    """Writes the mask of all tokens that a position allows, but for those that end the text.
 
     Args:
         part: the table of the tokens that are allowed and under no root (int32[num_words]), the

@@ -1,4 +1,4 @@
-"""``/v1/program_news``: what is kept for a program goes when it says so, and only its own."""
+"""``/v1/hint_updates``: what is kept for a program goes when it says so, and only its own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def kept(server) -> int:
 
 
 def tell(server, **news):
-    answer = server.http.post("/v1/program_news", json=news)
+    answer = server.http.post("/v1/hint_updates", json=news)
     assert answer.status_code == 200, answer.text
 
 
@@ -50,6 +50,6 @@ def test_what_is_kept_for_a_program_goes_when_it_says_so(serve):
     ],
 )
 def test_what_is_no_news_is_refused_by_name(serve, body, param):
-    answer = serve(["ok"]).http.post("/v1/program_news", json=body)
+    answer = serve(["ok"]).http.post("/v1/hint_updates", json=body)
     assert answer.status_code == 400
     assert answer.json()["error"]["param"] == param
