@@ -43,7 +43,7 @@ def judge(s: State, essay: str) -> Value[Verdict]:
 
 
 def main(backend: BackendLike | None = None) -> Verdict:
-    """Judges one essay; on the bundled model unless told otherwise."""
+    """Judges one essay; on the bundled model by default."""
     if backend is None:
         with Engine.from_model("smollm2") as engine:
             return main(engine)

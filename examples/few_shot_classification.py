@@ -34,7 +34,7 @@ def classify(s: State, text: str) -> Value[str]:
 
 
 def main(backend: BackendLike | None = None) -> list[str]:
-    """Classifies a batch; on the bundled model unless told otherwise."""
+    """Classifies a batch; on the bundled model by default."""
     if backend is None:
         with Engine.from_model("smollm2") as engine:
             return main(engine)

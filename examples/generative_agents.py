@@ -42,7 +42,7 @@ def plan_day(s: State, name: str, traits: str) -> dict[str, str]:
 
 
 def main(backend: BackendLike | None = None) -> list[dict[str, str]]:
-    """Plans the characters' days; on the bundled model unless told otherwise."""
+    """Plans the characters' days; on the bundled model by default."""
     if backend is None:
         with Engine.from_model("smollm2") as engine:
             return main(engine)

@@ -17,7 +17,7 @@ TEXT = (
 
 
 class Person(BaseModel):
-    """A person as a text tells of them."""
+    """A person, extracted from a text."""
 
     name: Annotated[str, Field(max_length=40)]
     born: Annotated[int, Field(ge=0, le=2100)]
@@ -33,7 +33,7 @@ def extract(s: State, text: str) -> Value[Person]:
 
 
 def main(backend: BackendLike | None = None) -> Person:
-    """Extracts one person; on the bundled model unless told otherwise."""
+    """Extracts one person; on the bundled model by default."""
     if backend is None:
         with Engine.from_model("smollm2") as engine:
             return main(engine)

@@ -21,7 +21,7 @@ def chat(s: State, questions: Sequence[str]) -> None:
 
 
 def main(backend: BackendLike | None = None) -> list[dict[str, str]]:
-    """Streams a chat; on the bundled model unless told otherwise."""
+    """Streams a chat; on the bundled model by default."""
     if backend is None:
         with Engine.from_model("smollm2") as engine:
             return main(engine)

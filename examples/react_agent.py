@@ -41,7 +41,7 @@ def answer(s: State, question: str) -> Value[str]:
 
 
 def main(backend: BackendLike | None = None) -> str:
-    """Answers one question; on the bundled model unless told otherwise."""
+    """Answers one question; on the bundled model by default."""
     if backend is None:
         with Engine.from_model("smollm2") as engine:
             return main(engine)

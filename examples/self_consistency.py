@@ -32,7 +32,7 @@ def vote(s: State, question: str) -> tuple[int, dict[int, int]]:
 
 
 def main(backend: BackendLike | None = None) -> int:
-    """Answers one question; on the bundled model unless told otherwise."""
+    """Answers one question; on the bundled model by default."""
     if backend is None:
         with Engine.from_model("smollm2") as engine:
             return main(engine)

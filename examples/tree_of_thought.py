@@ -39,7 +39,7 @@ def solve(s: State, problem: str) -> tuple[list[str], str]:
 
 
 def main(backend: BackendLike | None = None) -> str:
-    """Solves one problem; on the bundled model unless told otherwise."""
+    """Solves one problem; on the bundled model by default."""
     if backend is None:
         with Engine.from_model("smollm2") as engine:
             return main(engine)

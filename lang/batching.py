@@ -150,12 +150,11 @@ class Batch(Generic[T]):
 
 
 def sharing_order(batch: Sequence[Mapping[str, Any]]) -> list[int]:
-    """The batch's indices, in an order in which prompts that begin alike are neighbours.
+    """The batch's indices, ordered so that prompts with common prefixes are neighbours.
 
-    What differs least between runs is what prompts are likeliest to share: so runs are grouped by
-    the argument that has the fewest values, within a group by the one that has the next fewest,
-    and so on; values stand in the order of their texts, so that those that begin alike are
-    neighbours as well. Runs that are equal in all of it keep their order.
+    Runs are sorted by the argument that has the fewest values, then by the one that has the next
+    fewest, and so on, since prompts most likely share what differs least. Values are sorted by
+    their texts, which makes common prefixes neighbours, too. The sort is stable.
     """
     texts = [
         {name: value if isinstance(value, str) else repr(value) for name, value in item.items()}

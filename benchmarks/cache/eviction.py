@@ -25,7 +25,7 @@ from ramet.runtime.cache import PagePool, PrefixHandle, RadixCache
 TRACES = Path(__file__).parent / "traces"
 
 HintSource = Callable[[RadixCache, PrefixHandle, int, Call, int], None]
-"""Tells a cache what is known after a call: (cache, the call's prefix, how many of its pages were
+"""Updates a cache's hints after a call: (cache, the call's prefix, how many of its pages were
 cached before, the call, time)."""
 
 

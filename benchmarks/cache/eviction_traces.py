@@ -101,7 +101,7 @@ def chats(rng: random.Random, num_requests: int = 1500) -> Tokens:
     while len(trace) < num_requests:
         if len(live) < 40 or rng.random() < 0.15:
             live.append(list(systems[min(int(rng.paretovariate(0.9)) - 1, 11)]))
-        # Whoever spoke lately is the likelier to speak next.
+        # The more recent a conversation, the likelier its next turn.
         index = len(live) - 1 - min(int(rng.expovariate(0.08)), len(live) - 1)
         talk = live.pop(index)
         talk += _text(rng, rng.randint(20, 150))

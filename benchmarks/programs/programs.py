@@ -20,9 +20,9 @@ An oracle with unlimited cache says how many tokens must be computed at the leas
 one after the other, and in each one call after the other, on an engine whose pool holds all. All
 arms decode greedily; ``same texts`` counts the runs whose texts are the oracle's.
 
-The arms' pools hold ``--share`` of the pages that as many of the runs as go on at once fill on the
-oracle; what one run alone fills is printed beside it, and is less: at 0.5 memory is short, at 1.5
-it suffices. Arms take turns, ``--repeats`` times, each time with an empty cache; the table has the
+The arms' pools hold ``--share`` of the pages that the concurrent runs fill together on the oracle
+(a single run's pages are printed, too, and are fewer): at 0.5 memory is short, at 1.5 it
+suffices. Arms take turns, ``--repeats`` times, each time with an empty cache; the table has the
 median of the tokens and the best of the times, relative to the full arm's. ``CPU`` is processor
 time, which says more than latencies do on a machine that others use too.
 """

@@ -3,8 +3,8 @@
 A token's context is cut into chunks of ``CHUNK`` positions, wherever its pages lie. A chunk's
 weights are relative to the largest score up to its end, its sums are one chain each, and they are
 added to the chunks' before, which decay as the largest score rises (``attention_softmax``). So one
-token's arithmetic depends on its position alone: not on how its prompt was cut into steps, on who
-shares its step, or on what was cached.
+token's arithmetic depends on its position alone: not on how its prompt was cut into steps, on which
+rows share its step, or on what was cached.
 
 Work is a tile of neighbouring tokens by one key/value head. In each chunk the tile's tokens fall
 into runs that name the same pages; a run's queries (times the query heads that share the key/value

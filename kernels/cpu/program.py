@@ -90,7 +90,7 @@ class Stage:
 
 
 class Program:
-    """Stages as an int64 table. Whoever makes it keeps the memory alive that it points to."""
+    """Stages as an int64 table. Its owner keeps the memory alive that it points to."""
 
     def __init__(self, stages: Sequence[Stage]) -> None:
         self.table: Int64Array = np.zeros((len(stages), STAGE_WORDS), np.int64)
@@ -151,7 +151,7 @@ def _work(control, thread):  # type: ignore[no-untyped-def]
             spins += 1
             if spins < _SPINS_BEFORE_SLEEP:
                 pause()
-            else:  # who works in the phase may have no core: it can have this one
+            else:  # a thread that works in the phase may wait for a core: it can have this one
                 add_in_order(gate + 8 * _SLEEPERS, 1)
                 sleep_while(gate, state, control + 8 * _TIMEOUT)
                 add_in_order(gate + 8 * _SLEEPERS, -1)
@@ -189,8 +189,8 @@ def _serve(control, thread):  # type: ignore[no-untyped-def]
 
 @jit("void(int64, int64)")
 def _call(control, num_workers):  # type: ignore[no-untyped-def]
-    """Wakes the workers. Where the system can wake who waits for a word, it may do so on another
-    core; what is written to a pipe is taken to be awaited on this one."""
+    """Wakes the workers: by futex where there is one, since the system may start its waiters on
+    other cores; it starts a pipe's reader on the writer's."""
     if HAS_FUTEX:
         wake_all(load_i64(control, _GATE) + 8 * _CALLS)
     else:

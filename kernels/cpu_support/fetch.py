@@ -25,8 +25,8 @@ nothing: they wait for their weights."""
 
 @njit
 def fetch_plan(stage, step, num_rows, num_groups):  # type: ignore[no-untyped-def]
-    """First piece and the end of pieces; pieces a page; bytes from one to the next; where the
-    last lines of a page are that are fetched at once."""
+    """The first piece and the end of pieces, pieces a page, bytes from one piece to the next, and
+    the address of a page's last lines that are fetched together."""
     address = load_i64(stage, FETCH)
     if address == 0 or num_rows < 8:
         return 0, 0, 1, 0, 0

@@ -143,7 +143,7 @@ def exchange_if(typingctx, address, expected, value):  # type: ignore[no-untyped
 
 @intrinsic
 def pause(typingctx):  # type: ignore[no-untyped-def]
-    """Tells the core that this is a spin loop, where there is an instruction for that."""
+    """The core's hint for a spin loop (``pause``, ``yield``), where it has one."""
 
     def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
         if is_x86():

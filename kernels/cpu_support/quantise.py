@@ -1,9 +1,9 @@
 # ruff: noqa: ARG001 (numba calls intrinsics with a typing context)
 """Activations as int8, for linear layers with integer dot products.
 
-32 values share a scale: ``scale * q`` stands for a value, |q| <= 127. Beside it are kept the sum of
-a group's q times -8 (int32), for weight formats with zero points, and the sum of its values, for
-those with minimums (float32) or middles (bfloat16).
+32 values share a scale: ``scale * q`` stands for a value, |q| <= 127. Each group also has the sum
+of its q times -8 (int32), for weight formats with zero points, or the sum of its values, for those
+with minimums (float32) or middles (bfloat16).
 
 Any operation whose result a linear layer reads can write it in this form; these are its operands.
 """

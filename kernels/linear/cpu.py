@@ -41,12 +41,12 @@ ACCUMULATE = 16  # 1: add to y
 TASK_BLOCKS = 17
 
 TILE_ROWS = 16  # most rows of a register tile
-_FETCHING_ROWS = 3  # a tile of so many rows asks for the block that comes next
+_FETCHING_ROWS = 3  # a tile of at least this many rows prefetches the next block
 TASK_ROWS = 64  # most rows of a task: threads that share many rows end together
 
 
 def operation_label(format_name: str, path: DotPath | None) -> str:
-    """A part of an operation's name that tells its variants apart."""
+    """The part of an operation's name that distinguishes its variants."""
     return f"{format_name}_{'float32' if path is None else path.replace('-', '_')}"
 
 
@@ -285,7 +285,7 @@ def block_product(format_name: str, path: DotPath | None) -> Any:
 
 
 def _compiled(function: Any, name: str) -> Any:
-    """``njit``; compiled code is linked by name, so the name must tell the variants apart."""
+    """``njit``; compiled code is linked by name, so each variant needs a name of its own."""
     function.__name__ = function.__qualname__ = name
     return njit(function)
 

@@ -140,7 +140,7 @@ def _sdot_quarter(b: Builder, accumulator: Value, u: Value, s: Value) -> Value:
 
 
 def _byte_sum(b: Builder, x: Value, num_words: int) -> Value:
-    """The sum of the signed bytes of so many words at ``x``, a multiple of four."""
+    """The sum of the signed bytes of ``num_words`` words at ``x``, a multiple of four."""
     kind = vec.vector(I32, 4)
     ones = ir.Constant(kind, [0x01010101] * 4)
     total = ir.Constant(kind, [0] * 4)

@@ -218,8 +218,8 @@ def _store_key(typingctx, x, count, target, pair_stride):  # type: ignore[no-unt
 @intrinsic
 def _store_value(typingctx, x, count, target):  # type: ignore[no-untyped-def]
     """Stores ``count`` (a multiple of 16) float32 as bfloat16 in halves of words, the first at
-    ``target``. The other halves are another token's, whom another thread may be storing: nothing
-    of them is read or written."""
+    ``target``. The other halves are another token's, which another thread may be storing: they are
+    neither read nor written."""
 
     def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
         x, count, target = args

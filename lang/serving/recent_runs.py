@@ -1,4 +1,4 @@
-"""The programs that have ended lately, for the page at ``/ui``."""
+"""Recently ended programs, for the page at ``/ui``."""
 
 from __future__ import annotations
 

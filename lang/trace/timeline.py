@@ -51,7 +51,7 @@ def timeline_svg(trace: RunRecord) -> str:
     """The picture: an SVG element, whose classes are the phases and ``failed``, ``critical``.
 
     Bars of calls on the critical path are marked: those without which the run would have ended
-    earlier, as far as their times tell.
+    earlier, judged by their times.
     """
     span = trace.wall_s or 1.0
     critical = critical_path(trace.calls)

@@ -29,7 +29,7 @@ class ParamSpec:
         kind: the type of its values. ``number`` parameters are arrays of ``SamplingRows``.
         description: one sentence for API schemas and editors.
         minimum, maximum: the range of a number or integer; ``excludes_minimum`` opens it below.
-        api: who defines the name and meaning on the wire: OpenAI's API or vLLM's extensions of it.
+        api: the API that defines the field: OpenAI's, or vLLM's extensions of it.
         trace_attribute: the attribute of OpenTelemetry's conventions; empty: there is none.
         aliases: other names that programs may use.
     """

@@ -1,11 +1,10 @@
-"""Eviction: the page that is worth least until its next use leaves the tree first.
+"""Eviction: the page with the farthest expected next use is evicted first.
 
-Belady's rule (1966) with what is known. A page that a program expects again has a known next
-use, and the farthest goes first. One whose future is unknown is taken to come back after as long
-as it has lain idle, if it comes back at all: its wait is its idle time over the learned chance
-that it does, so that of pages that cost the same to compute the one goes whose loss costs least
-for the time that its place is free. That is least recent use where all chances are alike. What a
-program has forgotten never comes back. Times are ticks of the cache's clock, which counts lookups.
+Belady's rule (1966) with what is known. A page that a program expects again has a known next use.
+Any other page's wait is estimated as its idle time divided by its learned reuse probability: if it
+is used again, then after about as long as it has been idle. With equal probabilities that is LRU.
+A page that its program no longer needs is never used again. Times are ticks of the cache's clock,
+which counts lookups.
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ class EvictionQueue:
         return node
 
     def _idlest(self, now: int) -> tuple[list[_Entry] | None, float]:
-        """The heap whose first page of unknown future goes first, and that page's wait; or None.
+        """The heap whose first page, of unknown next use, is evicted next, and its wait; or None.
 
         It is the least recently used, unless another's wait is longer by the margin.
         """

@@ -32,7 +32,7 @@ class EngineConfig(SchedulerConfig):
     )
     page_size: int = setting(16, Group.ENGINE, "Tokens of a KV cache page.", least=1)
     num_pages: int | None = setting(
-        None, None, "Pages of the KV cache; None: as many as cache_bytes hold.", least=1
+        None, None, "Pages of the KV cache; None: the number that cache_bytes hold.", least=1
     )
     # See ``memory_plan.plan_memory``.
     memory_gib: float | None = setting(

@@ -22,7 +22,8 @@ _REQUEST_BYTES = 8 << 20, 512 << 20
 
 _GRAMMAR_SHARE = 8
 _REQUEST_SHARE = 16
-"""These parts are so many times smaller than what weights and processes leave."""
+"""The parts for grammars and requests are this fraction (1/8, 1/16) of what weights and processes
+leave."""
 
 _LEAST_KV_TOKENS = 256
 """A smaller KV cache is refused unless it is asked for."""

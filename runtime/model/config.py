@@ -165,15 +165,15 @@ class ModelConfig:
 
 @dataclass(frozen=True, slots=True)
 class _Architecture:
-    """What of an architecture its metadata don't say.
+    """Properties of an architecture that its files' metadata don't state.
 
     Attributes:
         gemma: scaled embeddings, norms behind layers, GeGLU.
-        local_pattern: all but the last of so many layers have the window that the file states;
-            0: all layers have it.
+        local_pattern: of each group of this many layers, all but the last have the window that
+            the file states; 0: all layers have it.
         local_rope: layers with a window have rotary angles of their own.
-        unrotated_every: the last of so many layers is not rotated; 0: all are.
-        layers_of_unusual: a model with so many layers scales queries by the hidden size a head.
+        unrotated_every: of each group of this many layers, the last is not rotated; 0: all are.
+        layers_of_unusual: a model with this many layers scales queries by the hidden size a head.
         has_caps: scores and logits may be capped.
     """
 

@@ -1,4 +1,4 @@
-"""Opens a model by its short name or path, whatever its format."""
+"""Opens a model of any format by its short name or path."""
 
 from __future__ import annotations
 

@@ -58,8 +58,8 @@ class OutputStream:
         Args:
             ends_output: the token is an end-of-text or stop token: its own text is shown only with
                 ``include_stop_str_in_output``, and then like any other token's.
-            may_stop: whether the output may end so many bytes before this token's end; a stop
-                string that would end it elsewhere is text like any other. None: anywhere.
+            may_stop: whether the output may end a given number of bytes before this token's end; a
+                stop string that would end it elsewhere is text like any other. None: anywhere.
         """
         self.num_tokens += 1
         special = token.token_id in self._special_ids

@@ -78,7 +78,7 @@ class ToolFormat:
         return f"{self.begin}\n<function={tool_name}>\n{text}</function>\n{self.end}"
 
     def instruct(self, tools: Sequence[Mapping[str, Any]]) -> str:
-        """What tells the tools, and how to call them, to a model whose template doesn't."""
+        """Describes tools and the format of calls for a model whose template doesn't."""
         if self.has_json_arguments:
             example = self.call("the tool's name", "{its arguments as JSON}")
         else:

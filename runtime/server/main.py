@@ -203,7 +203,7 @@ def _hangup_handled_by(server: HttpServer) -> Iterator[None]:
 
 
 def _log_requests() -> None:
-    """Writes the access log, to stderr if nobody has configured logging."""
+    """Writes the access log, to stderr if logging isn't configured."""
     lines = logging.getLogger("ramet.access")
     lines.setLevel(logging.INFO)
     if not lines.hasHandlers():

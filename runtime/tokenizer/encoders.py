@@ -11,7 +11,7 @@ PromptPiece = tuple[str, bool]
 
 
 class TextEncoder(Protocol):
-    """Encodes text; takes time linear in its length, but for a logarithm.
+    """Encodes text in time O(n log n) or better of its length.
 
     ``continues`` says that the text follows other tokens: a vocabulary that puts a space before a
     text doesn't do so then.

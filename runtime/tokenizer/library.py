@@ -31,7 +31,7 @@ class LibraryEncoder:
         kinds: every id's kind.
         control: ids of control tokens, by text.
         user_defined: ids of tokens that are always whole, by text.
-        has_space_mark: spaces are written as U+2581, so that the two decode alike.
+        has_space_mark: spaces are written as U+2581, so the two decode to the same text.
         merges_whole_texts: no pre-tokenizer looks ahead, so what no token spans can't be joined.
     """
 

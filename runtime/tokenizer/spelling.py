@@ -19,7 +19,7 @@ class Speller:
     Args:
         tokens: every id's bytes.
         kinds: every id's kind.
-        has_space_mark: the vocabulary's own encoder can't tell ``SPACE_MARK`` from a space.
+        has_space_mark: the vocabulary's own encoder writes spaces as ``SPACE_MARK``.
 
     Attributes:
         texts: the bytes of all tokens that a text can have.

@@ -32,7 +32,7 @@ _MAX_NUMBER = 100_000
 """The largest width, count or indent in a call; as long as the longest ``range``."""
 
 _CHARGES_PER_LOOK = 1000
-"""After so many charges it is looked whether the client is still there."""
+"""Number of charges between two checks for the client's disconnect."""
 
 _LONG_NUMBER = re.compile(r"\d{6}")
 _NESTED_FIELD = re.compile(r"\{[^{}]*[:!][^{}]*\{")

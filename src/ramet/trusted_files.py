@@ -1,7 +1,7 @@
-"""Files that nobody but root and the current user can have written.
+"""Files that only root and the current user can have written.
 
-A file is as trustworthy as everyone who may write to it, or replace it or a folder on its path. So
-the file and its folder must belong to root or the current user and be writable by their owner
+A file is as trustworthy as each user that may write to it, or replace it or a folder on its path.
+So the file and its folder must belong to root or the current user and be writable by their owner
 alone; the same holds for the folders above, where a sticky one (``/tmp``) may be writable by all.
 Access control lists are covered: their mask is what the group's permission bits show. On systems
 without POSIX owners (Windows) every file counts as trusted.
@@ -25,7 +25,7 @@ class UntrustedFileError(PermissionError):
 
 
 def make_folder(path: Path, mode: int = 0o755) -> None:
-    """Makes a folder, and those above it, that nobody but its owner can write, whatever the umask.
+    """Makes a folder and its parents, writable by their owner alone under any umask.
 
     Folders that exist stay as they are.
     """

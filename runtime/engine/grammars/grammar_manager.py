@@ -35,8 +35,8 @@ _LARGE = 1 << 15
 """Characters of a constraint that may take seconds to compile."""
 
 _SLICE_S, _NUM_SLICES = 0.002, 100
-"""After its compilation a grammar prepares its masks in so many slices of such a length at most;
-compilations that wait go between them."""
+"""Length and maximum number of the slices in which a compiled grammar prepares its masks; waiting
+compilations run between them."""
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class GrammarManager:
         compile_grammar: compiles a constraint, given with its ``content_key`` and its scope.
         find: the cached grammar of such a constraint, or None; called in the caller's thread, so
             it must be quick.
-        prepare: goes on preparing a grammar's masks for so many seconds; whether there is more.
+        prepare: prepares a grammar's masks for a number of seconds; returns whether there is more.
         num_threads: compilations at a time; of several, one is for large constraints, so that
             others never wait for these.
     """

@@ -1,4 +1,4 @@
-"""Runs full garbage collections where nobody waits for them."""
+"""Runs full garbage collections while the process is idle."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ _NEVER = 1 << 30
 
 _DUE = 10
 _OVERDUE = 2000
-"""Collections of the middle generation since the last full one: after the first number one is run
-while there is nothing else to do, after the second one in any case. Each stands for about 7,000
-objects that were made and not freed by their reference counts."""
+"""Collections of the middle generation since the last full one: from the first number on a full one
+runs when the process is idle, from the second on in any case. Each stands for about 7,000 objects
+that were made and not freed by their reference counts."""
 
 _LONG_S = 0.0025
 """Objects that survive a longer collection are left out of later ones."""
 
 _MOST_SURVIVORS = 200_000
-"""When so many have been left out, all objects are looked at again."""
+"""Once this many objects are left out, all objects are examined again."""
 
 
 class IdleCollector:
     """Takes over the garbage collection of this process.
 
-    Young generations are collected as always, which is short. Full collections are run by whoever
-    knows when the process is idle; what survives a long one is frozen, so that the next is short.
-    Garbage among frozen objects, such as grammars that were dropped, is found by ``collect_all``,
-    which takes a while.
+    Young generations are collected as always, which is short. The caller, which knows when the
+    process is idle, runs full collections; what survives a long one is frozen, so that the next is
+    short. ``collect_all``, which takes longer, finds garbage among frozen objects, such as dropped
+    grammars.
     """
 
     def __init__(self) -> None:

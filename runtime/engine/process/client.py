@@ -147,7 +147,7 @@ class EngineProcess:
             target=self._supervise, name="ramet-engine-client", daemon=True
         )
         self._supervisor.start()
-        # Who forgets to close it must not hang: at exit, the other process is waited for.
+        # At exit Python waits for the other process: without this, a missing close() would hang.
         atexit.register(self.close)
 
     @contextlib.contextmanager
@@ -257,7 +257,7 @@ class EngineProcess:
         self._ask("check")
 
     def clear_cache(self) -> int:
-        """Evicts every cached page that nobody holds; returns how many."""
+        """Evicts every cached page that no request holds; returns how many."""
         return int(self._ask("clear_cache"))
 
     def close(self) -> None:

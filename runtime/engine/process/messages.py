@@ -55,7 +55,7 @@ class Compile:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """To the engine: nobody waits for the compilation of this number any more."""
+    """To the engine: the compilation of this number is no longer needed."""
 
     number: int
 

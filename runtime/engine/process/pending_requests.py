@@ -68,7 +68,7 @@ class PendingRequests:
             self.wakeups.flush()
 
     def fail(self, request_ids: Iterable[str], error: RametError) -> None:
-        """Ends requests whatever the engine does."""
+        """Ends requests with an error, without the engine's answer."""
         with self._lock:
             for request_id in request_ids:
                 stream = self._streams.get(request_id)

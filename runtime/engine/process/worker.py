@@ -45,7 +45,7 @@ _SWITCH_S = 0.0005  # how long a thread that compiles a grammar may keep a step 
 
 
 class Outbox:
-    """Sends reports; a step's events go as one. Without a parent nobody needs them."""
+    """Sends reports; a step's events as one message. Drops them once the parent has ended."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -118,8 +118,8 @@ def run_engine(connection: Connection, factory: Callable[[], Engine]) -> None:
 
 
 def _end_with_parent(starting: threading.Event) -> None:
-    """Ends this process when its parent ends while it starts, which may take long; afterwards the
-    connection tells."""
+    """Ends this process if its parent ends during the start, which may take long; afterwards the
+    closed connection shows the parent's end."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

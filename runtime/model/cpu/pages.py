@@ -90,7 +90,7 @@ class MemoryAhead:
 
     A page that was never written has no memory. The system clears some when the page is written,
     and the step waits for that: a decode step of rows that all begin a page takes nearly twice as
-    long. Pages are first used in order, so memory for the next ones can be taken when nobody waits.
+    long. Pages are first used in order, so memory for the next ones can be taken between steps.
 
     Args:
         ahead_bytes: how far beyond the last page that was used.

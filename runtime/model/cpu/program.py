@@ -109,7 +109,7 @@ class _Emitter:
         )
 
     def layer(self, index: int, layer: CpuLayer, following: CpuLayer | None) -> None:
-        """Of the last layer, rows that nobody reads need no more than keys and values."""
+        """Of the last layer, rows that are not read need no more than keys and values."""
         is_last = following is None
         buffers, rest = self._buffers, self._read if is_last else self._all
         self._norm(self._all, layer.attention_norm, wait=not is_last)

@@ -113,7 +113,7 @@ class GgufFile(ModelFile):
 
     @cached_property
     def fingerprint(self) -> str:
-        """32 hex digits that tell this model file from others, cheap at any file size.
+        """32 hex digits that identify this model file, cheap at any file size.
 
         A hash of the file's size, of everything before the tensor data and of samples spread
         evenly over the tensor data. It catches another model, another quantisation and a cut

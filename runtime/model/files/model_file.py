@@ -1,4 +1,4 @@
-"""A model on disk, whatever its format: metadata and tensors under the names of GGUF."""
+"""A model on disk, of any format: metadata and tensors under the names of GGUF."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ModelFile:
 
     @property
     def fingerprint(self) -> str:
-        """32 hex digits that tell this model from others."""
+        """32 hex digits that identify this model."""
         raise NotImplementedError
 
     def drop_cached(self) -> None:

@@ -12,14 +12,14 @@ from ramet.runtime.scheduler.sequence.sequence import Sequence
 def verify_draft(
     sequence: Sequence, draft: Tokens[int], advance: Callable[[int], End | None]
 ) -> tuple[int, End | None]:
-    """Takes sampled tokens as long as the tokens before them equal the draft's.
+    """Accepts sampled tokens as long as the tokens before them equal the draft's.
 
     The step sampled a token after each prefix of the draft. A sample counts if the sequence's own
     tokens, sampled or forced, are the prefix that it was sampled after.
 
     Args:
-        advance: appends the token that was sampled after so many tokens of the draft, and what is
-            forced after it; returns the sequence's end, if this is it. The token may be late.
+        advance: appends the token sampled after the given number of draft tokens, and the text
+            forced after it; returns the sequence's end, if it ends. The token may be late.
 
     Returns: the number of accepted draft tokens, and the sequence's end.
     """

@@ -36,7 +36,7 @@ class StopConditions:
         return sequence.matcher.could_end(num_back, b"")
 
     def may_stop(self, sequence: Sequence, num_ahead: int) -> Callable[[int], bool] | None:
-        """Whether an output may end so many bytes before its last token's end; None: anywhere."""
+        """Whether an output may end a number of bytes before its last token's end; None: always."""
         matcher = sequence.matcher
         if matcher is None or not sequence.params.stop or sequence.request.stop_anywhere:
             return None

@@ -1,4 +1,4 @@
-"""Scheduling order: a policy gives each sequence a key, and the least goes first.
+"""Scheduling order: a policy gives each sequence a key; the smallest is served first.
 
 Above any policy count, in this order: overdue sequences, the request's priority, preempted
 sequences, and the tenant's fair share. Below it, the order of arrival.
@@ -24,7 +24,7 @@ class Policy(Protocol):
     """An order among sequences of equal priority and tenant."""
 
     def key(self, sequence: Sequence) -> float:
-        """Smaller goes first."""
+        """A sequence's key; smaller keys are served first."""
         ...
 
     def charge(self, sequence: Sequence, num_tokens: int) -> None:
@@ -85,7 +85,7 @@ class ShortestRemaining(FirstCome):
 class ProgramAware:
     """Least attained service first, counted by program; within one, its critical path first.
 
-    A program of many calls isn't overtaken for ever by programs of one, nor the reverse: each is
+    Neither programs of many calls nor programs of one can starve the others: each is
     ranked by the tokens that all its calls have cost so far (Autellix, Luo et al. 2025). Services
     within a factor of two count as equal, so that programs finish rather than take turns. While no
     program is at work, requests are served in order of arrival.
@@ -139,7 +139,7 @@ POLICIES: Mapping[str, Callable[[RadixCache], Policy]] = {
 class TenantShares:
     """Weighted fairness over tenants by virtual token counters (Sheng et al. 2024).
 
-    Each tenant's counter grows with its tokens over its weight, and the least counter goes first.
+    Each tenant's counter grows by its tokens divided by its weight; the smallest is served first.
     A tenant that comes back from idleness starts at the least active counter: it can't save up.
     """
 

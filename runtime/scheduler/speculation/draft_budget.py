@@ -16,8 +16,7 @@ def draft_lens(
     halfway between the two ends of one scale (alpha-fairness, Mo and Walrand 2000): the sum of the
     rates themselves (goodput, Liu et al. 2024) lets a text that repeats itself take the step from
     the others, and the sum of their logarithms (proportional fairness, Kelly 1997) has the others
-    hold up those that repeat themselves. Among rows that are alike all of these are the most tokens
-    a second.
+    hold up those that repeat themselves. Among equal rows all three maximise tokens per second.
 
     Args:
         acceptance: by draft, the chance that its first, its first two, ... tokens are accepted.

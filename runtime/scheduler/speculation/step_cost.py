@@ -22,14 +22,14 @@ faster by the other reset the fit."""
 class StepCost:
     """Time of a step as a linear function of its tokens and rows.
 
-    Least squares over past steps, older ones counting less, drawn to the prior's proportions: if
-    all steps are alike, nothing else separates a token's cost from the step's own. Until the first
-    observation the unit is one token's cost, which is enough for comparisons.
+    Least squares over past steps with exponentially decaying weights, regularised towards the
+    prior's proportions: equal steps alone don't separate a token's cost from the step's own. Until
+    the first observation the unit is one token's cost, which is enough for comparisons.
 
     Args:
         timer: seconds; None: nothing is timed.
 
-    Plain floats: between two steps nothing of numpy is left in the CPU's caches.
+    Plain floats: between two steps numpy's code has left the CPU's caches.
     """
 
     def __init__(self, timer: Callable[[], float] | None = None) -> None:

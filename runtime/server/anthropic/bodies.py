@@ -237,7 +237,7 @@ class MessagesRequest(CountTokensRequest, CallFields):
     def check(self) -> None:
         """Checks constraints that span several fields.
 
-        A thread is refused in the way upon which clients send the whole conversation.
+        A thread is refused with the error after which clients send the whole conversation.
         """
         thinking = self.thinking
         if thinking is not None and thinking.budget_tokens is not None:

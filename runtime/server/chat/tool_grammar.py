@@ -50,7 +50,7 @@ class ToolGrammar:
         """Builds the calls that ``choice`` allows.
 
         Where a call must be made, the output is calls and nothing else. In auto mode there may
-        be text before, and where ``parallel``, between and behind them; whatever begins like a
+        be text before, and where ``parallel``, between and behind them; text that begins like a
         call is one, with arguments that are valid for its tool. With ``has_answer`` there is no
         such text, for the answer has its own constraint. In channels, text has its own too.
         """

@@ -13,7 +13,7 @@ _INTERIM_RESPONSE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class HalfClosedProbe:
-    """Aborts a connection whose sending side is closed once nobody reads from it.
+    """Aborts a connection whose sending side is closed once its client has stopped reading.
 
     A client that closes its connection and one that closes only its sending side send the same
     segment. They differ in what they answer to data: the former resets the connection. So until the

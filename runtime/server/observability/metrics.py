@@ -122,7 +122,7 @@ class ServerMetrics:
     """The server's metrics. A request costs a few additions when it ends; a token costs nothing.
 
     Attributes:
-        recent: times of the requests that have ended lately.
+        recent: timings of recently ended requests.
     """
 
     def __init__(self, model_name: str) -> None:

@@ -7,7 +7,7 @@ with a checksum of its name and data.
 
 A file holds code and pickles: loading one is running a program. So files are loaded only if nobody
 but root and the current user can have written them (``trusted_files``); permissions, and no secret
-key, tell that, so that a cache which root fills in an image serves every user. A file that is
+key, decide that, so that a cache which root fills in an image serves every user. A file that is
 damaged, misplaced or not trusted is compiled and written again.
 
 Files are read from any of the folders and written to the first writable one; without one,
@@ -180,7 +180,7 @@ def _checksum(name: str, data: bytes) -> bytes:
 
 
 def _report_untrusted(error: OSError) -> None:
-    """Logs once each file or folder that isn't trusted; one that can't be used is no news."""
+    """Logs each untrusted file or folder once; folders that merely can't be used are not logged."""
     if isinstance(error, UntrustedFileError):
         _warn_once(str(error))
 
