@@ -105,6 +105,11 @@ class ModelRunner(Protocol):
     def num_pages(self) -> int: ...
 
     @property
+    def description(self) -> str:
+        """The model, and what it runs on, in one line."""
+        ...
+
+    @property
     def exact_in_any_batch(self) -> bool:
         """Whether a row's logits have the same bits in any batch: drafts then change no output."""
         ...

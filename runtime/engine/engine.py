@@ -297,6 +297,15 @@ class Engine:
     # -- the engine itself ---------------------------------------------------------------------
 
     @property
+    def summary(self) -> str:
+        """The model, what it runs on, and how much fits, in one line."""
+        num_tokens = self._runner.num_pages * self._runner.page_size
+        return (
+            f"{self._runner.description}; context of {self.max_context_len:,} tokens, "
+            f"KV cache of {num_tokens:,}"
+        )
+
+    @property
     def vocab_size(self) -> int:
         """The width of the model's head; token ids are below it."""
         return self._runner.vocab_size

@@ -102,6 +102,11 @@ class ModelConfig:
         """The kinds that any layer uses, each once."""
         return tuple(dict.fromkeys(map(self.rope_kind, range(self.num_layers))))
 
+    @property
+    def description(self) -> str:
+        """The model's name and size, for people."""
+        return f"{self.name} ({self.architecture}, {self.num_layers} layers of {self.hidden_size})"
+
     @classmethod
     def from_gguf(cls, file: ModelFile) -> ModelConfig:
         """Reads the configuration and checks that every tensor it implies is there, in shape.

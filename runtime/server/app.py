@@ -27,7 +27,9 @@ from ramet.runtime.server.http.error_response import install_error_handlers
 from ramet.runtime.server.http.head_check import HeadCheck
 from ramet.runtime.server.http.middleware import RequestLog
 from ramet.runtime.server.http.openapi import install_openapi
+from ramet.runtime.server.observability.history import EngineHistory
 from ramet.runtime.server.observability.metrics import ServerMetrics
+from ramet.runtime.server.observability.stats_log import StatsLog
 from ramet.runtime.server.observability.trace import NO_TRACING, Tracing
 from ramet.runtime.server.openai.chat.bodies import ChatCompletionRequest
 from ramet.runtime.server.openai.chat.routes import chat_router
@@ -43,7 +45,7 @@ from ramet.runtime.server.ramet.hint_update_routes import HintUpdateRequest, hin
 from ramet.runtime.server.ramet.operations_routes import operations_router
 from ramet.runtime.server.ramet.tokenize_bodies import DetokenizeRequest, TokenizeRequest
 from ramet.runtime.server.ramet.tokenize_routes import tokenize_router
-from ramet.runtime.server.ui import EngineHistory, page_router
+from ramet.runtime.server.ui import page_router
 
 _BODIES = (
     ChatCompletionRequest,
@@ -89,13 +91,15 @@ def create_app(
         model_names=model_names,
     )
     history = EngineHistory(engine, metrics.recent)
+    stats_log = StatsLog(history, config.stats_interval_s)
 
     @contextlib.asynccontextmanager
     async def sampling(_: FastAPI) -> AsyncIterator[None]:
         """Samples the engine while the application runs."""
-        task = asyncio.create_task(history.run())
+        tasks = [asyncio.create_task(history.run()), asyncio.create_task(stats_log.run())]
         yield
-        task.cancel()
+        for task in tasks:
+            task.cancel()
 
     app = FastAPI(
         title="Ramet", version="1", redirect_slashes=False, openapi_url=None, lifespan=sampling

@@ -152,6 +152,14 @@ class ServerConfig:
         metavar="FORMAT",
         choices=log.FORMATS,
     )
+    stats_interval_s: float = setting(
+        10.0,
+        Group.ACCESS,
+        "Seconds between lines with the engine's rates, while it is busy; 0: none.",
+        option="stats_interval",
+        metavar="SECONDS",
+        least=0,
+    )
     access_log: bool = setting(
         False, Group.OPERATION, "Log requests as JSON, without prompts.", metavar=""
     )

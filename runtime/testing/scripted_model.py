@@ -152,6 +152,10 @@ class ScriptedModel:
         return int(self._tokens.shape[0])
 
     @property
+    def description(self) -> str:
+        return "a script"
+
+    @property
     def exact_in_any_batch(self) -> bool:
         return True
 

@@ -169,6 +169,7 @@ class EngineProcess:
         self.vocab_size = ready.vocab_size
         self.max_context_len = ready.max_context_len
         self.memory_plan = ready.memory_plan
+        self.summary = ready.summary
         self._prompt_memory = MemoryPart("prompts", ready.memory_plan.prompts)
         self._pending.limit_prompts(self._prompt_memory)
 

@@ -72,6 +72,7 @@ class Ready:
     vocab_size: int
     max_context_len: int
     memory_plan: MemoryPlan
+    summary: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,7 +101,9 @@ def run_engine(connection: Connection, factory: Callable[[], Engine]) -> None:
     engine.add_step_listener(outbox.flush)
     compiling: dict[int, Future[None]] = {}
     try:
-        outbox.send(Ready(engine.vocab_size, engine.max_context_len, engine.memory_plan))
+        outbox.send(
+            Ready(engine.vocab_size, engine.max_context_len, engine.memory_plan, engine.summary)
+        )
         while engine.error is None:
             if connection.poll(_POLL_S):
                 command: Command = connection.recv()

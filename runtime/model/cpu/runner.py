@@ -124,6 +124,11 @@ class CpuRunner:
             raise
 
     @property
+    def description(self) -> str:
+        path = self._dot_path or "float32"
+        return f"{self.config.description} on the CPU ({path}, {self._num_threads} threads)"
+
+    @property
     def vocab_size(self) -> int:
         return self.config.vocab_size
 

@@ -151,6 +151,12 @@ class TorchRunner:
         return self._num_pages
 
     @property
+    def description(self) -> str:
+        device = self._device
+        name = torch.cuda.get_device_name(device) if device.type == "cuda" else "the CPU, by torch"
+        return f"{self.config.description} on {name}"
+
+    @property
     def exact_in_any_batch(self) -> bool:
         return False
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ramet.runtime.server.ui.history import EngineHistory
 from ramet.runtime.server.ui.routes import page_router
 
-__all__ = ["EngineHistory", "page_router"]
+__all__ = ["page_router"]

@@ -17,8 +17,8 @@ from ramet.runtime.api.errors import EngineDeadError, NotFoundError
 from ramet.runtime.server.calls.context import ServerContext, tenant_of
 from ramet.runtime.server.http.json_response import JsonResponse
 from ramet.runtime.server.http.sse import EventStreamResponse, data_event
+from ramet.runtime.server.observability.history import EngineHistory
 from ramet.runtime.server.ui.cache_tree import SharedViews, tree_for
-from ramet.runtime.server.ui.history import EngineHistory
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "

@@ -61,7 +61,11 @@ def run(settings: ServeSettings) -> None:
         scheme = "http" if access.tls is None else "https"
         url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
         plan = engine.memory_plan
-        lines = [f"Serving {settings.model} on {url} (Ctrl-C ends it)", plan.summary()]
+        lines = [
+            f"Serving {settings.model} on {url} (Ctrl-C ends it); page: {url}/ui/",
+            engine.summary,
+            plan.summary(),
+        ]
         lines += [f"Warning: {warning}" for warning in plan.warnings]
         for line in lines:
             if server_config.log_format == "json":

@@ -170,7 +170,7 @@ class Judge(PacedLoad):
             document = tokens(self.prefix_len, "document", number)
             for criterion in range(self.criteria):
                 question = tokens(self.suffix_len, "criterion", criterion)
-                yield Job(document + question, 100, VERDICT_SCHEMA)
+                yield Job(document + question, 200, VERDICT_SCHEMA)
 
 
 @dataclass(frozen=True, kw_only=True)

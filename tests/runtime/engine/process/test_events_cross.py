@@ -9,7 +9,7 @@ import pytest
 
 from ramet.runtime.api.events import TextDelta, TokenInfo, TokenLogprob
 
-TOKEN = TokenInfo(7, b"\xff", -0.5, (TokenLogprob(8, b"x", -1.5),))
+TOKEN = TokenInfo(7, b"\xff", -0.5, (TokenLogprob(8, b"x", -1.5),), "forced", 1)
 
 
 @pytest.mark.parametrize("event", [TOKEN, TextDelta("text", (TOKEN,))])

@@ -85,7 +85,7 @@ class EngineHistory:
             "steps_per_s": rate("num_steps"),
             "requests_per_s": len(ended) / seconds,
             "goodput": rate("num_good_requests"),
-            "hit_rate": cached / prompt if prompt else None,
+            "hit_rate": min(1.0, cached / prompt) if prompt else None,
             "kv_used": 1 - stats.num_free_pages / stats.num_pages,
             "kv_held": stats.num_held_pages / stats.num_pages,
             "ttft": percentiles(each.ttft for each in ended),

@@ -8,8 +8,8 @@ import pytest
 
 from ramet.runtime.api.events import Timings, Usage
 from ramet.runtime.engine.monitoring.stats import EngineStats
+from ramet.runtime.server.observability.history import MAX_SAMPLES, EngineHistory
 from ramet.runtime.server.observability.recent_timings import RecentTimings, percentiles
-from ramet.runtime.server.ui.history import MAX_SAMPLES, EngineHistory
 from ramet.runtime.testing.scripted_engine import scripted_engine
 
 
