@@ -1,6 +1,6 @@
 """Constraints on a text, compiled to token masks: ``ramet.grammars``.
 
-Constraints are values that need little; what compiles them is imported when it is first used.
+Constraints are plain values; their compiler is imported on first use.
 """
 
 from __future__ import annotations

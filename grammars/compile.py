@@ -1,4 +1,4 @@
-"""From a constraint to a ``Grammar``."""
+"""Compiles constraints to grammars, and caches the grammars."""
 
 from __future__ import annotations
 
@@ -49,20 +49,20 @@ from .structural_tag import structural_tag_start
 RegularBackend = Literal["native", "outlines-core"]
 
 _MAX_SHARED_BYTES = 24 << 20
-"""Grammars share a state table until it takes so much memory; the next ones begin a new one."""
+"""Grammars share a state table up to this much memory; the next ones start a new one."""
 
 Start = Callable[[PushdownTable], Context]
-"""What makes a constraint's first context for a pushdown."""
+"""Creates a constraint's first context in a pushdown table."""
 
 
 _NUM_COMMON = 100
-"""Transitions of a pushdown table for any JSON value that are worked out at most; it has fewer."""
+"""Bound on the precomputed transitions of the table for any JSON value; it has fewer."""
 
 _PREPARE_S = 0.002
-"""How long a compilation goes on making what masks are likely to ask for (see ``Preparation``)."""
+"""How long a compilation prepares likely masks (see ``Preparation``)."""
 
 _COUNTS = 4
-"""How often the memory of all grammars is counted while their number doubles, about."""
+"""About how often the memory of all grammars is counted while their number doubles."""
 
 _SHEDS = 16
 """The share of the memory that is freed when there is too much."""
@@ -81,16 +81,16 @@ _PATIENCE_S = 0.1
 
 
 class GrammarCompiler:
-    """Compiles constraints for one vocabulary, and remembers grammars by content.
+    """Compiles constraints for one vocabulary, and caches grammars by content.
 
     May be used from several threads.
 
     Args:
         vocab: the vocabulary of the masks.
         limits: bounds on each grammar.
-        capacity: how many grammars are remembered at most, the last used ones.
-        max_bytes: about how much memory those take.
-        regular_backend: what computes the masks of ``Regex`` and ``Choice``; "outlines-core" needs
+        capacity: the most grammars in the cache (least recently used are dropped).
+        max_bytes: approximate bound on their memory.
+        regular_backend: computes the masks of ``Regex`` and ``Choice``; "outlines-core" needs
             the package of that name.
         store: a folder in which automata are kept from one process to the next.
     """
@@ -123,8 +123,8 @@ class GrammarCompiler:
         self._compile_lock = threading.Lock()
 
     def warm(self) -> None:
-        """Work out what most schemas need, before the first one comes: any JSON value, common
-        formats and bounds. Takes a tenth of a second or two."""
+        """Computes in advance what most schemas need: any JSON value, common formats and bounds.
+        Takes a tenth of a second or two."""
         with self._compile_lock:
             for integers in get_args(Integers):
                 likely = JsonSchema(COMMON_SCHEMA, integers=integers)
@@ -172,7 +172,7 @@ class GrammarCompiler:
         return grammar
 
     def _count(self) -> None:
-        """Counts all memory, and forgets the grammars that are too many."""
+        """Counts all memory, and drops grammars beyond the bounds."""
         self._num_uncounted = 0
         self._counted_bytes = self._num_bytes()
         while len(self._grammars) > 1 and self._counted_bytes > self._max_bytes:
@@ -188,7 +188,7 @@ class GrammarCompiler:
         return sum(g.num_bytes for g in grammars) + tables + self._languages.num_bytes
 
     def stats(self) -> GrammarStats:
-        """What is remembered."""
+        """Memory and counts of the cache."""
         store = self._store
         with self._grammars_lock:
             return GrammarStats(
@@ -316,7 +316,7 @@ def start_of(
     limits: CompileLimits,
     special_ids: Mapping[str, int],
 ) -> Start:
-    """What begins the constraint's texts."""
+    """The first context of the constraint's texts."""
     try:
         check_fields(constraint)
         match constraint:
@@ -339,7 +339,7 @@ def start_of(
 
 
 def _regex(constraint: Regex, languages: Languages, limits: CompileLimits) -> Start:
-    """One automaton, or, where that would be large, one that is made as it is read."""
+    """One automaton; a large one is lazy: built as it is read."""
     dialect, pattern = constraint.dialect, constraint.pattern
     narrow = constraint.classes == "ascii"
     node = parse(pattern, dialect, narrow=narrow)
@@ -365,7 +365,7 @@ def _regex(constraint: Regex, languages: Languages, limits: CompileLimits) -> St
 
 
 def _together(conditions: list[Dfa], limits: RegularLimits) -> Start:
-    """The intersection of some languages; of a large one only the states that are read are kept."""
+    """The intersection of some languages; a large one is built as it is read."""
     larger = dataclasses.replace(limits, max_states=_LARGE_PRODUCT * limits.max_states)
     dfa = intersect_all(conditions, larger)
     if dfa.is_empty:
@@ -375,7 +375,7 @@ def _together(conditions: list[Dfa], limits: RegularLimits) -> Start:
 
 
 def _choice(constraint: Choice, limits: CompileLimits) -> Start:
-    """One automaton of few texts; of many, a trie that is made as it is read."""
+    """One automaton of few texts; of many, a lazy trie."""
     size = sum(map(len, constraint.choices))
     if size <= _MAX_CHOICE_DFA:
         return _whole(literals(constraint.choices, limits.regular), "choice")

@@ -20,13 +20,13 @@ from .pushdown.parser_stack import ParserStack
 from .pushdown.pushdown_table import PushdownTable
 
 _NUM_CHECKED = 8
-"""Transitions that are worked out when compiling: one that can't be made is the schema's fault."""
+"""Transitions that are computed when compiling, so that a schema's errors are found then."""
 
 _CHECK_S = 0.01
-"""How long that may take; what is left is made while the prompt is read."""
+"""How long that may take; the rest is computed while the prompt is read."""
 
 _SHARE_OF_LIMITS = 8
-"""Tables that reach this part of the limits are given up (see ``Grammar.is_crowded``)."""
+"""Tables are replaced when they reach this fraction of the limits (see ``Grammar.is_crowded``)."""
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,13 @@ class Grammar:
 
     Attributes:
         vocab: the vocabulary that its masks are for.
-        masks: what writes them.
+        masks: fills its masks.
         context_independent: the parts of masks and the lexemes that it may share with other
             grammars.
         for_text: a grammar that is exact for one text where this one's masks allow a part of what
             the constraint accepts; None if this one is exact.
         completions: finds what completes an output.
-        preparation: makes ahead what masks are likely to ask for.
+        preparation: computes likely parts of masks in advance.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Grammar:
 
     @property
     def num_texts_requested(self) -> int:
-        """How often what follows a lexeme was worked out for its text alone."""
+        """How often a lexeme's transition was computed for its text alone."""
         return self._pushdown.num_texts_requested
 
     @property
@@ -120,9 +120,9 @@ class Grammar:
     def is_crowded(self) -> bool:
         """Whether its tables, or those it shares, are so large that sequences should leave them.
 
-        What is made for one text (values that must differ, readings of an ambiguous grammar) is of
-        little use to others. A sequence leaves by ``renewed``; so no limit is reached but by what
-        a single text needs, and none by the texts of others.
+        States made for one text (values that must differ, readings of an ambiguous grammar) are of
+        little use to others. A sequence leaves by ``renewed``, so a limit is only ever reached by
+        the needs of a single text.
         """
         pushdown = self._pushdown
         return (
@@ -139,7 +139,7 @@ class Grammar:
             return self._successor
 
     def settle(self) -> None:
-        """Note that a text needs as much as the tables have now: they aren't crowded by it."""
+        """Raises the bounds of ``is_crowded`` to twice the present size, which one text needs."""
         self._many_states = max(self._many_states, 2 * self._pushdown.state_table.num_states)
         self._many_contexts = max(self._many_contexts, 2 * self._pushdown.num_contexts)
 
@@ -148,7 +148,7 @@ class Grammar:
         return Matcher(self, self._pushdown, self.parser_stack())
 
     def parser_stack(self) -> ParserStack:
-        """A new sequence's parser_stack."""
+        """A new sequence's parser stack."""
         return ParserStack(self._start, self.vocab.max_token_len)
 
     def match(self, text: str | bytes, *, max_seconds: float = inf) -> MatchResult:

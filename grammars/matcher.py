@@ -22,7 +22,7 @@ _MAX_FORCED = 4096
 
 
 class MatchedGrammar(Protocol):
-    """What a matcher needs of its grammar."""
+    """The part of a grammar that a matcher uses."""
 
     vocab: Vocabulary
     masks: Masks
@@ -61,14 +61,14 @@ class Matcher:
         self.is_finished = False
         # What was accepted, by position: tokens' ids, or bytes.
         self._accepted: list[int | bytes] = []
-        # By position, the tokens that have begun in what has bounds on them.
+        # By position, the number of tokens that have begun in each part with a bound.
         self._counts = counts or []
         if pushdown.token_bounds is not None and counts is None:
             with pushdown.lock:
                 self._count(by_bytes=False)
 
     def fill_mask(self, row: Mask) -> None:
-        """Write the allowed next tokens.
+        """Writes the allowed next tokens.
 
         Args:
             row: int32[ceil(vocab_size / 32)]; bit i of word j allows token 32 * j + i. Words
@@ -77,7 +77,7 @@ class Matcher:
         self._fill_within(inf, row)
 
     def try_mask(self, row: Mask, seconds: float) -> bool:
-        """``fill_mask`` within about some time; False, and nothing of use in ``row``, if it takes
+        """``fill_mask`` within about ``seconds``; False, with ``row`` undefined, if it takes
         longer."""
         return self._fill_within(seconds, row)
 
@@ -98,7 +98,7 @@ class Matcher:
         return True
 
     def fill_mask_in_background(self, row: Mask) -> None:
-        """``fill_mask`` in a thread of its own: other matchers of the grammar go on."""
+        """``fill_mask`` for a background thread: other matchers of the grammar aren't blocked."""
         if self._grammar.is_crowded and not self.is_finished:
             self._leave_tables()
         if self.is_finished:
@@ -113,7 +113,7 @@ class Matcher:
             row[token_id >> 5] |= bit(token_id)
 
     def accept(self, token_id: int) -> bool:
-        """Go on by one token. False, and unchanged, if the token is not allowed."""
+        """Advances by one token. False, and unchanged, if the token is not allowed."""
         vocab = self._grammar.vocab
         if self.is_finished or not 0 <= token_id < vocab.size:
             return False
@@ -126,7 +126,7 @@ class Matcher:
         return True
 
     def _leave_tables(self) -> None:
-        """Go on with tables that hold no more than this text needs."""
+        """Switches to new tables that hold only what this text needs."""
         grammar = self._grammar.renewed()
         other = grammar.matcher()
         for accepted in self._accepted[: self._parser_stack.at]:
@@ -158,7 +158,7 @@ class Matcher:
         )
 
     def accept_bytes(self, data: bytes) -> bool:
-        """Go on by some text, as if it were a token. False, and unchanged, if it doesn't match."""
+        """Advances by some bytes, as by a token. False, and unchanged, if they don't match."""
         if self.is_finished:
             return False
         self._parser_stack.reserve(len(data))
@@ -171,7 +171,7 @@ class Matcher:
         return True
 
     def rollback(self, num_tokens: int) -> None:
-        """Take back the last ``num_tokens`` accepted tokens, an end token included."""
+        """Takes back the last ``num_tokens`` accepted tokens; an end token counts as one."""
         num_accepted = self._parser_stack.at + self.is_finished
         if not 0 <= num_tokens <= num_accepted:
             raise ValueError(f"can't take back {num_tokens} of {num_accepted} accepted tokens")
@@ -204,8 +204,8 @@ class Matcher:
     def shortest_completion(self) -> bytes:
         """The bytes of a shortest text that completes the output from here.
 
-        Shortest in bytes as far as a schema demands things (required properties, lengths, numbers
-        of items, patterns); where alternatives exclude each other it is short, and always valid.
+        Shortest in bytes for required properties, lengths, numbers of items and patterns; where
+        alternatives exclude each other it is short, though not always shortest. Always valid.
 
         Raises:
             GrammarTooComplexError: none is found within the search's limits, or it needs special
@@ -217,8 +217,8 @@ class Matcher:
         return b"".join(piece for piece in pieces if isinstance(piece, bytes))
 
     def completion(self, *, max_work: int = FULL_WORK) -> list[bytes | int]:
-        """``shortest_completion`` as texts and the ids of special tokens between them, found
-        with at most ``max_work`` lexeme states looked at."""
+        """``shortest_completion`` as texts and the ids of special tokens between them; the search
+        visits at most ``max_work`` lexeme states."""
         if self.is_finished:
             return []
         with self._pushdown.lock:

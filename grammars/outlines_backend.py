@@ -1,8 +1,8 @@
-"""outlines-core as another way to masks, for constraints that are regular.
+"""outlines-core as an alternative backend for the masks of regular constraints.
 
-It computes an index of all allowed tokens in all states when a constraint is compiled, where
-Ramet's own pushdown table works masks out when they are needed. A pattern that it reads differently
-from its dialect is refused: its automaton over single bytes must equal Ramet's.
+It computes an index of the allowed tokens of all states when a constraint is compiled; Ramet's own
+tables compute masks on demand. A pattern that it reads differently from its dialect is refused: its
+automaton over single bytes must equal Ramet's.
 """
 
 from __future__ import annotations

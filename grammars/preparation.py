@@ -1,8 +1,8 @@
-"""``Preparation``: what a grammar's masks are likely to ask for, worked out before they do.
+"""``Preparation``: computes a grammar's likely transitions and parts of masks in advance.
 
-A mask is made between two steps, so what it meets first costs all requests time; compiling is off
-the step thread, and there is time while a prompt is read. A compilation makes what the first tokens
-need; the rest is made in slices, between which masks get the tables.
+Masks are filled on the step thread, so a first visit of a state costs all requests time, while
+compiling runs in another thread, and there is time while a prompt is read. A compilation computes
+what the first tokens need; the rest follows in slices, between which the tables are unlocked.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from .masks.context_independent import ContextIndependentMasks
 from .pushdown.pushdown_table import PushdownTable
 
 _MAX_TRANSITIONS, _MAX_STATES = 2000, 256
-"""So many transitions, and parts of masks for so many lexeme states, are made at most."""
+"""The most transitions, and lexeme states with parts of masks, that are computed in advance."""
 
 
 class Preparation:
-    """Likely transitions of a pushdown table, and likely parts of its masks."""
+    """Computes likely transitions of a pushdown table and likely parts of its masks."""
 
     def __init__(
         self,
@@ -38,9 +38,10 @@ class Preparation:
         self._has_transitions = True
 
     def check(self, count: int, seconds: float = inf) -> None:
-        """Make the first ``count`` transitions, or as many as some time suffices for.
+        """Computes the first ``count`` transitions, or fewer if time runs out.
 
-        GrammarTooComplexError: one can't be made.
+        Raises:
+            GrammarTooComplexError: one can't be computed.
         """
         end = time.monotonic() + seconds
         while self._num_transitions < count and self._make_transition():
@@ -48,7 +49,7 @@ class Preparation:
                 return
 
     def run(self, seconds: float = inf) -> bool:
-        """Go on for about some time; whether there is more to be made."""
+        """Continues for about some time; returns whether there is more to compute."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             try:

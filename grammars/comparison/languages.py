@@ -1,4 +1,4 @@
-"""The regular languages of constraints and parts, and examples held against compiled grammars."""
+"""The regular languages of constraints and parts; checks of examples by compiled grammars."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def find_overlaps(
 
 
 class _Ended(Exception):
-    """The work or the room for answers is used up."""
+    """The work or the number of results has reached its bound."""
 
 
 @dataclass(frozen=True)

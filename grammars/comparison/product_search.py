@@ -1,7 +1,7 @@
-"""The shortest text on which two automata do what is asked, by interegular's product automata.
+"""Searches a shortest text on which two automata differ or agree, by interegular's products.
 
-interegular gets Ramet's own automata, over bytes, rather than the patterns: so each pattern is
-read in its own dialect, and none that interegular's parser reads differently gives a wrong answer.
+interegular gets Ramet's own automata over bytes, not the patterns: each pattern is read in its own
+dialect, and none that interegular's parser reads differently gives a wrong answer.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Work:
         return time.monotonic() > self._end
 
     def check(self, num_states: int) -> None:
-        """Refuse to go on after the time, or with more states than the limit."""
+        """Raises once the time has passed, or if there are more states than the limit."""
         if num_states > self.max_states:
             raise GrammarTooComplexError(
                 "", "comparison", f"the comparison needs more than {self.max_states} states"

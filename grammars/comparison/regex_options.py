@@ -1,4 +1,4 @@
-"""The alternatives that a regex is made of, as patterns of their own."""
+"""Splits a regex into its top-level alternatives, each a pattern of its own."""
 
 from __future__ import annotations
 

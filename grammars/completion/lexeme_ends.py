@@ -12,7 +12,7 @@ from ramet.grammars.pushdown.tables import END_LABEL
 
 _MAX_TEXTS = 100_000
 _MAX_ALIKE = 16
-"""Of the bytes that lead from one state to another, only the first are tried in different texts."""
+"""The number of bytes between the same two states that are tried for different texts."""
 
 _ORDER = np.array(
     sorted(range(256), key=lambda byte: (not chr(byte).isalnum() or byte > 127, byte)), np.intp
@@ -21,7 +21,7 @@ _ORDER = np.array(
 
 
 _USUAL = np.frombuffer(b'"\\/,:;{}[]()<>-+._ 0123456789aeinrst', np.uint8)
-"""What is tried where each byte's target has to be worked out; few texts need others."""
+"""The bytes that are tried where each byte's target has to be computed; few texts need others."""
 
 _MAX_LAZY = 64
 _LAZY_PER_WORK = 4
@@ -32,7 +32,7 @@ class SearchTooLongError(Exception):
 
 
 class Budget:
-    """How much work a search may still do, in states and positions looked at."""
+    """The remaining work of a search, in states and positions."""
 
     def __init__(self) -> None:
         self.left = 0
@@ -148,7 +148,7 @@ class LexemeEnds:
                 yield LexemeEnd(text + bytes((byte,)), label, False)
 
     def _resolve(self, state: int) -> None:
-        """Work out the lazy entries of a state's row, or of its usual bytes if there are many."""
+        """Computes the lazy entries of a state's row, or of its usual bytes if there are many."""
         table = self._state_table
         table.make_ready(state)
         lazy = np.flatnonzero(table.rows[state] == LAZY)

@@ -68,7 +68,7 @@ _COMMA, _CLOSED = 0, 1
 
 
 class CompletionSearch:
-    """Finds completions in one grammar; call it with the pushdown table's lock held."""
+    """Finds completions in one grammar. The caller holds the pushdown table's lock."""
 
     def __init__(self, pushdown: PushdownTable) -> None:
         self._pushdown = pushdown

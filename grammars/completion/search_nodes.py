@@ -1,4 +1,4 @@
-"""The positions that a search for a completion has come to, and the texts that led there."""
+"""Nodes of the completion search: a position, and the text that led there."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Closes object schemas that list their properties and say nothing of others.
+"""Closes object schemas that list properties without mentioning additional ones.
 
-A model that may add properties of its own goes on adding them, and few clients mean that they
-should be. Closing must never forbid all values nor allow one that the schema forbids, so a document
+A model that may add properties keeps adding them, and few clients intend that. Closing must never
+forbid all values nor allow one that the schema forbids, so a document
 is closed only where each object is described in one place: one that combines schemas (``allOf``,
 ``oneOf``, ``not``, ``if``, ``contains`` and the like, or keywords next to a ``$ref``) stays as it
 is. A ``oneOf`` whose ``discriminator`` names a property that is another constant in each branch
@@ -64,7 +64,7 @@ def _parts(schema: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def _combines(schema: Mapping[str, Any], root: Any) -> bool:
-    """Whether several subschemas have a say in one value."""
+    """Whether several subschemas apply to one value."""
     says = schema.keys() - _ASIDE
     if says & _COMBINING:
         return True
@@ -81,7 +81,7 @@ def _combines(schema: Mapping[str, Any], root: Any) -> bool:
 
 
 def _is_discriminated(schema: Mapping[str, Any], root: Any) -> bool:
-    """Whether one property, required in each branch of a ``oneOf``, tells the branches apart."""
+    """Whether one property, required in each branch of a ``oneOf``, distinguishes the branches."""
     discriminator = schema.get("discriminator")
     name = discriminator.get("propertyName") if isinstance(discriminator, Mapping) else None
     constants: list[str] = []

@@ -23,7 +23,7 @@ _UNKNOWN = frozenset({"extra_forbidden", "unexpected_keyword_argument"})
 
 
 class JsonFault(ValueError):
-    """What is wrong with JSON data.
+    """An error in JSON data, with its path.
 
     Attributes:
         path: the keys and indices from the data's root to the fault.

@@ -37,7 +37,7 @@ def constraint_from_json(value: JsonValue) -> Constraint:
 
 
 def check_fields(constraint: object) -> None:
-    """Refuse a constraint, or a part, with a field that its annotation doesn't allow.
+    """Refuses a constraint, or a part, with a field that its annotation doesn't allow.
 
     Raises:
         ConstraintError: with ``path`` a JSON pointer to the field. What is no constraint at all

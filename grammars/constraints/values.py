@@ -119,9 +119,9 @@ class FreeText(_Value):
     """Any text in which none of the ``excluded`` texts occurs.
 
     At least ``min_tokens`` and at most ``max_tokens`` of the sequence's tokens begin in it (0: it
-    is empty). After the last one what follows the text is due, once a character that has begun is
-    complete. Where what came before can be read in several ways, tokens count from the first
-    reading that is in the text. Text that is matched without tokens has any number of them.
+    is empty). After the last one the text must end, once a character that has begun is complete.
+    Where the text before can be read in several ways, tokens count from the first reading that is
+    in this part. Text that is matched without tokens has any number of them.
     """
 
     excluded: tuple[str, ...] = ()
@@ -145,7 +145,7 @@ class Tag(_Value):
 
 @dataclass(frozen=True)
 class TriggeredTags(_Value):
-    """Free text in which every trigger must go on as one of ``tags``: tools in auto mode.
+    """Free text in which every trigger must begin one of ``tags``: tools in auto mode.
 
     A trigger is a text with which some tags begin; without ``triggers`` it is each tag's own
     ``begin``. There are ``minimum`` to ``maximum`` tags (None: any number). Outside the tags no
@@ -162,7 +162,7 @@ class TriggeredTags(_Value):
 
 @dataclass(frozen=True)
 class Series(_Value):
-    """Parts in a row."""
+    """Parts one after the other."""
 
     parts: tuple[Part, ...]
     kind: Literal["series"] = "series"

@@ -1,6 +1,6 @@
-"""What a model is held to while it writes: a subset of what a constraint accepts.
+"""Narrows constraints for generation: a model writes a subset of what a constraint accepts.
 
-Validation (``Grammar.match``) keeps each dialect's meaning. Text that is written is narrower where
+Validation (``Grammar.match``) keeps each dialect's meaning. Generated text is narrower where
 readers seldom expect more: ``\\d``, ``\\w`` and ``\\s`` of a regex write ASCII, wherever the regex
 stands (Python's or ECMA-262's dialect, a Lark grammar, a part of a structural tag). ``(?u)`` opens
 them again. Where less of a class means more text (in a negated set or assertion, or as ``\\D``,
@@ -35,7 +35,7 @@ _NESTING = (AnyOf, JsonString, Repeated, Series, StructuralTag, Tag, TriggeredTa
 
 
 def for_writing(constraint: T) -> T:
-    """The constraint, or part of one, that a model is held to; the same object if it is narrow."""
+    """A constraint, or a part, narrowed for generation; the same object if nothing changes."""
     if isinstance(constraint, Regex | Ebnf):
         return dataclasses.replace(constraint, classes="ascii")
     if isinstance(constraint, _NESTING):
@@ -47,7 +47,7 @@ def for_writing(constraint: T) -> T:
 
 
 def answer_schema(schema: JsonValue) -> JsonSchema:
-    """The constraint of a schema that a model's whole answer is held to.
+    """The constraint of a schema for a model's whole answer.
 
     Keys are in the schema's order and without white space, so that the grammar forces them
     (jump-forward) and they cost no steps. Objects that list properties have no others.

@@ -1,7 +1,7 @@
 """Context-independent masks: the tokens that stay inside one lexeme.
 
-It is found once for a lexeme's state and the live labels, and kept, with the places in the token
-trie where the lexeme ends: grammars that share a state table share it.
+Each is computed once for a lexeme state and the live labels, and cached with the places in the
+token trie where the lexeme ends. Grammars that share a state table share them.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from .vocabulary import Mask, Vocabulary
 
 _NUM_FOUND = 4096
 _WIDE = 24
-"""A state that allows this many bytes is worth a search for a slice of the vocabulary."""
+"""From this many allowed bytes on, a slice of the vocabulary is searched for."""
 
 _CAPACITY, _SHARED_CAPACITY = 1024, 65_536
-"""Rows of a state table's states that are set aside, so that no mask waits for reallocation."""
+"""Preallocated rows of a state table, so that no mask waits for a reallocation."""
 
 _LARGE = 5000
-"""A trie with this many nodes is worth a search for a larger slice, which leaves fewer."""
+"""From this many trie nodes on, a larger slice is searched for, which leaves fewer nodes."""
 
 _MANY_VISITS = 8
-"""A state that is used this often gets a mask of its own."""
+"""A state that is used more often than this gets a mask of its own."""
 
 _NAME = -1 << 40
 """In a key, in place of the live labels of an object."""
@@ -47,7 +47,7 @@ class ContextIndependentMask(NamedTuple):
 
     Attributes:
         mask: int32[num_words].
-        trie, roots, prefixes: what is left to walk.
+        trie, roots, prefixes: the tokens that are left to walk.
         table: all of them, and the vocabulary's aliases, as ``fill_mask`` reads them.
         own: the state to walk from, if not the requested one.
     """
@@ -61,7 +61,7 @@ class ContextIndependentMask(NamedTuple):
 
     @property
     def num_bytes(self) -> int:
-        """The memory that it takes, if its mask is its own."""
+        """The memory it uses, if it doesn't share its mask."""
         return self.mask.nbytes + self.roots.nbytes + self.prefixes.nbytes + 500
 
 
@@ -73,7 +73,7 @@ class ContextIndependentMasks:
     """Context-independent masks of a state table's states. The caller holds the table's lock.
 
     Args:
-        max_bytes: how much memory is kept.
+        max_bytes: bound on the memory of cached masks.
 
     Attributes:
         deadline: by ``time.monotonic()``, when ``at`` gives up with ``OutOfTime``.
@@ -111,9 +111,9 @@ class ContextIndependentMasks:
         return ContextIndependentMask(mask, trie, roots, prefixes, table)
 
     def at(self, state: int, live: int, frames: NDArray[np.int64]) -> ContextIndependentMask:
-        """The tokens that stay inside the lexeme, or as many of them as are found the soonest.
+        """The tokens that stay inside the lexeme, or the part of them that is found fastest.
 
-        They are computed and cached where that takes long, or they are likely to be needed again.
+        Computed and cached where that takes long or the state is likely to be needed again.
         """
         if state not in self._answers:
             self._answers[state] = self._answer(state)
@@ -175,8 +175,8 @@ class ContextIndependentMasks:
             self.at(state, NO_FILTER, self._no_frames)
 
     def _answer(self, state: int) -> tuple[ContextIndependentMask | None, int, bool]:
-        """What can be walked from a state at once, if some labels are live (as ``ROOM_LABEL`` has
-        it), and whether the state is one to which texts return; None where a walk at once would
+        """What can be walked from a state without a survey, the labels that must be live for that
+        (see ``ROOM_LABEL``), and whether texts return to the state; None where such a walk would
         take too long."""
         state_table = self.state_table
         closes_as = state_table.closes_as.get(state)
@@ -194,9 +194,9 @@ class ContextIndependentMasks:
         return None, -1, False
 
     def _in_bounds(self, state: int, closes_as: int) -> ContextIndependentMask | None:
-        """What stays inside a string of bounded length; None where a token may close it too late.
+        """The mask inside a string of bounded length; None where a token may exceed the bound.
 
-        Where it closes is as in a string of any length, and all such states share it.
+        Tokens close it as they close a string of any length, and all such states share that part.
         """
         room, _, slice_ = self.state_table.states[state, ROOM : SLICE + 1].tolist()
         masks = self._slices[slice_]
@@ -223,7 +223,7 @@ class ContextIndependentMasks:
         self.known[key] = part
         self.num_bytes += part.num_bytes
         while self.num_bytes > self._max_bytes and len(self.known) > 1:
-            # The oldest goes: masks of past lexemes are not needed any more.
+            # First in, first out: masks of past lexemes are no longer needed.
             self.num_bytes -= self.known.pop(next(iter(self.known))).num_bytes
         return part
 
@@ -231,7 +231,7 @@ class ContextIndependentMasks:
         """By the largest group of tokens that the lexeme provably allows, or by a full walk."""
         for index in range(len(GROUPS)):
             if index == PLAIN:
-                continue  # Has all that is printable, and takes longer to prove.
+                continue  # A superset of the printable group that takes longer to prove.
             proved = self._proved(index, state, live, frames)
             if proved is None:
                 continue

@@ -83,13 +83,13 @@ def fill_mask(  # type: ignore[no-untyped-def]
     Args:
         part: the table of the tokens that are allowed and under no root (int32[num_words]), the
             trie and the roots to walk, and the pairs of tokens with the same bytes.
-        resume: 1 to go on where the last call stopped.
+        resume: 1 to continue where the last call stopped.
         own: the position's state, or one with the same mask; its row is ready.
         positions, at: the position is ``positions[at]``; a request is written to the next row.
         mask: int32[num_words or more], written.
         work: int64[max_token_len + 3, 6]. ``work[d + 1]`` is the state, context, stack, live
-            labels, lexeme's beginning and free word at which depth d begins; row 0 is where to go
-            on, and what was supplied for a text (else ``UNKNOWN``).
+            labels, lexeme's beginning and free word at which depth d begins; row 0 is where to
+            continue, and what was supplied for a text (else ``UNKNOWN``).
         uncertain: the nodes whose tokens depend on a text that isn't known; entry 0 counts them.
         frames, text, pushdown: see ``transitions.py``.
     """

@@ -1,9 +1,9 @@
 """``Masks``: one pushdown table's masks for one vocabulary.
 
-A mask has two parts. Which tokens stay inside the current lexeme is found once
-(``context_independent.py``). What may follow its end depends on all that is around, and is walked
-each time, which takes little: few tokens go past the end of a lexeme. Where it depends on the
-lexeme's text (items that must differ) the walk requests it, once for each text.
+A mask has two parts. The tokens that stay inside the current lexeme are computed once
+(``context_independent.py``). Tokens past its end depend on the parser stack and are walked each
+time (``fill.py``), which is fast, since they are few. Where they depend on the lexeme's text (items
+that must differ) the walk requests what follows, once for each text.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from .vocabulary import Mask
 _NUM_UNCERTAIN = 4096
 
 _SLICE_S, _PAUSE_S = 0.001, 0.0002
-"""In the background, how long a mask is worked on between pauses, and those."""
+"""In the background: the time between two pauses, and the length of a pause."""
 
 
 class Masks:
     """Masks of a pushdown table's positions.
 
     Attributes:
-        num_tokens_tried: tokens that were decided one by one, since what follows them depends on
-            texts that a walk doesn't know.
+        num_tokens_tried: tokens that were decided one by one, since they depend on texts that a
+            walk doesn't know.
     """
 
     def __init__(
@@ -49,9 +49,9 @@ class Masks:
         self._end_tokens = [(token_id >> 5, bit(token_id)) for token_id in self._vocab.eos_ids]
 
     def fill_known(self, parser_stack: ParserStack, row: Mask) -> bool:
-        """Fill a mask for which nothing has to be computed first, as most are; else False.
+        """Fills a mask that needs nothing but cached parts, as most do; otherwise False.
 
-        One lookup and one compiled walk: this is what a step pays for.
+        One lookup and one compiled walk: the cost of a mask in a step.
         """
         lock, context_independent = self._pushdown.lock, self._context_independent
         state_table, at = context_independent.state_table, parser_stack.at
@@ -80,7 +80,7 @@ class Masks:
             lock.release()
 
     def fill(self, parser_stack: ParserStack, row: Mask, *, seconds: float = inf) -> bool:
-        """Write the mask of a parser stack's position; int32[num_words or more].
+        """Writes the mask of a parser stack's position; int32[num_words or more].
 
         False if it takes longer than ``seconds``; what was computed for it is kept.
         """
@@ -104,7 +104,7 @@ class Masks:
             lock.release()
 
     def fill_in_background(self, parser_stack: ParserStack, row: Mask) -> None:
-        """``fill`` in a thread of its own: others of the grammar go on in between."""
+        """``fill`` for a background thread: releases the locks between its parts."""
         # The lock is released between a walk's parts, so their scratch must not be shared.
         masks = Masks(self._pushdown, self._context_independent)
         slice_s = _SLICE_S
@@ -217,7 +217,7 @@ class Masks:
         row: Mask,
         end: float,
     ) -> bool:
-        """Try each token below some nodes with its text; False if that isn't done by ``end``."""
+        """Tries each token below some nodes with its text; False if that isn't done by ``end``."""
         vocab, pushdown = self._vocab, self._pushdown
         for node in nodes:
             for token_id in trie[node : trie[node, 1], 2].tolist():
@@ -240,7 +240,7 @@ def bit(token_id: int) -> np.int32:
 
 
 def copy_aliases(mask: Mask, aliases: NDArray[np.int32]) -> None:
-    """Allow what has the same bytes as an allowed token."""
+    """Allows the tokens that have the same bytes as an allowed one."""
     if len(aliases):
         source, target = aliases[:, 0], aliases[:, 1]
         allowed = (mask[source >> 5] >> (source & 31)) & 1 != 0

@@ -1,8 +1,8 @@
 """Proofs that a lexeme state allows whole groups of tokens, so that they need no walk.
 
-A *group* is the set of tokens made only of certain characters (``GROUPS``). From a state, level by
-level, every state that such characters lead to is visited: as far as no byte on the way is
-refused, all tokens of the group with so many characters are allowed.
+A *group* is the set of tokens made only of certain characters (``GROUPS``). A breadth-first search
+over such characters visits the states they lead to, one level a character. If no byte is refused
+up to level n, all tokens of the group with at most n characters are allowed.
 """
 
 from __future__ import annotations

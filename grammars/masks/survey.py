@@ -18,9 +18,9 @@ from ramet.grammars.pushdown.tables import (
 from ramet.jit import jit
 
 MANY_FOUND, UNCERTAIN, MAY_END = 8, 9, 10
-"""Statuses of a walk in addition to a transition's: there is no more room for nodes that were
-found; the mask is complete but for the nodes that depend on a text that isn't known; it is complete
-and the text may end here, perhaps.
+"""Statuses of a walk in addition to a transition's: the array of found nodes is full; the mask is
+complete except for nodes that depend on an unknown text; it is complete, and the text may be
+allowed to end here.
 
 After all but the last two and ``DONE``, supply what is missing and call it again: it resumes.
 """
@@ -54,8 +54,8 @@ def survey(  # type: ignore[no-untyped-def]
 
     Args:
         trie, roots: what to walk; the roots at depth 0.
-        resume: 1 to go on where the last call stopped.
-        state, live: where all tokens begin; the labels that are live (see ``records.py``).
+        resume: 1 to continue where the last call stopped.
+        state, live: where all tokens begin; the live labels (see ``stack_records.py``).
         path: int32[longest token + 2]: the state at which each depth begins.
         requested: int64[5], written: what is missing, where to resume, and (never cleared) whether
             any bit was set that wasn't.

@@ -64,7 +64,7 @@ def build_trie(data, begins, ends, ids):  # type: ignore[no-untyped-def]
 
 @jit("int32[::1](uint8[::1], int64[::1], int32[:,::1])")
 def characters_inside(data, starts, table):  # type: ignore[no-untyped-def]
-    """What each text is to a JSON string that is at a border between two characters.
+    """The effect of each text on a JSON string that is at a border between two characters.
 
     ``table`` is a string body (see ``json_text.py``).
 

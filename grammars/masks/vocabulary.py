@@ -32,7 +32,7 @@ _MAX_TOKEN_LEN = 60_000
 
 @dataclass(frozen=True)
 class Slice:
-    """Tokens at a border inside a JSON string.
+    """The tokens, classified for a border between two characters of a JSON string.
 
     Attributes:
         masks: int32[n + 1, num_words]: by k, the tokens that stay inside and begin at most k
@@ -154,7 +154,7 @@ class Vocabulary:
         return known
 
     def group(self, index: int, depth: int) -> Group:
-        """The tokens of a group with at most ``depth`` characters; made when first needed."""
+        """The tokens of a group with at most ``depth`` characters; computed on first use."""
         known = self._groups.get((index, depth))
         if known is None:
             counts = self._characters_of(index)
@@ -167,7 +167,7 @@ class Vocabulary:
         return known
 
     def prepare_groups(self) -> None:
-        """Make all groups, so that no mask waits for one."""
+        """Computes all groups, so that no mask waits for one."""
         for index in range(len(GROUPS)):
             for depth in DEPTHS:
                 self.group(index, min(depth, self.longest(index)))

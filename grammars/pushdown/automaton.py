@@ -1,7 +1,6 @@
-"""A constraint that is one lexeme, and what comes after its end.
+"""Constraints that are a single lexeme: one lazy automaton, and the end of the text after it.
 
-A constraint that is one lazy automaton, with no stack worth the name, implements ``Automaton``
-and is wrapped by ``AutomatonLexeme``.
+Such a constraint needs no parser stack. It implements ``Automaton``; ``AutomatonLexeme`` wraps it.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class End(Context):
 
 
 class NothingLexeme(Lexeme):
-    """No text at all: what comes after the end."""
+    """The context after the end: no text may follow."""
 
     key = "nothing"
 

@@ -27,7 +27,7 @@ from .tables import LIVE, PENDING, POPPED, PUSHED, START, TRANSITIONS, UNKNOWN
 _NOT_ENTERED = -1
 _NUM_TEXTS = 64
 _BYTES, _CONTEXT_BYTES = 40_000, 1_000
-"""About what a pushdown table takes with its schema's formulas, and each context's objects."""
+"""Estimated memory of a pushdown table with its schema's formulas, and of a context's objects."""
 
 
 class Context(ABC):
@@ -68,16 +68,16 @@ class Context(ABC):
         """The labels that may end the lexeme, as a bit set; None allows all.
 
         The walk drops lexeme states from which no live label can be reached, if the lexeme gave
-        their reachable labels to the pushdown.
+        their reachable labels to the state table.
         """
         return None
 
     @abstractmethod
     def after(self, pushdown: ContextTable, label: int, text: bytes | None) -> After:
-        """What comes after the lexeme ended with ``label``; None if it may not.
+        """The context after the lexeme has ended with ``label``; None if it may not.
 
-        An inner text that doesn't depend on what is around it (a JSON value) is best pushed: its
-        contexts are then the same wherever it stands.
+        An inner text that doesn't depend on its surroundings (a JSON value) is best pushed: its
+        contexts are then shared by all places where it stands.
 
         ``text`` is the lexeme's text, given if ``captures`` is set and the text is known. While a
         mask is computed it is None: the answer then must allow what any text of this label would
@@ -86,11 +86,11 @@ class Context(ABC):
         """
 
     def likely(self) -> Iterable[int]:
-        """Labels that are worth asking for before a text comes to them."""
+        """The labels whose transitions are worth computing in advance."""
         return ()
 
     def shortest_end(self, pushdown: ContextTable, state: int) -> LexemeEnd | None:
-        """A shortest way to end the lexeme from one of its states, if this context knows it."""
+        """A shortest end of the lexeme from one of its states; None if it has to be searched."""
         return None
 
     def completing_labels(self) -> list[int] | None:
@@ -98,13 +98,13 @@ class Context(ABC):
         return None
 
     def special(self, pushdown: ContextTable) -> Mapping[int, Context]:
-        """Special tokens that may stand at this context's beginning, and what follows each."""
+        """Special tokens allowed at this context's beginning, and the context after each."""
         return {}
 
 
 class Push(NamedTuple):
-    """An inner text comes next, from ``inner`` on. When that is popped with a label,
-    ``outer.after`` says what comes after it; ``outer`` has no lexeme of its own.
+    """Pushes an inner text that starts at ``inner``. When it is popped with a label,
+    ``outer.after`` gives the next context; ``outer`` has no lexeme of its own.
 
     With a ``plan`` (see ``PushdownTable.plan``) the inner text is an object or array that records
     describe, above ``outer`` if there is one.
@@ -116,7 +116,7 @@ class Push(NamedTuple):
 
 
 class Pop(NamedTuple):
-    """The inner text ends, with 0 or 1 as its label."""
+    """Pops: the inner text ends with a label, 0 or 1."""
 
     label: int
 
@@ -135,13 +135,13 @@ class TokenBounds(Protocol):
         *,
         by_bytes: bool,
     ) -> tuple[tuple[int, int], ...]:
-        """Change a position, at which a token has ended, to what it is at the next one's beginning.
+        """Moves a position at a token's end to the start of the next token.
 
         Args:
             pushdown: the position's; locked.
             position: int64[NUM_COLUMNS].
             counts: how many tokens had begun, by part, before that token; () at the beginning.
-            by_bytes: it was no token, but bytes of any number of them.
+            by_bytes: bytes were read, not a token.
 
         Returns:
             The counts now.
@@ -153,21 +153,21 @@ class ContextTable:
     """The contexts of one grammar.
 
     Attributes:
-        state table: the lexeme states.
+        state_table: the lexeme states.
         contexts: int32[capacity, 6]: START (the lexeme's start state), TRANSITIONS (offset into
             ``transitions``), LIVE (offset into ``words`` of the live labels, or -1), IS_END,
-            CONTEXT_KIND and CAPTURES (see ``automaton.Context``).
+            CONTEXT_KIND and CAPTURES (see ``Context``).
         transitions: int32[...]: by context offset + label, the next context, -1, ``UNKNOWN``, or a
             push or pop.
         pushes: int32[...]: an inner context, the outer one, and the plan of a record (or -1 each),
             at 3 * i and after.
-        plans: int32[...]: what is fixed about objects and arrays that records describe; see
-            ``records.py``.
+        plans: int32[...]: the fixed properties of objects and arrays that records describe; see
+            ``stack_records.py``.
         context_list: the contexts.
         has_special: whether any context offers special tokens.
         token: distinguishes lexemes named by this pushdown table's numbers from other tables'.
         num_texts_requested: how often contexts computed what follows a text.
-        token_bounds: what keeps sequences within bounds on tokens, if there are any.
+        token_bounds: enforces bounds on the number of tokens, if there are any.
         lock: to be held while a matcher reads or advances. The state table's lock is taken within
             it, and only while its arrays are read or added to: making contexts may take long.
     """
@@ -200,7 +200,7 @@ class ContextTable:
 
     @classmethod
     def like(cls, other: Self) -> Self:
-        """A pushdown table that begins with the contexts that another one has."""
+        """A pushdown table that starts with another one's contexts."""
         made = cls(other.limits, other.state_table)
         made.contexts = other.contexts.copy()
         made.transitions = other.transitions.copy()
@@ -220,7 +220,7 @@ class ContextTable:
 
     @property
     def num_bytes(self) -> int:
-        """About the memory that it takes."""
+        """Approximate memory use."""
         flat = self.contexts.nbytes + self.transitions.nbytes + self.pushes.nbytes
         return _BYTES + flat + self.plans.nbytes + _CONTEXT_BYTES * self.num_contexts
 
@@ -268,7 +268,7 @@ class ContextTable:
         return start
 
     def transition(self, context: int, label: int) -> int:
-        """What comes after ``label``, with any captured text unknown, as ``transitions`` has it."""
+        """The transition by ``label`` while any captured text is unknown, as in ``transitions``."""
         known = self._after.get((context, label))
         if known is not None:
             return known
@@ -281,7 +281,7 @@ class ContextTable:
         return target
 
     def transition_after(self, context: int, label: int, text: bytes) -> int:
-        """What comes after ``label`` with the captured text. A walk requests the latest again."""
+        """The transition by ``label`` with the captured text. The last one is cached."""
         key = (context, label, text)
         known = self._after_text.get(key)
         if known is None:
@@ -293,12 +293,13 @@ class ContextTable:
         return known
 
     def likely_transitions(self) -> Iterator[tuple[int, int]]:
-        """Makes likely transitions and yields the context and label of each.
+        """Computes likely transitions and yields the context and label of each.
 
-        Of each context its first label is followed first, so that what lies on a schema's main
-        road comes first; then the other labels, those of the first contexts first.
+        Depth first by each context's first label, so that a schema's most common path comes first;
+        then breadth first by the other labels.
 
-        GrammarTooComplexError: one can't be made; those after it aren't either.
+        Raises:
+            GrammarTooComplexError: at the first transition that can't be computed.
         """
         others: deque[tuple[int, Iterator[int]]] = deque()
         num_seen = 0
@@ -340,7 +341,7 @@ class ContextTable:
         return PUSHED - number
 
     def plan(self, key: Hashable, make: Callable[[], Sequence[int]]) -> int:
-        """The offset in ``plans`` of what a key names; ``make`` gives its entries at first."""
+        """The offset in ``plans`` of a key's entries; ``make`` gives them on first use."""
         known = self._plan_offsets.get(key)
         if known is not None:
             return known

@@ -1,4 +1,4 @@
-"""A large ``Dfa`` of which only the states that are read take memory in a state table."""
+"""A large ``Dfa`` whose states are added to a state table only when they are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What comes after a lexeme has ended with a label: transitions, pushes and pops, compiled."""
+"""Transitions, pushes and pops after a lexeme has ended with a label, in compiled code."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ from .tables import (
 )
 
 WHERE = "int64[::1], uint8[::1], int64[::1]"
-"""The types of what all these functions end with: a sequence's frames and text, and the pushdown
-table's table."""
+"""The types of the last arguments of all these functions: a sequence's frames and text, and the
+pushdown table's table."""
 
 
 @njit(inline="always")
@@ -76,7 +76,7 @@ def _after(contexts, transitions, context, label):  # type: ignore[no-untyped-de
 def cross(  # type: ignore[no-untyped-def]
     context, stack, label, begin, end, free, supplied, frames, text, pushdown
 ):  # fmt: skip
-    """What comes after the lexeme ``text[begin:end]`` has ended with a live label.
+    """Follows the transition after the lexeme ``text[begin:end]`` has ended with a live label.
 
     Args:
         free: the first free word of ``frames``.

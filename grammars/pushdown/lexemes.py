@@ -1,4 +1,4 @@
-"""Lexemes made of ready automata, and the pieces that JSON's lexemes are put together from."""
+"""Lexemes made of complete automata, and the parts of which JSON's lexemes are composed."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from .state_table import Lexeme, StateTable
 from .tables import END_LABEL, REACH, READY
 
 _SMALL = 48
-"""Of an automaton so many states, the nearest to the start, are installed first, and the others
-as they are read."""
+"""The number of an automaton's states, nearest to the start, that are installed first; the others
+are installed as they are read."""
 
 
 class DfaLexeme(Lexeme):

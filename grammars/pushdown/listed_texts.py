@@ -1,4 +1,4 @@
-"""Long lists of texts, read as a trie of which only the visited nodes are made."""
+"""Long lists of texts as a lazy trie: only visited nodes are created."""
 
 from __future__ import annotations
 

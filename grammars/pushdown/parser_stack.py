@@ -1,4 +1,4 @@
-"""``ParserStack``: where one sequence is in a grammar, and where it has been."""
+"""``ParserStack``: one sequence's current and earlier positions in a grammar."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class Frozen(NamedTuple):
 
 
 class ParserStack:
-    """A sequence's positions, one after each token, with all that compiled code needs of them.
+    """A sequence's positions, one after each token, as arrays for compiled code.
 
     Attributes:
         positions: int64[capacity, NUM_COLUMNS]; see ``transitions.py``. There is room for two more.
         at: the row of the current position.
-        frames: int64[capacity]: records; see ``records.py``.
+        frames: int64[capacity]: records; see ``stack_records.py``.
         text: uint8[capacity]: the text so far, and room for ``spare`` bytes more.
         spare: the length of the longest token, at least.
     """
@@ -88,7 +88,7 @@ class ParserStack:
         return position
 
     def step(self) -> None:
-        """Take the position after the current one as the current one."""
+        """Makes the position after the current one the current one."""
         self.at += 1
         self.make_room(self.at)
         if self.positions[self.at, LENGTH] + self.spare > len(self.text):

@@ -1,6 +1,6 @@
-"""Arrays by address: compiled code is handed one table of them where it needs many.
+"""Arrays by address: one table instead of many array arguments of compiled code.
 
-Handing over an array costs as much as walking a dozen nodes of the trie. A table is int64: for each
+Passing an array costs as much as walking a dozen nodes of the trie. A table is int64: for each
 array its address and its length. The owner of a table keeps the arrays, and rebuilds it when one of
 them is replaced.
 """

@@ -63,7 +63,7 @@ class PushdownTable(ContextTable):
         return row
 
     def place(self, row: NDArray[np.int64], context: Context) -> None:
-        """Let a position be at the beginning of an interned context."""
+        """Moves a position to the beginning of an interned context."""
         row[STATE] = self.enter(context)
         row[CONTEXT] = context.id
         row[LIVE_AT] = self.contexts[context.id, LIVE]
@@ -101,7 +101,7 @@ class PushdownTable(ContextTable):
         spans: NDArray[np.int64],
         index: int,
     ) -> bool:
-        """Write the position after some bytes behind the parser stack's current one.
+        """Advances by some bytes: writes their position behind the parser stack's current one.
 
         ``spans[index]`` is their range in ``data``: the first, and the one past the last. The
         parser stack has room for them. False if they aren't allowed.
@@ -124,7 +124,7 @@ class PushdownTable(ContextTable):
             )
 
     def leave(self, parser_stack: ParserStack, at: int) -> bool:
-        """Write the position that ``positions[at]`` is as well, once its lexeme ends, to the next.
+        """Ends the lexeme of ``positions[at]`` and writes the position to the next row.
 
         False if the lexeme can't end there.
         """
@@ -146,7 +146,7 @@ class PushdownTable(ContextTable):
             supplied = self.supply(status, parser_stack, parser_stack.positions[at + 1])
 
     def borders(self, parser_stack: ParserStack) -> Iterator[NDArray[np.int64]]:
-        """The current position, then as it is once lexemes that can end there have ended."""
+        """The current position, then each position after another lexeme that can end there."""
         at = parser_stack.at
         yield parser_stack.positions[at]
         while self.leave(parser_stack, at):

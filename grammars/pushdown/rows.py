@@ -1,4 +1,4 @@
-"""The rows of lexeme states: for each byte what comes next."""
+"""The rows of lexeme states: the transition by each byte."""
 
 from __future__ import annotations
 

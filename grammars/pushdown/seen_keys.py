@@ -1,4 +1,4 @@
-"""Names of properties that have no label of their own: remembered, so that none comes twice."""
+"""The set of an object's property names that have no label, so that none occurs twice."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""The records of a stack: what is around a position, as compiled code reads and writes it.
+"""The records of a parser stack: the open objects and arrays around a position, for compiled code.
 
 A sequence's stack is a list linked through int64 words; a record is never changed, so that earlier
 positions stay what they were. Index 0 is the empty stack. Each record begins with the index of
 the one below it, then describes itself:
 
-- ``[below, -1 - context]``: something was pushed upon this outer context.
+- ``[below, -1 - context]``: an inner text was pushed onto this outer context.
 - ``[below, plan, label, count, names, seen..., n, live...]``: an open object whose properties only
   have to be counted and distinguished. ``label`` is the property that is being read; ``count`` how
   many are complete; ``seen`` the labels of those with a label of their own, n words of bits;
@@ -12,7 +12,7 @@ the one below it, then describes itself:
   names that have none, as records ``[names, length, bytes...]`` in UTF-8.
 - ``[below, plan, count]``: an open array of which only the items' number matters.
 
-``plan`` is an offset in ``PushdownTable.plans``, which describes what is fixed about the object or
+``plan`` is an offset in ``PushdownTable.plans``, which has the fixed properties of the object or
 array.
 """
 
@@ -27,7 +27,7 @@ BELOW, WHAT, LABEL, COUNT, NAMES, SEEN = range(6)
 """The places in an object's record. An array's count is at ``LABEL``."""
 
 OBJECT, ARRAY = range(2)
-"""The kinds of plans; a plan's first entry. Each goes on with what these name:"""
+"""The kinds of plans: a plan's first entry. The following constants name the others."""
 
 KIND, NUM_WORDS, FIRST_NAME, LOW, HIGH, REQUIRED, POSSIBLE, KEY_CONTEXT, AFTER_CONTEXT = range(9)
 """Of an object: the words of its sets of labels, the first label that is a name's, the bounds on
@@ -104,8 +104,8 @@ def object_size(frames, plans, record):  # type: ignore[no-untyped-def]
 def find_live(frames, plans, words, record):  # type: ignore[no-untyped-def]
     """Write an object's live labels.
 
-    A required name that is missing must still fit in; with as many missing as there is room for,
-    only they may come.
+    Room is reserved for missing required names: once they are as many as may still come, no other
+    name is live.
     """
     plan = frames[record + WHAT]
     num_words = np.int64(plans[plan + NUM_WORDS])

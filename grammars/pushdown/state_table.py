@@ -1,8 +1,8 @@
 """A ``StateTable`` numbers the states of lexemes and keeps them as arrays.
 
-The arrays are what compiled code reads. Rows are written when they are first needed. Grammars of
-one compiler share a state table, and with it all that equal parts of them have in common: its
-states stay as long as one of those grammars does.
+The arrays are what compiled code reads. Rows are computed on first use. Grammars of one compiler
+share a state table, so that their equal parts share states; these are kept as long as one of the
+grammars is.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ T = TypeVar("T")
 _CAPACITY = 1024
 
 _MANY_STATES, _LARGE_CAPACITY = 8192, 65_536
-"""A table with so many states grows to such a capacity at once: rows that aren't written take no
-memory, and to copy more of them would hold a mask up."""
+"""From this many states on, a table grows to this capacity in one go: rows that aren't written take
+no memory, and copying more of them later would delay a mask."""
 
 
 def _locked(
@@ -61,7 +61,8 @@ class Lexeme(ABC):
 
     installed_in: object = None
     installed_at: int = -1
-    """A token of the state table that last installed it, and the start state there: its to use."""
+    """The identity of the state table that last installed it, and the start state there; set by the
+    table."""
 
     has_ends: ClassVar[bool] = False
     """Whether ``ends`` knows the shortest ends from some states."""
@@ -81,8 +82,7 @@ class Lexeme(ABC):
         raise NotImplementedError(f"{type(self).__name__} has no lazy states")
 
     def shortest_end(self, state_table: StateTable, state: int) -> LexemeEnd | None:
-        """A shortest way to end from a state of the state table; None where it is to be
-        searched."""
+        """A shortest end from a state of the state table; None if it has to be searched."""
         return None
 
     def ends(self, local: int) -> list[tuple[bytes, int, bool]] | None:
@@ -138,15 +138,15 @@ class StateTable:
     ) -> None:
         """
         Args:
-            max_states: more are a ``GrammarTooComplexError``.
-            capacity: rows that are set aside at first; what isn't written takes no memory.
+            max_states: beyond it, ``GrammarTooComplexError``.
+            capacity: preallocated rows; those that aren't written take no memory.
         """
         self._max_states = max_states
         self.longest_token = longest_token
         self.masked_as: dict[int, int] = {}
         self.closes_as: dict[int, int] = {}
         self.fresh: list[int] = []
-        # What lexemes know the state table by; they must not keep it alive.
+        # Lexemes identify the table by it, since they must not keep the table alive.
         self._token = object()
         self.lock = threading.RLock()
         self.rows: NDArray[np.int32] = np.empty((capacity, 256), np.int32)
@@ -172,7 +172,7 @@ class StateTable:
 
     @property
     def num_bytes(self) -> int:
-        """About the memory that it takes."""
+        """Approximate memory use."""
         return self.num_states * (4 * 256 + 28 + 200) + 8 * self.num_words
 
     @_locked
@@ -244,7 +244,7 @@ class StateTable:
 
     @_locked
     def fill(self, state: int) -> None:
-        """Make the row of a reserved state ready."""
+        """Computes the row of a reserved state."""
         known = self._lazy.pop(state, None)
         if known is None:
             block = bisect_right(self._block_firsts, state) - 1
@@ -263,7 +263,7 @@ class StateTable:
 
     @_locked
     def edge(self, state: int, byte: int) -> None:
-        """Make a row's ``LAZY`` entry ready."""
+        """Computes a row's ``LAZY`` entry."""
         lexeme, local = self._edges[state]
         lexeme.edge(self, local, byte, self.rows[state])
 
@@ -320,13 +320,13 @@ class StateTable:
 
     @_locked
     def make_ready(self, state: int) -> None:
-        """Let a state's row be written, but for ``LAZY`` entries."""
+        """Computes a state's row, except for ``LAZY`` entries, unless it is there."""
         if not self.states[state, READY]:
             self.fill(state)
 
     @_locked
     def target(self, state: int, byte: int) -> int:
-        """A row's entry, made ready if need be."""
+        """A row's entry, computed if necessary."""
         self.make_ready(state)
         while self.rows[state, byte] == LAZY:  # Again if the arrays were replaced on the way.
             self.edge(state, byte)
@@ -348,7 +348,7 @@ class StateTable:
         return int.from_bytes(frames[first + 1 : first + 1 + frames[first]].tobytes(), "little")
 
     def is_live(self, live: int, label: int, frames: NDArray[np.int64]) -> bool:
-        """Whether a label is among a position's live ones (see ``records.NO_FILTER``)."""
+        """Whether a label is among a position's live ones (see ``stack_records.NO_FILTER``)."""
         if live == NO_FILTER:
             return True
         sets, offset = (self.words, live) if live >= 0 else (frames, -2 - live)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 DONE, NEED_ROW, NEED_TRANSITION, NEED_EDGE, NEED_TEXT, NEED_FRAMES, REFUSED = range(7)
-"""The status of a transition; "requested" are the last entries of what it returns.
+"""The status of a transition; "requested" are the last entries of its result.
 
 - ``NEED_ROW``: the row of state requested[0] is missing.
 - ``NEED_TRANSITION``: context requested[0]'s transition by label requested[1] is missing.
@@ -27,9 +27,9 @@ STATE, CONTEXT, STACK, LIVE_AT, BEGIN, LENGTH, USED, REQUESTED, REQUESTED_DETAIL
 """``LENGTH`` is that of the text so far, ``USED`` the words of records that are written."""
 
 PLAIN, KEY, AFTER_PROPERTY, AFTER_ITEMS, LOCAL, UNDECIDED = range(6)
-"""Kinds of contexts. Those in the middle have a record on top of the stack that determines what
-follows. A ``LOCAL`` value was pushed: by its labels from ``CLOSE_ITEMS`` up, it pops. What follows
-an ``UNDECIDED`` one depends on a text: its lexeme, unless it is ``PENDING``, has all that may."""
+"""Kinds of contexts. For those in the middle, the record on top of the stack determines what
+follows. A ``LOCAL`` value was pushed: labels from ``CLOSE_ITEMS`` up pop it. What follows an
+``UNDECIDED`` one depends on a text: its lexeme, unless ``PENDING``, has all possible texts."""
 
 ROWS, STATES, CONTEXTS, TRANSITIONS_OF, WORDS, PUSHES, PLANS = range(7)
 """The arrays of a pushdown table's table (see ``pointers.py``), as it and its state table describe
@@ -45,8 +45,8 @@ POPPED, PUSHED = -3, -5
 ``PushdownTable.pushes``."""
 
 PENDING, UNSURE = 0, 1
-"""The lexeme states that stand for "depends on a text that isn't known": whether the text may come
-so far, or whether any further byte may."""
+"""The lexeme states for "depends on an unknown text": whether the text may come to here, or whether
+any further byte is allowed."""
 
 CLOSED = 1
 """The label of a pop where the array's bracket came in place of its first item; else it is 0."""

@@ -64,7 +64,7 @@ from .tables import (
 
 @njit(inline="always")
 def _may_go_on(rows, states, start, byte):  # type: ignore[no-untyped-def]
-    """Whether an undecided context's lexeme may go on with a byte, or end before it."""
+    """Whether an undecided context's lexeme may continue with a byte, or end before it."""
     return (
         start == PENDING
         or states[start, READY] == 0
@@ -89,8 +89,8 @@ def advance_byte(  # type: ignore[no-untyped-def]
 
     Returns:
         The status, the state, the context, the stack, the live labels, the beginning of the
-        lexeme, the free word, and three that are requested. Where something is, the position is
-        still before the byte, though perhaps in a further context.
+        lexeme, the free word, and three words of a request. With a request, the position is still
+        before the byte, though perhaps in a later context.
     """
     rows = int32_table(pushdown, ROWS, 256)
     states = int32_table(pushdown, STATES, NUM_STATE_COLUMNS)
@@ -167,11 +167,11 @@ def advance(  # type: ignore[no-untyped-def]
     positions, at, data, spans, index, resume, supplied,
     frames, text, pushdown,
 ):  # fmt: skip
-    """Write the position after some bytes to ``positions[at + 1]``.
+    """Writes the position after some bytes to ``positions[at + 1]``.
 
     ``spans[index]`` is their range in ``data``: the first, and the one past the last.
 
-    Where something is requested, that row holds how far it came; call again with ``resume``.
+    With a request, that row holds the progress so far; call again with ``resume``.
     ``text`` has room for the data.
     """
     row = at + 1 if resume else at
@@ -212,7 +212,7 @@ def leave(  # type: ignore[no-untyped-def]
     positions, at, supplied,
     frames, text, pushdown,
 ):  # fmt: skip
-    """Write the position once the lexeme at ``positions[at]`` has ended to the row after it.
+    """Ends the lexeme at ``positions[at]`` and writes the position to the next row.
 
     It is refused where the lexeme can't end without a further byte.
     """
