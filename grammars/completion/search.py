@@ -356,7 +356,7 @@ class CompletionSearch:
 
 
 class _Alone(Context):
-    """What a value is pushed upon to be completed by itself."""
+    """What a value is pushed onto to be completed by itself."""
 
     __slots__ = ()
 

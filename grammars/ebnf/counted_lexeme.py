@@ -15,7 +15,7 @@ class GrammarLexeme(AutomatonLexeme):
     """A ``GrammarAutomaton`` that ends, with label 0, wherever it accepts.
 
     Where it has long counted repetitions, a text's states have the masks of states of
-    ``_MaskLexeme``, and of their rows only the bytes that a text has are worked out.
+    ``_MaskLexeme``, and of their rows only the bytes that a text has are computed.
     """
 
     has_edges = True

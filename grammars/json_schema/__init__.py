@@ -1,1 +1,1 @@
-"""JSON Schema: read (schema), decided (solver), written (text) and walked (contexts)."""
+"""JSON Schema: documents and keywords, satisfiability (solver), lexemes (text), and contexts."""

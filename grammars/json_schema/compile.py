@@ -1,4 +1,4 @@
-"""From a JSON Schema to the start of its texts."""
+"""Compiles a JSON Schema: checks each keyword and reference, and creates the first context."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from .solver.plans import PlanSolver
 from .solver.value_sets.languages import Languages
 
 _NUM_PREPARED = 24
-"""Nodes, the outer ones, whose plans are worked out when compiling and not on the way; likewise
+"""Nodes, the outer ones, whose plans are computed when compiling and not on the way; likewise
 the automata of numbers within bounds."""
 
 
 class CompiledSchema:
-    """A schema that was checked: each keyword is sound, each reference leads somewhere, and some
-    value is valid."""
+    """A checked schema: each keyword's value is sound, each reference resolves, and some value is
+    valid."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class CompiledSchema:
             raise EmptyConstraintError("", _first_keyword(schema), "no value is valid")
         self._values.prepare(self._root, _NUM_PREPARED)
         for leaf in documents_.plain_leaves():
-            # Its parts were made, so nothing is left to be found out or prepared.
+            # Its parts exist, so nothing is left to check or prepare.
             if leaf.parts:
                 leaf.is_settled = True
                 languages.share(leaf)
@@ -87,7 +87,7 @@ def _first_keyword(schema: Any) -> str:
 def _check(
     typer: Typer, languages: Languages, root: Formula, limits: CompileLimits
 ) -> list[Formula]:
-    """Visit every subschema that a value can meet, so that errors are found immediately.
+    """Visits every subschema that can apply to a value, so that errors are found immediately.
 
     Returns:
         All nodes, from the innermost out: decided in this order, few need deep recursion.
@@ -114,7 +114,7 @@ def _check(
                 if kind == "string" and formula.op != "false":
                     languages.prepare_text(formula)
                 elif kind == "number" and formula.op != "false":
-                    # What isn't made now is made on demand, and can't outgrow a limit then.
+                    # The others are computed on demand, and can't exceed a limit then.
                     num_numbers += 1
                     if num_numbers <= _NUM_PREPARED or not is_bounded_integer(formula):
                         languages.number_set(formula)

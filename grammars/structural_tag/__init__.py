@@ -45,7 +45,7 @@ def structural_tag_start(
     has_special = any(isinstance(thing, SpecialToken) for thing in compiler.foreign)
 
     def start(pushdown: ContextTable) -> Context:
-        # A grammar has one pushdown table, and both keep what they have worked out.
+        # A grammar has one pushdown table, and both keep what they have computed.
         automaton = TagAutomaton(network, compiler.foreign, limits)
         pushdown.has_special |= has_special
         if automaton.counts_tokens:

@@ -1,1 +1,1 @@
-"""The states of a value that is being written: frames of objects and arrays."""
+"""Contexts of JSON values: the frames of open objects and arrays, and what may come next."""

@@ -1,5 +1,7 @@
-"""Arrays of which more than the number of items matters: which are followed, counted, or must
-differ. The others are in ``plain.py``."""
+"""Frames of arrays whose items are distinguished, counted by ``contains``, or must differ.
+
+Arrays of which only the number of items matters are in ``plain.py``.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,7 @@ class ArrayFrame(OpenFrame):
     def opened(
         cls, pushdown: ContextTable, value_plan: ValuePlan, plan: ArrayPlan, parent: Frame
     ) -> After:
-        """The context after an opening bracket."""
+        """The context after the opening bracket."""
         values = value_plan.values
         frame = cls(
             pushdown, values, plan, value_plan.verdicts, plan.start,

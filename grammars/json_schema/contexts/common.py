@@ -1,4 +1,4 @@
-"""What most schemas need, to be worked out before one comes."""
+"""Lexemes and automata that most schemas need, computed before the first schema."""
 
 from __future__ import annotations
 

@@ -95,15 +95,15 @@ class ValueContext(Context):
         return frame.child_done(pushdown, self.plan.verdict_of(label), value)
 
     def _outer(self, pushdown: ContextTable) -> Context | None:
-        """What a nested value is pushed upon; None: what this value is pushed upon itself."""
+        """The context that a nested value is pushed onto; None: the one below this value."""
         if isinstance(self.frame, LocalFrame):
             return None
         return pushdown.intern(ReturnContext(self.frame))
 
 
 class ReturnContext(Context):
-    """What a value was pushed upon: by ``DONE`` it has ended; by ``CLOSED`` the array's closing
-    bracket came in place of its first item."""
+    """The context below a pushed value: by ``DONE`` the value has ended; by ``CLOSED`` the array's
+    closing bracket came in place of its first item."""
 
     __slots__ = ("frame",)
     DONE, CLOSED = range(2)
@@ -133,7 +133,7 @@ class ReturnContext(Context):
 
 
 class LocalFrame(Frame):
-    """Stands for what a value was pushed upon, where that makes no difference to the value."""
+    """A placeholder for the context below a pushed value, where the value doesn't depend on it."""
 
     __slots__ = ()
 
@@ -157,7 +157,7 @@ def pushed(
     *,
     may_close: bool = False,
 ) -> Push:
-    """A value of which the frame around it needs to know nothing but that it has ended."""
+    """A value of which the frame around it needs to know only that it has ended."""
     inner = local_value(pushdown, plan, frame.layout, prefixes, may_close=may_close)
     return Push(inner, pushdown.intern(ReturnContext(frame)))
 
@@ -211,7 +211,7 @@ class AfterContext(Context):
 
 
 class UndecidedContext(Context):
-    """What follows depends on a text that isn't known; all of it is in ``lexeme``, if given."""
+    """What follows depends on an unknown text; ``lexeme``, if given, allows all of it."""
 
     __slots__ = ("_lexeme",)
     kind = UNDECIDED
@@ -246,7 +246,7 @@ _UNSURE_LEXEME = _UnsureLexeme()
 
 
 class UnsureContext(Context):
-    """Something follows; what that may be depends on a text that isn't known."""
+    """Further text follows; which text is allowed depends on an unknown text."""
 
     __slots__ = ()
 

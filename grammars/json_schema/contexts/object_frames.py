@@ -1,5 +1,8 @@
-"""Objects of which more matters than what was there: alternatives that are followed, an order that
-is fixed, names that may run out, values that are recorded. The others are in ``plain.py``."""
+"""Frames of objects that need more state than the properties seen so far.
+
+These follow alternatives, have a fixed order, names that may run out, or recorded values. The
+others are in ``plain.py``.
+"""
 
 from __future__ import annotations
 
@@ -83,14 +86,14 @@ class ObjectFrame(OpenFrame):
 
     Attributes:
         values: the value plans of the schema.
-        plan, goals: what is followed, and which verdicts on it are acceptable.
-        residual: what is left of the plan's formulas.
-        seen: the labels of the properties that are there, as bits.
-        count: how many properties there are, as far as that matters.
-        used: by class, how many of its names are there, where it has finitely many.
+        plan, goals: the object's plan, and the acceptable verdicts on its formulas.
+        residual: the plan's formulas, with decided parts removed.
+        seen: the labels of the properties so far, as bits.
+        count: the number of properties so far, as far as that matters.
+        used: by class with finitely many names, the number of its names so far.
         names: the lexeme of the names that may come.
         names_id: the pushdown table's number for ``names``.
-        is_undecided: one more name is not to come again, but isn't known.
+        is_undecided: one more name must not be repeated, but is unknown.
         floor: names with labels below it can't come any more (if the order is fixed).
         content: the properties' names and values, if they are recorded.
     """

@@ -1,4 +1,4 @@
-"""What comes after the bracket that opens an object or an array."""
+"""The context after the bracket that opens an object or an array."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def opened(
     """The context of a first key or item: above a record if the value is plain, else in a frame.
 
     Args:
-        frame: what the value stands in.
-        outer: gives what a plain value is pushed upon (see ``Push``).
+        frame: the frame around the value.
+        outer: gives the context that a plain value is pushed onto (see ``Push``).
     """
     if not frame.records:
         opened_plain = opened_object if is_object else opened_array

@@ -1,8 +1,9 @@
-"""Objects and arrays of which nothing matters but what was there and how much: most of them.
+"""Plain objects and arrays: their state is the set of properties, or the number of items, so far.
 
-Their state is a record that compiled code reads and writes (see ``records.py``), so that a new set
-of properties needs no new contexts. All else is a frame of ``contexts.py``: a schema that follows
-alternatives, a fixed order, names that may run out, items that must differ.
+Most are plain. Compiled code keeps that state in a record (see ``stack_records.py``), so that a new
+set of properties needs no new contexts. All others have Python frames (``object_frames.py``,
+``array_frames.py``): schemas with alternatives, a fixed order, names that may run out, items that
+must differ.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _MAX_PREFIX = 1000
 def opened_object(
     pushdown: ContextTable, value_plan: ValuePlan, layout: Layout, outer: Context | None
 ) -> Push | None:
-    """What comes after an opening brace; None if the object isn't plain.
+    """The transition after an opening brace; None if the object isn't plain.
 
     ``layout`` is the one around it; ``outer`` as in ``Push``.
     """
@@ -59,7 +60,7 @@ def opened_object(
 def opened_array(
     pushdown: ContextTable, value_plan: ValuePlan, layout: Layout, outer: Context | None
 ) -> Push | None:
-    """What comes after an opening bracket; None if the array isn't plain."""
+    """The transition after an opening bracket; None if the array isn't plain."""
     values = value_plan.values
     plan = values.solver.array_plan(value_plan.formulas("array"))
     if not plan.is_simple or plan.prefix_len > _MAX_PREFIX:

@@ -1,6 +1,6 @@
-"""Arrays whose items must all differ, and of which nothing else is followed.
+"""Frames of arrays whose items must all differ, under one schema.
 
-What an item may be is its schema's, without the values that are there: these are left out of its
+The next item is any value of that schema except the present ones: these are excluded from its
 lexeme one by one, so that a mask costs no more after a hundred items than after two.
 """
 
@@ -59,7 +59,7 @@ class UniqueArrayFrame(OpenFrame):
 
     @classmethod
     def fits(cls, plan: ArrayPlan, goals: tuple[Verdict, ...]) -> bool:
-        """Whether a plan says no more than what all items are, that they differ, and how many."""
+        """Whether a plan requires only one schema for all items, distinctness, and a number."""
         return (
             plan.is_plainly_unique and plan.has_unique and plan.prefix_len == 0 and goals == ((),)
         )

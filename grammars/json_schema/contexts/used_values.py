@@ -1,4 +1,4 @@
-"""The values that an array's items may not have again, where all must differ."""
+"""The values that an array with ``uniqueItems`` must not repeat."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FRACTION = r"-?(0|[1-9][0-9]{0,3})\.[0-9]{2}[1-9]"
 
 
 class Items:
-    """What all items of an array may be, those aside that are there.
+    """The values that an array's items may have, before any is excluded.
 
     Attributes:
         listed: the values, if they are few.
@@ -145,7 +145,7 @@ class UsedValues:
         return str(self.value[0]) if isinstance(self.value, tuple) else ""
 
     def plan(self) -> ValuePlan:
-        """The plan of the next item, but for the scalars that are used."""
+        """The plan of the next item, except for the used scalars."""
         if self._plan is None:
             parent = self.parent
             same = parent is not None and parent.nested is self.nested

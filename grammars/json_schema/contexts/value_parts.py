@@ -1,4 +1,4 @@
-"""The lexemes of what a value may be: its strings, numbers, literals and brackets."""
+"""The lexemes of a value's possible forms: its strings, numbers, literals and brackets."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _MAX_TREE_BYTES = 20_000
 
 
 class ValueParts:
-    """What a value may be.
+    """The possible forms of a value.
 
     Attributes:
         brackets: which of ``OBJECT`` and ``ARRAY`` may be opened.

@@ -1,4 +1,4 @@
-"""A value: which scalars it may be, with which verdicts, and whether an object or an array."""
+"""Plans of values: the possible scalars with their verdicts, and whether objects or arrays."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ class Opener(Protocol):
 
 
 class Values:
-    """What one compiled schema has worked out about values, names and objects.
+    """The plans of one compiled schema's values, names and objects, computed on demand.
 
     Attributes:
         any_order: an object's properties come in any order; otherwise in the schema's (in an
             object with others, those that are optional may come late).
         integers: how numbers that must be integers are written.
-        unique_items: by node, what all items of an array may be that must differ.
-        opened: finds what comes after an opening bracket.
+        unique_items: by node, the values of an array's items that must differ.
+        opened: finds the context after an opening bracket.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Values:
         return languages.remember(("anything", self.any_order, self.integers), make)
 
     def prepare(self, root: Formula, count: int) -> None:
-        """Work out ahead the plans of a node and of nodes inside it, up to ``count`` of them."""
+        """Computes in advance the plans of a node and of nodes inside it, at most ``count``."""
         pending = deque([root])
         seen = {root}
         for _ in range(count):
@@ -198,7 +198,7 @@ class Values:
         return known
 
     def _free(self, frame: OpenObject, spent: int) -> int:
-        """The labels that neither names that are there nor the order rule out."""
+        """The labels that are ruled out neither by present names nor by the order."""
         plan = frame.plan
         free = ((1 << plan.num_labels) - 2) & ~(frame.seen | spent)
         if frame.floor > plan.first_name and not self._is_open(plan):
@@ -208,8 +208,8 @@ class Values:
     def _is_open(self, plan: ObjectPlan) -> bool:
         """Whether an object may have properties that aren't listed.
 
-        Their names may begin as any does, so a listed one that comes late can't be told from them
-        before it ends: it is taken then, under its own schema.
+        Their names may begin like a listed one that comes late, which is distinguished from them
+        only at its end: it is accepted then, under its own schema.
         """
         known = self._open.get(plan.number)
         if known is None:
@@ -220,7 +220,7 @@ class Values:
         return known
 
     def _differing_of(self, frame: OpenObject) -> Differing | None:
-        """How an object differs from given ones, if that is all that is unusual about it."""
+        """How an object differs from given ones, if it is plain apart from that."""
         plan = frame.plan
         if plan.is_simple or frame.goals != ((),):
             return None
@@ -253,7 +253,7 @@ class Values:
 
 
 class ValuePlan:
-    """What may come where a value is due.
+    """The plan of a value: what may stand in its place.
 
     Attributes:
         verdicts: the acceptable verdicts on all nodes but the first, which must hold.
@@ -279,7 +279,7 @@ class ValuePlan:
 
     @property
     def parts(self) -> ValueParts:
-        """What the value may be. One subschema's are worked out once, wherever it stands."""
+        """The value's parts; those of one subschema are computed once for all its places."""
         parts = self._parts
         if parts is None:
             node = self.nodes[0]
@@ -295,7 +295,7 @@ class ValuePlan:
         return parts
 
     def prepare(self) -> list[Formula]:
-        """Work out the plan; the nodes that are followed alone inside."""
+        """Computes the plan; returns the nodes inside that are followed alone."""
         brackets = self.parts.brackets
         solver = self.values.solver
         found: list[Formula] = []

@@ -1,4 +1,4 @@
-"""The single constraints of JSON Schema, by the type of value that each is about."""
+"""Atoms: JSON Schema's elementary constraints, by the type of value that each applies to."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class _Remembered:
-    """An atom with much content: its hash is worked out once."""
+    """An atom with much content, whose hash is cached."""
 
     _hash: int = field(init=False, repr=False, compare=False)
 

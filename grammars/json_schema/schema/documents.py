@@ -1,4 +1,4 @@
-"""A schema document and the documents it refers to: where a subschema is, and what it refers to.
+"""A schema document and the documents it refers to: subschemas, resources and references.
 
 References resolve as RFC 3986 and the schema's dialect say: by ``$id``, ``$anchor``,
 ``$dynamicAnchor``, JSON pointer. Nothing is ever fetched.
@@ -38,21 +38,21 @@ _SCALARS = frozenset((str, int, float, bool, type(None)))
 class Leaf:
     """One subschema at one place: a node's atom. Equal to itself alone.
 
-    A schema without subschemas means the same wherever it is, so it is one leaf in all schemas of
-    a compiler, with what has been worked out about it.
+    A schema without subschemas means the same in every place, so it is one leaf in all schemas of
+    a compiler, with all cached results.
 
     Attributes:
         schema: a dict or a bool.
         resource: the URI of the schema resource that it is in.
         path: a JSON pointer into the document, for errors.
-        scope: the resources entered on the way, outermost first; empty where nothing dynamic is
-            ever asked for.
+        scope: the resources entered on the way, outermost first; empty where no dynamic reference
+            needs it.
         content: its keywords, if none has a subschema; None otherwise.
         node: the node that stands for it, once it is known.
         kinds: the types that it may allow, likewise.
         typed: by type, its formula for values of that type.
-        parts: what values of it are made of, for each way to write integers.
-        is_settled: it was found to be sound, and all its parts are made.
+        parts: the parts of its values, for each way to write integers.
+        is_settled: it is checked, and all its parts are computed.
     """
 
     __slots__ = (
@@ -103,8 +103,8 @@ class Documents:
         annotations: Collection[str] = (),
         dialect: str = "auto",
     ) -> None:
-        """``shared`` has leaves of other schemas, by content; ``annotations`` are keywords that say
-        nothing here; ``dialect`` is that of documents that don't name theirs."""
+        """``shared`` has leaves of other schemas, by content; ``annotations`` are keywords that are
+        ignored here; ``dialect`` is that of documents that don't name theirs."""
         self._limits = limits
         self._annotations = frozenset(annotations)
         self._documents = documents
@@ -128,7 +128,7 @@ class Documents:
     # -- indexing ---------------------------------------------------------------------------
 
     def _dialect_of(self, schema: Any, default: Dialect) -> Dialect:
-        """The dialect of a resource, without the keywords that say nothing here."""
+        """The dialect of a resource, without the keywords that are ignored here."""
         found = dialect_of(schema, default, self._documents)
         is_done = not self._annotations or found in self._dialects.values()
         if is_done or found.asserts_formats:
@@ -136,7 +136,7 @@ class Documents:
         return self._dialects.setdefault(found, found.without(self._annotations))
 
     def _index(self, schema: Any, base: str, path: str, dialect: Dialect, depth: int) -> None:
-        """Find the resources and anchors in a schema; a document's own is at depth 0."""
+        """Indexes the resources and anchors in a schema; the document itself is at depth 0."""
         self._num_nodes += 1
         if self._num_nodes > self._limits.max_schema_nodes:
             raise GrammarTooComplexError(
@@ -172,7 +172,7 @@ class Documents:
     def _index_names(
         self, schema: dict[str, Any], base: str, path: str, dialect: Dialect, depth: int
     ) -> tuple[str, Dialect]:
-        """Note what a schema calls itself.
+        """Records a schema's own identifiers.
 
         Returns:
             The base and the dialect inside it.
@@ -260,8 +260,8 @@ class Documents:
         return leaf
 
     def _content_of(self, schema: Any, dialect: Dialect) -> Hashable:
-        """What a schema says, annotations aside: a number that tells it from those of this
-        document that say something else, or, without subschemas, a key that is no number."""
+        """Identifies a schema's meaning, annotations aside: a number unique to it among this
+        document's different schemas, or, without subschemas, a key that is not a number."""
         if not isinstance(schema, dict):
             return ("schema", schema) if isinstance(schema, bool) else -1
         content = self._contents.get(id(schema))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 _SEQUENCE = (list, tuple)
 _FEW = 2
 _MANY = 32
-"""A formula of more parts doesn't keep a set of its atoms; its parts do."""
+"""The most parts of a formula that caches the set of its atoms; of a larger one its parts do."""
 
 
 class Formula:

@@ -15,7 +15,7 @@ _ABOUT_NUMBERS = frozenset(
     ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "divisibleBy"]
 )
 _MAX_COUNT = 1_000_000_000
-"""No text gets longer, so a larger upper bound is no other bound."""
+"""Longer than any text, so larger upper bounds are equal to this one."""
 
 
 def canonical_values(leaf: Leaf, keyword: str, values: list[Any]) -> list[Any]:

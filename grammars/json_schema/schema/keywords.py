@@ -1,4 +1,4 @@
-"""JSON Schema's keywords: what each one's value is made of, and whether it is of that kind.
+"""JSON Schema's keywords: the kind of each one's value, and its check.
 
 A keyword of the wrong kind can't be enforced, so it is refused, not ignored.
 """
@@ -43,7 +43,7 @@ ROLES: dict[str, int] = {
 
 
 def check_keywords(schema: dict[str, Any], path: str) -> None:
-    """Refuse a keyword that would otherwise go unread because of its value's kind.
+    """Refuses a keyword whose value is of the wrong kind and would otherwise be ignored.
 
     Raises:
         ConstraintError: names the keyword and what its value must be.

@@ -26,7 +26,7 @@ def kinds_of(node: Formula) -> tuple[str, ...]:
 
 
 def _named_kinds(part: Formula) -> set[str] | None:
-    """The types that a conjunct names by itself; None if it names none."""
+    """The types that a single conjunct names; None if it names none."""
     value = part.parts[0] if part.op == "atom" else None
     if isinstance(value, Const):
         return {value.value[0]}  # type: ignore[index]

@@ -1,4 +1,4 @@
-"""The numbers of a typed formula without an automaton: intervals, lists, single values."""
+"""The numbers that a typed formula allows, without an automaton: intervals, lists, values."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def listed_numbers(formula: Formula) -> list[Decimal] | None:
 
 
 def is_order(formula: Formula) -> bool:
-    """Whether a formula is about a number's place among a few others alone."""
+    """Whether a formula depends only on a number's order relative to a few others."""
     return all(
         isinstance(a, AtLeast | AtMost)
         or (isinstance(a, NumberIs) and len(a.values) <= _MAX_POINTS)
@@ -56,7 +56,7 @@ def is_order(formula: Formula) -> bool:
 
 
 def is_bounded_integer(formula: Formula) -> bool:
-    """Whether a formula is about order, and perhaps about being an integer, alone."""
+    """Whether a formula depends only on order, and possibly on being an integer."""
     return all(
         is_order(p) or (p.op == "atom" and isinstance(p.parts[0], Integer))
         for p in conjuncts(formula)

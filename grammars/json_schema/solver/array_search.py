@@ -1,4 +1,4 @@
-"""Can an array be ended so that a case is met? A search, item by item, breadth first."""
+"""Searches, item by item and breadth first, for an array that meets a case of a formula."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ two items have yet to be equal."""
 
 
 class Search:
-    """Breadth first, item by item: can an array be ended so that a case is met?"""
+    """Decides whether an array can be completed so that a case is met: breadth first, by items."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Search:
         )
 
     def run(self) -> bool:
-        """Whether it can. If so, without any one value that is not in ``needed``."""
+        """Whether it can; if so, even without any single value that is not in ``needed``."""
         return self._run(self._start)
 
     def partners(self) -> Iterator[Formula]:

@@ -1,6 +1,7 @@
 """Arrays: what the next item may be, and whether the array may end.
 
-As with objects, an ``ArrayPlan`` is what some typed formulas, followed together, say of an array.
+As with objects, an ``ArrayPlan`` is the static part of some typed formulas that are followed
+together.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ Verdict = tuple[bool, ...]
 
 
 class ArrayPlan:
-    """What some formulas say of an array.
+    """The static part of some formulas over an array.
 
     Attributes:
         number: identifies the plan within its solver.
         formulas: the first must come out true; the others' verdicts are wanted.
-        has_unique: whether items' values must be remembered.
+        has_unique: whether items' values must be recorded.
         is_simple: there is one formula, a conjunction of ``Items`` and ``Length``.
         is_plainly_unique: likewise, with ``Unique``.
     """
@@ -131,7 +132,7 @@ class ArrayPlan:
     def after_child(
         self, state: State, child: Child, verdict: tuple[bool, ...], value: Hashable
     ) -> State:
-        """The state after an item came out like this."""
+        """The state after an item with these verdicts."""
         residual, index, counts, values = state
         outcome = dict(child.verdicts(verdict))
         failed = {a for a, holds in outcome.items() if not holds and not isinstance(a, Contains)}

@@ -1,6 +1,6 @@
-"""Conditions on an object that have nothing to do with each other, so that each is decided alone.
+"""Splits conditions on an object into independent components, each of which is decided alone.
 
-Thirty ``if`` chains about different properties are thirty small questions, not one of all their
+Thirty ``if`` chains about different properties are thirty small problems, not one with all their
 combinations.
 """
 
@@ -61,7 +61,7 @@ def _labels_of(part: Formula, label_of: Mapping[str, int]) -> int | None:
 
 
 def asks_no_wrong_value(formula: Formula) -> bool:
-    """Whether nothing in a formula asks for a property's value to be wrong."""
+    """Whether no part of a formula requires a property's value to be invalid."""
     if formula.op in ("not", "one"):
         return not any(isinstance(a, Properties) for a in atoms(formula))
     return formula.op == "atom" or all(map(asks_no_wrong_value, formula.operands))

@@ -1,9 +1,8 @@
-"""Objects that must differ from some given ones: where no search is needed to see that they can.
+"""Objects that must differ from given ones: a sufficient condition that needs no search.
 
-What an item of an array with ``uniqueItems`` may be is its schema and the negations of the items
-that are there. As long as another property can come whose values have no end, the object can still
-differ from all of them, whatever else it has; so a decision costs no more after a hundred items
-than after two.
+An item of an array with ``uniqueItems`` must meet its schema and the negations of the present
+items. As long as another property with infinitely many values may follow, the object can still
+differ from all of them; so a decision costs no more after a hundred items than after two.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _MANY = 1 << 20
 
 
 class FollowedObject(Protocol):
-    """What is asked of an object's plan."""
+    """The part of an object's plan that is used here."""
 
     solver: Solver
     formulas: tuple[Formula, ...]
@@ -71,7 +70,7 @@ class FollowedObject(Protocol):
 class Differing:
     """An object that meets a *base*, and is none of some given objects.
 
-    The base has the same plan whatever the given objects are, so its answers are remembered.
+    The base has the same plan for all given objects, so its answers are cached.
 
     Args:
         base: the plan of the formula without the given objects. Its labels are the first of those
@@ -86,7 +85,7 @@ class Differing:
         self._endless: list[int] = []
         for label in range(base.num_labels - 1, 0, -1):
             node = all_of([base.node_of(properties, label) for properties in must])
-            # Whatever the value is, nothing else may depend on it.
+            # Nothing else may depend on the value.
             if all(base.node_of(properties, label).op == "true" for properties in may) and (
                 base.solver.satisfiable(node)
                 if label < base.first_name
@@ -96,7 +95,7 @@ class Differing:
 
     @classmethod
     def of(cls, plan: FollowedObject, *, in_order: bool) -> Differing | None:
-        """What a plan says, if its formula is such a one."""
+        """An object plan's base and given objects, if its formula has that form; else None."""
         formula = plan.formulas[0]
         left = _without_excluded(formula)
         if left is formula or len(plan.formulas) > 1:
@@ -114,7 +113,7 @@ class Differing:
     def live(
         self, residual: Formula, seen: int, count: int, floor: int, free: int
     ) -> tuple[int, int]:
-        """Of ``free`` labels those that may come next for sure, and those where that isn't plain.
+        """Of ``free`` labels those that certainly may come next, and those that need a search.
 
         Args:
             residual, seen, count, floor: as in an ``ObjectFrame``.
@@ -139,7 +138,7 @@ class Differing:
         return sure, unsure & ~sure
 
     def leaves_room(self, residual: Formula, seen: int, count: int, floor: int, label: int) -> bool:
-        """Whether it is plain that an object can still differ after a property's value.
+        """Whether an object certainly can still differ after a property's value.
 
         Args:
             residual: what is left after that value.
@@ -202,7 +201,7 @@ def _excludes_one(formula: Formula) -> bool:
 
 
 def _is_endless(solver: Solver, node: Formula) -> bool:
-    """Whether it is plain that a node has no end of values."""
+    """Whether a node certainly has infinitely many values."""
     known = solver.endless.get(node)
     if known is None:
         typer = solver.typer

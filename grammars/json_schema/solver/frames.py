@@ -1,4 +1,4 @@
-"""What a JSON value stands in: the frames of open objects and arrays (see ``contexts.py``).
+"""The interface of frames: the open objects and arrays around a JSON value (``contexts.py``).
 
 A frame's ``id`` is the pushdown table's number for its content; frames with equal content have
 equal ids.
@@ -22,7 +22,7 @@ UNKNOWN = ("unknown",)
 
 
 class Frame(ABC):
-    """What a value stands in."""
+    """The frame around a value."""
 
     __slots__ = ("id", "layout", "records")
 
@@ -45,7 +45,7 @@ class Frame(ABC):
 
     @abstractmethod
     def accepts(self, verdict: tuple[bool, ...]) -> bool:
-        """Whether the whole text can still be completed if the value came out like this."""
+        """Whether the whole text can still be completed after a value with these verdicts."""
 
     @abstractmethod
     def child_done(

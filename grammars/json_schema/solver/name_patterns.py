@@ -1,4 +1,4 @@
-"""The names of an object that are not distinguished one by one, by the patterns that they match."""
+"""Classes of an object's unlisted names, by the patterns that they match."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class NamePatterns:
         self.matched = lru_cache(_MAX_NAMES)(self._matched)
 
     def _matched(self, name: str) -> tuple[bool, ...]:
-        """By pattern, whether a name matches it. Reads on from where names begin alike."""
+        """By pattern, whether a name matches it. Reuses the state after a common prefix."""
         data = name.encode("utf-8", "surrogatepass")
         last, path = self._last
         shared = next((i for i, (a, b) in enumerate(zip(last, data, strict=False)) if a != b), None)

@@ -1,4 +1,4 @@
-"""Can properties be added to an object so that a case is met?"""
+"""Searches for properties to add to an object so that a case of a formula is met."""
 
 from __future__ import annotations
 

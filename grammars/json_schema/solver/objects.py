@@ -1,11 +1,11 @@
 """Objects: which properties may come next, and whether the object may end.
 
-An ``ObjectPlan`` is the static part: for the typed formulas that are followed together, every name
-and class of names that they tell apart, and what each formula says of such a property's value. A
-frame (``frames.py``) is the moving part.
+An ``ObjectPlan`` is the static part of the typed formulas that are followed together: every name
+and class of names that they distinguish, and each formula's condition on such a property's value. A
+frame (``frames.py``) is the dynamic part.
 
-The first formula must come out true. The others are verdicts that the surrounding frame wants to
-know: a property-by-property record of which alternatives are still alive.
+The first formula must hold. The values of the others are *verdicts* for the surrounding frame: they
+record, property by property, which alternatives are still possible.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _MAX_LISTED = 256
 
 
 class ObjectPlan:
-    """What some formulas say of an object.
+    """The static part of some formulas over an object.
 
     Attributes:
         number: identifies the plan within its solver.
-        formulas: see the module's head.
+        formulas: see the module's docstring.
         names: the names that are distinguished; the i-th has label ``first_name + i``.
         classes: the sets of all other names, with labels 1, 2, and so on.
         never_runs_out: every prefix of a name has infinitely many completions.
@@ -185,7 +185,7 @@ class ObjectPlan:
     def after_child(
         self, residual: tuple[Formula, ...], child: Child, verdict: tuple[bool, ...]
     ) -> tuple[Formula, ...]:
-        """The formulas that are left after a property's value came out like this."""
+        """The remaining formulas after a property's value with these verdicts."""
         failed = {a for a, holds in child.verdicts(verdict) if not holds}
         if not failed:
             return residual
@@ -329,7 +329,7 @@ class ObjectPlan:
                     for part, labels in parts
                 )
         if self._is_told_by_names:
-            # No count and no wrong value is asked for: all else that is there doesn't matter.
+            # Neither a count nor an invalid value is required: other properties don't matter.
             seen &= self._has
             count = 0
         key = (residual, seen, count, spent, tuple(goals), ordered_from)

@@ -1,7 +1,8 @@
-"""Whether a value exists: the question behind "no dead ends" and "impossible schemas are refused".
+"""Satisfiability: whether a value exists.
 
+Because of it masks have no dead ends, and impossible schemas are refused.
 A formula over atoms is searched case by case (``tableau.py``), up to the first that can be met.
-Whether a case of objects or arrays can be met is asked of its plan (``objects.py``, ``arrays.py``).
+Plans decide the cases of objects and arrays (``objects.py``, ``arrays.py``).
 """
 
 from __future__ import annotations
@@ -61,11 +62,11 @@ class ObjectOutline(Outline, Protocol):
 
 
 class Solver(ABC):
-    """Answers of one compilation, remembered.
+    """Decides satisfiability, and caches the answers of one compilation.
 
     Attributes:
         value_sets: the values of nodes that have few (see ``values_of.py``).
-        endless: by node, whether it plainly has no end of values (see ``differing.py``).
+        endless: by node, whether it certainly has infinitely many values (see ``differing.py``).
     """
 
     def __init__(self, typer: Typer, languages: Languages, limits: CompileLimits) -> None:
@@ -106,8 +107,8 @@ class Solver(ABC):
     def has_kind(self, node: Formula, kind: str) -> bool:
         """Whether some value of a type satisfies a node.
 
-        A value is finite, so a node that needs a value of its own inside it has none: while the
-        answer is sought it is taken to be no, and an answer that leans on that is not remembered.
+        A value is finite, so a node that needs a value of its own inside it has none: during the
+        search its answer is taken to be no, and answers that depend on that are not cached.
         """
         formula = self.typer.typed(node, kind)
         if formula.op in ("true", "false"):
@@ -144,7 +145,7 @@ class Solver(ABC):
     def verdicts(self, nodes: tuple[Formula, ...]) -> Iterator[tuple[bool, ...]]:
         """The verdicts that a value can have on all nodes but the first, which must hold.
 
-        The more agreeable come first; they are looked for as they are asked for.
+        Those with more true verdicts come first; computed lazily.
         """
         search = self._verdicts.get(nodes)
         if search is None or (self.is_leaning and not search.has_ended):
@@ -256,7 +257,7 @@ class Solver(ABC):
         return all_of([*holds, *fails])
 
     def are_disjoint(self, a: Formula, b: Formula) -> bool:
-        """Whether it is plain that no value satisfies both nodes. No is no promise."""
+        """Whether certainly no value satisfies both nodes; False is not a proof of the contrary."""
         if a.op == b.op == "atom" and isinstance(a.parts[0], Const):
             value = b.parts[0]
             if isinstance(value, Const):

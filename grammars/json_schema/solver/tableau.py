@@ -1,6 +1,6 @@
-"""The cases in which formulas have given truths, as a tableau (Smullyan, 1968).
+"""The cases in which formulas have given truth values, as a tableau (Smullyan, 1968).
 
-Cases that contradict themselves are dropped on the way.
+Contradictory cases are pruned.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _alternatives(
 
 
 def _effort(formula: Formula, truth: bool) -> int:
-    """How hard a formula's truth may be to bring about: names are easy, wrong values hard."""
+    """Estimated difficulty of making a formula true: names are easy, invalid values hard."""
     op = formula.op
     if op == "atom":
         value = formula.parts[0]

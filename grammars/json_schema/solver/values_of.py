@@ -1,4 +1,4 @@
-"""The values of a node that has few of them."""
+"""Lists the values of nodes that have finitely many and few."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strings of a regular language and a bounded length, with no automaton of their product."""
+"""Strings of a regular language with bounds on the length, without building the product."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A string lexeme without one more string: how an object's names are kept from coming twice."""
+"""A string lexeme minus one string: excludes an object's name from occurring twice."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class _ExcludedText(TextLexeme):
         return first
 
     def _narrow(self, state_table: StateTable, first: int) -> None:
-        """Work out again what can be reached, where strings end or are distinguished."""
+        """Recomputes which labels can be reached, where strings end or are distinguished."""
         for i in reversed(range(len(self._bases))):
             if state_table.rows[first + i, BACKSLASH] == LAZY:
                 # By escapes alone there may be no way on.

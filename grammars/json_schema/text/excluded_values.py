@@ -1,9 +1,9 @@
-"""Scalars without one more value: how an array's items are kept from coming twice.
+"""A scalar lexeme minus one value: excludes an array's item from occurring twice.
 
-A value's spellings are laid over a *base*, the lexeme of the values that are left. A state is a
-state of the base with the state of the spellings after the same text; it is made when it is first
-read, and where no spelling goes on the base's own state follows. So each value that is left out
-costs no more states than texts come to, and shares all others with the base.
+The automaton of the value's spellings is laid over a *base*, the lexeme of the other values. A
+state is a pair of a base state and a state of the spellings after the same text, created when it is
+first read; where no spelling continues, the base's own state follows. So an excluded value costs
+only the states that texts visit, and shares all others with the base.
 """
 
 from __future__ import annotations

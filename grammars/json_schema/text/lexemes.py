@@ -81,7 +81,7 @@ class ValueLexeme(Lexeme):
 
 
 class ItemLexeme(Lexeme):
-    """A value like ``ValueLexeme``'s whose strings and numbers are worked out if one begins.
+    """A value like ``ValueLexeme``'s whose strings and numbers are computed if one begins.
 
     ``number`` and ``text`` give their lexemes; ``id`` distinguishes lexemes of one state table.
     """

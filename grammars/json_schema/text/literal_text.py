@@ -1,9 +1,8 @@
-"""Strings some of which are distinguished: the names of an object, an enum, or what was seen
-before.
+"""Strings some of which have labels of their own: the names of an object, or an enum.
 
-The tree of the given texts is laid over a *base*, the lexeme of all other strings. A state is a
-node of the tree with the base's state after the same text: its row is the base's, but for the
-bytes that go on in the tree, and for the closing quote where a given text is complete.
+The trie of the given texts is laid over a *base*, the lexeme of all other strings. A state is a
+pair of a trie node and the base's state after the same text: its row is the base's, except for
+bytes that continue in the trie, and for the closing quote where a given text is complete.
 """
 
 from __future__ import annotations

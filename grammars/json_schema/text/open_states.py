@@ -1,4 +1,4 @@
-"""States of a string body's automaton in which no text stops it."""
+"""States of a string body's automaton from which every text continues."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _open_states(table, class_of, text):  # type: ignore[no-untyped-def]
 
 
 def open_states(table: NDArray[np.int32], class_of: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """The states between two characters from which any text of ``KEY_TEXT`` goes on for ever.
+    """The states between two characters from which any text of ``KEY_TEXT`` continues indefinitely.
 
     Args:
         table, class_of: the automaton, as in a ``Dfa``; each of its texts begins one of

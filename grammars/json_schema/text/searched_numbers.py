@@ -1,4 +1,4 @@
-"""Number texts whose states are made as they are read: remainders by any divisor.
+"""Lazy automata of number texts, for remainders by any divisor.
 
 As elsewhere where an automaton would be too large, numbers are plain decimals (no exponent).
 """

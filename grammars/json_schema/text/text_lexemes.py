@@ -1,7 +1,7 @@
 """Lexemes of JSON strings, from just after the opening quote.
 
-A string closes by one of its labels. What the closing quote leads to is the ``Closing``'s to say:
-a value ends there, a property's name goes on to its colon.
+A string closes with one of its labels. ``Closing`` decides what the closing quote leads to: a value
+ends there, a property's name continues with its colon.
 """
 
 from __future__ import annotations
@@ -298,8 +298,8 @@ def mark_open(state_table: StateTable, first: int, is_open: NDArray[np.bool_]) -
 
 
 def is_endless(state_table: StateTable, state: int) -> bool:
-    """Whether all texts from a state go on for ever, to strings with one label: whichever few are
-    left out, that label can still be reached."""
+    """Whether each text from a state has infinitely many completions, all with one label: that
+    label can still be reached after any few strings are excluded."""
     room, labels = state_table.states[state, [ROOM, ROOM_LABEL]].tolist()
     return room == UNBOUNDED_ROOM and (
         labels >= -1 or state_table.bits_at(-2 - labels).bit_count() < 2

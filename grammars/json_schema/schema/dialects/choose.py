@@ -1,4 +1,4 @@
-"""Which dialect a document is in: by its ``$schema``, by what it is, or by what the caller says."""
+"""Chooses a document's dialect: by its ``$schema``, its form, or the caller's option."""
 
 from __future__ import annotations
 

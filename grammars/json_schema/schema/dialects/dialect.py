@@ -1,4 +1,4 @@
-"""A dialect: which keywords a schema may use, and how it names itself and refers to others."""
+"""``Dialect``: the keywords of a schema language, its identifiers and references."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ they are: each is rewritten when it is read."""
 
 @dataclass(frozen=True, eq=False)
 class Dialect:
-    """What the keywords of a schema mean.
+    """The meaning of a schema's keywords.
 
     Attributes:
         name: as in ``JsonSchema.dialect``.
-        roles: the keywords that say something, each with what its value is made of.
-        reference_stands_alone: what is next to ``$ref`` says nothing (draft 7 and before).
+        roles: the keywords that are not annotations, each with the kind of its value.
+        reference_stands_alone: keywords next to ``$ref`` are ignored (draft 7 and before).
         identifiers: the keywords by which a schema names itself.
         rewrite: translates the keywords that JSON Schema doesn't have; None if there are none.
-        is_closed: a keyword that it doesn't have is an error (of ``rewrite``), no annotation.
-        asserts_formats: it says itself that ``format`` binds, whatever the caller prefers.
+        is_closed: an unknown keyword is an error (raised by ``rewrite``), not an annotation.
+        asserts_formats: ``format`` constrains values, regardless of the caller's option.
         is_shared: a schema without subschemas means the same here as in other dialects.
     """
 
@@ -42,7 +42,7 @@ class Dialect:
         return dataclasses.replace(self, roles=kept)
 
     def identifier_of(self, schema: Mapping[str, Any]) -> str | None:
-        """What a schema calls itself."""
+        """A schema's own identifiers."""
         for keyword in self.identifiers:
             found = schema.get(keyword)
             if found is not None:

@@ -101,5 +101,5 @@ DRAFT_7 = Dialect("draft-07", _roles("draft-07"), reference_stands_alone=True)
 DRAFT_2019 = Dialect("2019-09", _roles("2019-09"))
 DRAFT_2020 = Dialect("2020-12", _roles("2020-12"))
 ANY_DRAFT = Dialect("any", ROLES, rewrite=_nullable)
-"""A schema that doesn't say what it is written in: the keywords of every draft, and ``nullable``,
-by which no other tool than OpenAPI's means anything else."""
+"""The dialect of a schema without ``$schema``: the keywords of every draft, and OpenAPI's
+``nullable``, which no draft defines otherwise."""

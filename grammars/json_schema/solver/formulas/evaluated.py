@@ -1,4 +1,5 @@
-"""What a schema evaluates, for unevaluatedProperties and unevaluatedItems."""
+"""The properties and items that a schema evaluates, for ``unevaluatedProperties`` and
+``unevaluatedItems``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""From keywords to formulas: what a schema requires of values of one JSON type.
+"""Compiles keywords to formulas: a schema's requirements on values of one JSON type.
 
 Keywords that apply to the same value (allOf, anyOf, oneOf, not, if, $ref, dependentSchemas and the
-unevaluated ones) disappear here; what is left are the atoms of ``atoms.py``.
+unevaluated ones) are expanded here; only the atoms of ``atoms.py`` remain.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _BESIDE_REFERENCES = frozenset(("$ref", "$schema", "$defs", "definitions"))
 
 
 class Typer:
-    """Typed formulas of one compilation, remembered."""
+    """Computes and caches the typed formulas of one compilation."""
 
     def __init__(
         self, documents: Documents, languages: Languages, *, keep_names: bool = False

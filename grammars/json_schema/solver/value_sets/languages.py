@@ -277,7 +277,7 @@ class Languages(Remembered):
         return self._body(dfa)
 
     def prepare_text(self, formula: Formula) -> None:
-        """Work out ahead what a lexeme of these strings will need."""
+        """Compute in advance what a lexeme of these strings will need."""
         texts = self.texts(formula)
         if texts.others and texts.base is not None:
             if texts.is_counted:

@@ -1,7 +1,7 @@
 """Numbers that a formula allows, found by arithmetic instead of an automaton.
 
 For divisors with more remainders than an automaton can have states. Between the numbers that a
-formula names, only divisibility decides, and that repeats: a number is looked for among multiples.
+formula names, only divisibility decides, and it is periodic: the search goes through multiples.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Found = tuple[int, int]
 
 
 def has_many_remainders(formula: Formula) -> bool:
-    """Whether an automaton of a formula would have too many remainders to tell apart."""
+    """Whether an automaton of a formula would need too many states for remainders."""
     divisors = [a.divisor for a in atoms(formula) if isinstance(a, MultipleOf)]
     if not divisors:
         return False
@@ -50,7 +50,7 @@ class NumberSearch:
     Attributes:
         formula: the formula.
         decimals: how many decimals a unit has.
-        period: residues by it tell divisibility by all divisors, in units.
+        period: a number's residue by it determines divisibility by all divisors; in units.
 
     Raises:
         GrammarTooComplexError: too many combinations of divisors, or of too many digits.

@@ -17,13 +17,13 @@ _T = TypeVar("_T")
 
 
 class Remembered:
-    """What compilations have worked out, by description, up to a bound in bytes.
+    """Results of compilations, by description, up to a bound in bytes.
 
     ``store``, if given, keeps automata on disk.
 
     Attributes:
         decoded: by format, all strings of one text that are of it (see ``formats.decoded``).
-        num_bytes: about the memory that what is remembered takes; no more than ``max_bytes``.
+        num_bytes: approximate memory of the results; no more than ``max_bytes``.
         leaves: subschemas that were found to be sound, by content.
     """
 

@@ -90,7 +90,7 @@ def without(formula: Formula, texts: frozenset[str]) -> Formula:
 
 
 def num_bytes(made: object) -> int:
-    """About the memory of something remembered: mostly that of its tables."""
+    """Approximate memory of a cached result: mostly that of its tables."""
     if isinstance(made, TextSet):
         return _ENTRY_BYTES + sum(map(len, made.texts))
     if isinstance(made, frozenset):
