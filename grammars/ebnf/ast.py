@@ -25,9 +25,9 @@ class Call:
 
 @dataclass(frozen=True)
 class Foreign:
-    """Something that another pushdown table reads: the ``index``-th thing of a list kept elsewhere.
+    """A part that isn't a rule, such as a JSON value: the ``index``-th of a list kept elsewhere.
 
-    It takes at least one byte or token, and some text is one.
+    It derives some text, and consumes at least one byte or token.
     """
 
     index: int
@@ -35,7 +35,7 @@ class Foreign:
 
 @dataclass(frozen=True)
 class Sequence:
-    """Parts in a row."""
+    """Parts one after the other."""
 
     parts: tuple[Expression, ...]
 
@@ -49,7 +49,7 @@ class Alternatives:
 
 @dataclass(frozen=True)
 class Repeat:
-    """``part`` in a row; ``maximum`` None is without bound."""
+    """``part``, ``minimum`` to ``maximum`` times (None: any number)."""
 
     part: Expression
     minimum: int
@@ -69,7 +69,7 @@ class Rules:
 
 
 def sequence(parts: Iterable[Expression]) -> Expression:
-    """Parts in a row; one part is itself."""
+    """The sequence of some parts; a single part is returned as it is."""
     found = tuple(parts)
     return found[0] if len(found) == 1 else Sequence(found)
 

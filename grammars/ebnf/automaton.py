@@ -1,13 +1,13 @@
-"""A grammar as a deterministic byte automaton, made as it is read.
+"""A context-free grammar as a lazily determinised byte automaton.
 
 A configuration is (node of the network, stack of the nodes to return to). A state is the set of
 all configurations that a text can be in, so ambiguity needs no choice. Stacks are cells of a
 shared tree, and sets are interned: equal states are one state.
 
-Two equalities keep stacks short. A return to a node where nothing can follow is no return at all
-(so right recursion uses no stack). And where a node's language is closed under repetition, as in
-``term ("+" term)*``, returning to it twice in a row is returning once (so ambiguous expression
-grammars have finitely many states at each depth of brackets).
+Two equivalences keep stacks short. Returns to a node where nothing can follow are dropped (tail
+calls: right recursion uses no stack). And where a node's language is closed under repetition, as in
+``term ("+" term)*``, two returns to it in a row equal one (so ambiguous expression grammars have
+finitely many states at each depth of brackets).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class GrammarAutomaton:
     """
 
     def __init__(self, network: Network, num_foreign: int = 0) -> None:
-        """``num_foreign`` things are called as foreign nodes; none of them takes no text."""
+        """``num_foreign`` parts are called as foreign nodes; none of them is empty."""
         self._network = network
         self._equal_nodes: NDArray[np.int32] | None = None
         self._equal_bytes = -1
@@ -109,7 +109,7 @@ class GrammarAutomaton:
         return self._equal_nodes is not None
 
     def equal_states(self, states: NDArray[np.int32]) -> NDArray[np.int32]:
-        """By state, one for all from which the same texts of ``num_bytes`` may follow."""
+        """By state, a representative of all states with the same texts of ``num_bytes``."""
         most = int(states.max(initial=0))
         if most >= len(self._equal_states):
             longer = np.full(2 * most + 64, -1, np.int32)
@@ -148,7 +148,7 @@ class GrammarAutomaton:
         return readings.set_of([readings.configuration(*c) for c in configurations])
 
     def closure(self, configuration: Configuration) -> frozenset[Configuration]:
-        """What a configuration is before its next byte: calls entered, ended rules left."""
+        """A configuration's closure: calls entered and ended rules left before its next byte."""
         if configuration == ACCEPT:
             return frozenset((ACCEPT,))
         return frozenset(self._readings.close(*configuration))

@@ -1,7 +1,7 @@
 """Nodes of a network that no short text distinguishes: the middle of a long counted repetition.
 
-Moore's refinement, ended after as many rounds as a token has bytes. A call takes at least one byte,
-so nodes that are then together allow the same tokens.
+Moore's partition refinement, stopped after one round for each byte of the longest token. A call
+consumes at least one byte, so nodes of one class allow the same tokens.
 """
 
 from __future__ import annotations

@@ -42,9 +42,9 @@ class GrammarLexeme(AutomatonLexeme):
 
 
 class _MaskLexeme(Lexeme):
-    """The states of a grammar's automaton that stand for all from which the same tokens may come.
+    """A grammar's automaton reduced to one representative of all states with the same tokens.
 
-    Every state here leads to such states alone. So it gives masks, but follows no text.
+    Transitions lead to representatives, so it gives masks, but can't follow a text.
     """
 
     def __init__(self, automaton: GrammarAutomaton) -> None:

@@ -2,14 +2,14 @@
 
 Each rule becomes a deterministic automaton with transitions by bytes or by calls of rules (Woods,
 1970).
-Three things are arranged so that a walk of the network terminates and never runs into a dead end:
+Three transformations make walks of the network terminate, without dead ends:
 
 - Rules that derive no text are removed, and with them all that needs them.
-- A call consumes at least one byte: where a rule derives the empty text too, its calls can be
-  passed by.
-- Left recursion is turned round. For rules that begin with one another, a derivation of A is:
-  something that begins none of them, which makes some rule B complete; then what follows a
-  leading B in a rule C, which makes C complete; and so on until A is complete. That is an
+- A call consumes at least one byte: where a rule derives the empty text too, an empty transition
+  bypasses its calls.
+- Left recursion is removed (left-corner transform). For rules that begin with one another, a
+  derivation of A is: a beginning that calls none of them and completes some rule B; then what
+  follows a leading B in a rule C, which completes C; and so on until A is complete. That is an
   automaton with one state "B is complete" for each rule, entered from the rules' other beginnings.
 """
 
@@ -123,8 +123,8 @@ def build_network(
     """The network of a grammar.
 
     A rule without recursion becomes one automaton unless that outgrows the limits, or, if given,
-    ``max_regular_states``; then it calls the rules that it is made of, but for those with at most
-    ``max_inlined_states``.
+    ``max_regular_states``; then it calls its parts' rules, except those with at most
+    ``max_inlined_states``, which are inlined.
 
     Raises:
         ConstraintError: a rule that doesn't exist, or a grammar that derives no text.

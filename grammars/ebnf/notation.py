@@ -1,4 +1,4 @@
-"""Which notation a grammar is written in: by how its first rule is defined."""
+"""Detects a grammar's notation by the definition of its first rule."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def close(  # type: ignore[no-untyped-def]
     first, call_starts, calls, is_final, is_bare, is_loop, may_end,
     cells, cell_slots, configurations, configuration_slots, closures, closed, seen, counts,
 ):  # fmt: skip
-    """Work out what a configuration is before its next byte: calls entered, ended rules left."""
+    """Computes a configuration's closure: calls entered, ended rules left before its next byte."""
     counts[GENERATION] += 1
     generation = counts[GENERATION]
     # Behind what is kept, the queue grows from the front and what is found from the back.

@@ -34,7 +34,7 @@ from .reading_loops import (
 )
 
 _MAX_KEPT = 1 << 24
-"""Members of sets and of closures that are kept at most, about; 4 bytes each."""
+"""Approximate bound on the cached members of sets and closures; 4 bytes each."""
 
 
 class Readings:
@@ -131,7 +131,7 @@ class Readings:
         self._make_room()
 
     def close(self, node: int, stack: int) -> list[tuple[int, int]]:
-        """What a configuration is before its next byte."""
+        """A configuration's closure before its next byte."""
         number = self.configuration(node, stack)
         while self._closures[number, 0] < 0:
             status = close(number, *self._store)

@@ -1,4 +1,4 @@
-"""Structural tags: free and fixed texts, tags, and any other constraints, put together."""
+"""Structural tags: free and fixed texts, tags, and any other constraints, in one grammar."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def structural_tag_start(
     compile_schema: Callable[[JsonSchema | JsonObject], CompiledSchema],
     limits: CompileLimits,
 ) -> Callable[[ContextTable], Context]:
-    """What makes a structural tag's first context for a pushdown.
+    """A function that creates a structural tag's first context in a pushdown table.
 
     Args:
         constraint: the structural tag.

@@ -1,9 +1,9 @@
 """The automaton of a structural tag, in which JSON values may be read by contexts of their own.
 
 Most JSON values stand where the text has only one reading: after ``<tool_call>``, say. There the
-lexeme ends, and the value's own contexts take over (see ``contexts.py``), with all that makes
-masks of JSON fast. Elsewhere (two schemas as alternatives, a number before a digit) a value's
-position is one more configuration among others, followed byte by byte.
+lexeme ends, and the value's own contexts follow (see ``contexts.py``), with JSON's fast masks.
+Elsewhere (two schemas as alternatives, a number before a digit) a value's position is one more
+configuration among others, followed byte by byte.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Counts = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class ValueExit:
-    """A JSON value begins, and nothing else can; ``stack`` is where the network goes on."""
+    """A JSON value begins, and nothing else can; ``stack`` is where the network continues."""
 
     index: int
     stack: int
@@ -68,7 +68,7 @@ class TagAutomaton(GrammarAutomaton):
     """The lazily determinised automaton of a structural tag.
 
     Attributes:
-        foreign: what the network's foreign nodes stand for.
+        foreign: the parts of the network's foreign nodes.
         exits: by label, how a lexeme of this automaton ends.
         counts_tokens: whether anything in it has bounds on its tokens.
         states_by_number: this automaton's states by the state table's number.
@@ -117,7 +117,7 @@ class TagAutomaton(GrammarAutomaton):
         """The JSON value that may begin in a state and is distinguished from all else by its first
         byte.
 
-        None where the text may also end: a context can't both be an end and go on.
+        None where the text may also end: a context can't be both an end and the start of a value.
         """
         configurations = self.configurations(state)
         if ACCEPT in configurations:

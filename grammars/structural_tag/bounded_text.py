@@ -1,9 +1,8 @@
-"""Free text with bounds on its tokens: where in it a text is, and what may come next there.
+"""Free text with bounds on its tokens: positions inside it and their transitions.
 
-An automaton reads bytes and knows nothing of tokens, so a sequence counts them (see
-``Matcher.accept``), and at each token's beginning its position is given the phase that the count
-asks for. What may come next depends on the phase alone, so a long text has as few states as a
-short one.
+An automaton reads bytes, not tokens, so a sequence counts them (see ``Matcher.accept``), and at
+each token's beginning its position gets the phase of the count. What may come next depends on the
+phase alone, so the number of states doesn't grow with the bound.
 """
 
 from __future__ import annotations

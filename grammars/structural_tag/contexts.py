@@ -1,4 +1,4 @@
-"""The contexts of a structural tag: stretches of its automaton, with JSON values in between."""
+"""The contexts of a structural tag: segments of its automaton, and JSON values between them."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class TokenBounds:
     def count(
         self, pushdown: ContextTable, position: NDArray[np.int64], counts: Counts, *, by_bytes: bool
     ) -> Counts:
-        """Change a position to what it is at a token's beginning; the new counts."""
+        """Moves a position to a token's beginning; returns the new counts."""
         local = self._automaton.states_by_number.get(int(position[STATE]))
         if local is None:
             return ()

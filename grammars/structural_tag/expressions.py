@@ -1,4 +1,4 @@
-"""A structural tag as rules over automata, special tokens and JSON values."""
+"""Translates a structural tag to rules over automata, special tokens and JSON values."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class TagCompiler:
 
     Attributes:
         rules: the rules so far, the root's ``start`` among them.
-        foreign: what the rules' ``Foreign`` leaves stand for.
+        foreign: the parts of the rules' ``Foreign`` leaves.
     """
 
     def __init__(

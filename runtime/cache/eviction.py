@@ -15,8 +15,8 @@ from ramet.runtime.cache.node import NEVER, Node
 from ramet.runtime.cache.reuse_probability import NUM_KINDS, ReuseProbability, kind_of
 
 _MARGIN = 1.45
-"""How much longer a page's wait must be than that of the least recently used to go before it: what
-has been learned is never sure, and least recent use is hard to beat by little."""
+"""How much longer a page's wait must be than the least recently used page's to be evicted before it:
+estimates are uncertain, and LRU is hard to beat by little."""
 
 _Entry = tuple[float, int, int, Node]
 """(priority, order of arrival, the node's serial, node); stale when the serial is not current."""
@@ -110,7 +110,7 @@ class EvictionQueue:
                 heapq.heapify(heap)
 
     def _demote_overdue(self, now: int) -> None:
-        """A use that was expected and did not come makes the future unknown again."""
+        """Resets pages whose expected use did not come to an unknown next use."""
         while (entry := self._peek(self._soonest)) is not None and entry[0] < now:
             heapq.heappop(self._soonest)
             node = entry[-1]

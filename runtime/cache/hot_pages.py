@@ -1,4 +1,4 @@
-"""The most used pages of a tree, to be kept over a restart."""
+"""Selects the most used pages of a tree, to be kept over a restart."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ TOKEN_BYTES = 4
 """Bytes a token takes in a node's key."""
 
 NEVER = float("inf")
-"""The next use of what no program will use again."""
+"""The next use of a page that no program will use again."""
 
 
 def token_key(token_ids: npt.ArrayLike) -> bytes:

@@ -56,7 +56,7 @@ Submit = Callable[[Request], EventSource]
 
 
 class GenerationEngine(Protocol):
-    """What programs need of an engine."""
+    """The part of an engine that programs use."""
 
     @property
     def model_name(self) -> str: ...
@@ -104,7 +104,7 @@ class EngineApi(GenerationEngine, Protocol):
 
     @property
     def error(self) -> BaseException | None:
-        """What the engine has died of; None while it lives."""
+        """The error that ended the engine; None while it runs."""
         ...
 
     def compile(self, constraint: Constraint, scope: GrammarScope = ...) -> Future[None]:

@@ -79,7 +79,7 @@ class EngineCore:
         return _LONG_IDLE_S if wants_all else None
 
     def prepare_ahead(self) -> bool:
-        """Does while idle what steps would do or wait for later; False if nothing is left."""
+        """Does work in idle time that later steps would wait for; False if nothing is left."""
         if not self._scheduler.idle:
             return False
         return self._runner.prepare_ahead() or self._collect_garbage()
@@ -117,7 +117,7 @@ class EngineCore:
                 logger.exception("request %s was not released", sequence.request.request_id)
 
     def _overlap(self, step: Step) -> None:
-        """What the host does during a step: its masks, and the events of the step before."""
+        """The host's work during a step: its masks, and the events of the step before."""
         step.write_masks()
         self._deliver_events()
 

@@ -1,4 +1,4 @@
-"""Loads what an engine is made of: the model's runner, its tokenizer and its chat template."""
+"""Loads the parts of an engine: the model's runner, its tokenizer and its chat template."""
 
 from __future__ import annotations
 

@@ -14,11 +14,11 @@ DEFAULT_CACHE_BYTES = 384 << 20
 64 sequences of a small model."""
 
 PROCESS_BYTES = 384 << 20
-"""What interpreters, libraries and compiled code of both processes take, about."""
+"""Approximate memory of interpreters, libraries and compiled code of both processes."""
 
 _GRAMMAR_BYTES = 16 << 20, 256 << 20
 _REQUEST_BYTES = 8 << 20, 512 << 20
-"""Least and most of what is set aside without being asked for."""
+"""Bounds on the parts whose sizes aren't configured."""
 
 _GRAMMAR_SHARE = 8
 _REQUEST_SHARE = 16
@@ -44,7 +44,7 @@ class MemoryPlan:
         answers: events that no reader has taken yet.
         responses: stored responses.
         page_bytes: of one page of the KV cache; 0: unknown, or on a GPU.
-        warnings: what an operator may not expect.
+        warnings: consequences that an operator may not expect.
     """
 
     total: int

@@ -1,4 +1,4 @@
-"""Ways to make languages, and to put them in a row."""
+"""Constructs languages: texts, character sets, concatenation, repetition, union, intersection."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .utf8 import Ranges
 
 
 def concat(*parts: Dfa, limits: RegularLimits = DEFAULT_LIMITS) -> Dfa:
-    """A member of each of ``parts`` in turn."""
+    """The concatenation of ``parts``."""
     builder = NfaBuilder(limits)
     at = builder.start = builder.new_state()
     for part in parts:

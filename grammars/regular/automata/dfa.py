@@ -1,8 +1,8 @@
 """``Dfa``: a regular language of bytes as its minimal deterministic automaton.
 
 Values are immutable and canonical: two ``Dfa`` objects are equal exactly if their languages are.
-All state that is ever reached can be completed to a member ("trimmed"), so a byte that leads to
-no state is exactly a byte that no member has there.
+From every state some member can be completed ("trimmed"), so a byte has no transition exactly where
+no member has that byte.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ class Dfa:
     def trimmed(
         cls, class_of: NDArray[np.integer], table: NDArray[np.int32], accepting: NDArray[np.bool_]
     ) -> Dfa:
-        """An automaton that has no dead and no unreachable states, not made minimal.
+        """An automaton without dead or unreachable states that isn't minimised.
 
-        Nothing must be concluded from its being different from another one.
+        It may differ from another one of the same language.
         """
         states = np.arange(len(table), dtype=np.int32)
         classes, table, accepting = canonical.numbered(

@@ -70,9 +70,9 @@ def json_string_body(
     """Every spelling, between the quotes, of the texts in ``dfa``, a language of valid UTF-8.
 
     ``decoder`` may be one that knows fewer spellings than ``decoder_table()``. Without ``minimal``
-    the automaton is taken as it comes, which is minimal but for rare states inside escapes.
+    the automaton isn't minimised; only rare states inside escapes are then redundant.
 
-    Raw characters but quote, backslash and controls; the short escapes; ``\\uXXXX`` with either
+    Raw characters except quote, backslash and controls; the short escapes; ``\\uXXXX`` with either
     case of hexadecimal digits and with surrogate pairs.
     """
     if dfa.is_empty:
@@ -103,7 +103,7 @@ def decoder_table() -> Transducer:
 
 
 class _Decoder:
-    """Works out the transducer: a mode is named by the bits that are read and not yet emitted."""
+    """Computes the transducer: a mode is named by the bits that are read and not yet emitted."""
 
     def __init__(self) -> None:
         self.numbers: dict[Hashable, int] = {}

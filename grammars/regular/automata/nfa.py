@@ -1,4 +1,4 @@
-"""``NfaBuilder``: automata by construction, made deterministic in one go."""
+"""``NfaBuilder``: nondeterministic automata by construction, then determinised."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Internationalised host names (RFC 5890 to 5893) that an automaton can tell: a part of all.
+"""Internationalised host names (RFC 5890 to 5893): the subset that an automaton can recognise.
 
 A label beyond ASCII has characters that IDNA always allows, that are written from left to right and
 combine with no other, and so few of them that its Punycode stays within 63 octets.

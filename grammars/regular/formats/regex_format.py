@@ -5,7 +5,7 @@ the ``u`` flag, that leaves out
 
 - groups nested deeper than ``MAX_NESTING``, and lookarounds inside groups or with groups inside;
 - named groups and backreferences, whose names must be unique and exist;
-- quantifiers ``{m,n}`` but for m of one digit and n over it or with more digits;
+- quantifiers ``{m,n}``, except those with m of one digit and n above it or with more digits;
 - ranges in a class but between two letters of one case, two digits, or an ``\\xHH`` or ``\\uHHHH``
   that begins with 0 and one that doesn't, and a plain range that starts at space or ``!``.
 """

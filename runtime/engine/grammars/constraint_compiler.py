@@ -1,4 +1,4 @@
-"""The compiler of an engine's constraints, made for the first one or before."""
+"""The compiler of an engine's constraints, created lazily or by ``warm``."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ from ramet.runtime.engine.config import EngineConfig
 from ramet.runtime.engine.grammars.grammar_manager import CompiledGrammar
 
 _LEAST_BYTES = 32 << 20
-"""Memory for one tenant's constraints; where there are too many tenants, the last used ones have
-it."""
+"""Memory for one tenant's constraints; of too many tenants, the least recently used lose it."""
 
 
 class ConstraintCompiler:
@@ -69,7 +68,7 @@ class ConstraintCompiler:
         return compiler.compile(constraint, self._scoped(constraint, key, scope))
 
     def prepare(self, grammar: CompiledGrammar, seconds: float) -> bool:
-        """Goes on preparing a grammar's masks for about some time; whether there is more."""
+        """Continues preparing a grammar's masks for some time; returns whether there is more."""
         return isinstance(grammar, Grammar) and grammar.preparation.run(seconds)
 
     def warm_up(self) -> None:

@@ -26,7 +26,7 @@ from ramet.runtime.scheduler.sequence.sequence import Matcher
 
 
 class CompiledGrammar(Protocol):
-    """What the runtime asks of a grammar."""
+    """The part of a grammar that the runtime uses."""
 
     def matcher(self) -> Matcher: ...
 

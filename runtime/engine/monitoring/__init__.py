@@ -1,1 +1,1 @@
-"""What an engine reports of itself: counts, collections, stuck steps, recorded requests."""
+"""Monitoring of an engine: counters, garbage collections, hanging steps, recorded requests."""

@@ -117,7 +117,7 @@ class EngineProcess:
         """``Engine.from_model`` in a process of its own.
 
         Args:
-            overlap: what this process does while the other one loads the model.
+            overlap: run in this process while the other one loads the model.
             prepare: what the other process does first, such as to configure logging; picklable.
         """
         path = locate_model(model)
@@ -233,12 +233,12 @@ class EngineProcess:
         return answer
 
     def _forget(self, number: int, done: Future[None]) -> None:
-        """What is not awaited any more need not be compiled."""
+        """Cancels a compilation that is no longer awaited."""
         if done.cancelled() and self._answers.remove(number):
             self._send(Forget(number), bounded=False)
 
     def update_hint(self, update: HintUpdate) -> None:
-        """Takes in what a program has learned since its calls were sent."""
+        """Updates what is known of a program's future calls; never waits."""
         self._fork_guard.require("the engine")
         with contextlib.suppress(EngineUnresponsiveError):  # hints may be lost
             self._send(UpdateHint(update))

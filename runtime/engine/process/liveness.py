@@ -71,7 +71,7 @@ class Liveness:
 
     @property
     def error(self) -> EngineUnresponsiveError | None:
-        """What to answer while the engine is unresponsive."""
+        """The error for calls while the engine is unresponsive."""
         if not self.is_unresponsive:
             return None
         return EngineUnresponsiveError(
@@ -80,7 +80,7 @@ class Liveness:
 
     @property
     def timeout_error(self) -> EngineUnresponsiveError | None:
-        """What ends the requests of a process that was ended for making no progress."""
+        """The error for the requests of a process that was killed for making no progress."""
         if not self._has_timed_out:
             return None
         return EngineUnresponsiveError(

@@ -1,4 +1,4 @@
-"""What the two processes say to each other, pickled over one duplex pipe."""
+"""The messages between the two processes, pickled over one duplex pipe."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Abort:
 
 @dataclass(frozen=True, slots=True)
 class UpdateHint:
-    """To the engine: what a program has learned."""
+    """To the engine: an update of a program's hints."""
 
     update: HintUpdate
 
@@ -91,7 +91,7 @@ class Events:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """From the engine: what a question gave, or raised."""
+    """From the engine: the result of a question, or its error."""
 
     number: int
     value: Any

@@ -153,5 +153,5 @@ def _check_scoring(request: Request) -> None:
 
 
 def prompt_bytes(request: Request) -> int:
-    """About the memory of a request's prompt, in both processes, from submission to end."""
+    """Approximate memory of a request's prompt, in both processes, from submission to end."""
     return _REQUEST_BYTES + _TOKEN_BYTES * len(request.prompt_token_ids)

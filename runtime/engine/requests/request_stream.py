@@ -1,4 +1,4 @@
-"""What ``Engine.submit`` returns: one request's events, sync or async."""
+"""One request's events, sync or async, as ``Engine.submit`` returns them."""
 
 from __future__ import annotations
 
@@ -292,7 +292,7 @@ class Collector:
                 self._last = event
 
     def completion(self) -> Completion:
-        """The whole; raises the error if it is a bad end."""
+        """The whole output; raises the error if the request failed."""
         last = self._last
         if last is None:
             raise InvariantError("the request has not ended")

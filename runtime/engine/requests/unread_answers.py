@@ -15,7 +15,7 @@ _TOKEN_BYTES = 200
 
 
 class DroppableStream(Protocol):
-    """A stream whose unread events can be given up."""
+    """A stream whose unread events can be dropped."""
 
     def drop(self, error: SlowReaderError) -> None:
         """Replaces what is unread by ``error``, and aborts the request."""

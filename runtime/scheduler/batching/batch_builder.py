@@ -109,8 +109,8 @@ class BatchBuilder:
 class _Tokens:
     """The tokens of a batch's rows, and its logits, one after the other.
 
-    Lists, made into arrays once: with some rows, and between two steps, when nothing of numpy is
-    left in the CPU's caches, a dozen small operations on arrays take longer.
+    Lists that become arrays in one go: for few rows, and between steps, when numpy's code has left
+    the CPU's caches, a dozen small operations on arrays take longer.
     """
 
     def __init__(self) -> None:

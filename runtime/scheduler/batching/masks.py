@@ -9,9 +9,9 @@ from ramet.runtime.scheduler.batching.batch_builder import Row
 
 
 class MaskWriter:
-    """Gives out and fills rows of one buffer, int32[max_logits, ceil(vocab_size / 32)].
+    """Reserves and fills rows of one buffer, int32[max_logits, ceil(vocab_size / 32)].
 
-    A step's rows are given out when it is made, and filled while the model reads its tokens.
+    A step's rows are reserved when it is built, and filled while the model computes.
     """
 
     def __init__(self, max_logits: int, vocab_size: int) -> None:
@@ -29,8 +29,9 @@ class MaskWriter:
     def reserve(self, row: Row) -> int:
         """Reserves masks for a row's draws; returns the first one's index, or -1 for none.
 
-        A draft is cut at the first token that the grammar refuses. Where a mask has been late there
-        are no drafts: theirs can't be made elsewhere. If the matcher fails, no row is reserved.
+        A draft is cut at the first token that the grammar refuses, and dropped where a mask has
+        been late: masks of drafts can't be computed in the background. If the matcher fails, no
+        row is reserved.
         """
         sequence = row.sequence
         if not row.draws:

@@ -63,8 +63,8 @@ class PageTables:
     def assign_pages(self, sequence: Sequence, start: Start, headroom: int) -> bool:
         """Gives a waiting sequence a slot and pages for all its tokens, and its prefix.
 
-        ``headroom`` pages must be left over. Returns False, with nothing changed, when they
-        aren't. A page that would only be copied from is given up if it is what is lacking.
+        ``headroom`` pages must be left over; otherwise returns False and changes nothing. If one
+        page is missing, the page that would only be copied from is released.
         """
         if self._try_assign(sequence, start, headroom):
             return True

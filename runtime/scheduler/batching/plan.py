@@ -1,4 +1,4 @@
-"""The rows of a step being planned, and what is left of its budget."""
+"""The rows of a step being planned, and its remaining budget."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class StepPlan:
     """Rows within a budget of tokens and of logits.
 
     Attributes:
-        tokens, logits: what is left.
+        tokens, logits: the remaining budget.
         preempted: a sequence was preempted, so none is started in this step.
     """
 

@@ -1,4 +1,4 @@
-"""Which sequences a step computes: those that run, and waiting ones that there is room for."""
+"""Selects the sequences that a step computes: running ones, and waiting ones that fit."""
 
 from __future__ import annotations
 

@@ -110,8 +110,7 @@ class Slots:
     ) -> SamplingRows:
         """The sampling rows of a step, one a wanted logit; ``any_scored``: some has a target.
 
-        Where all that run take their likeliest tokens, rows say no more than that: they have no
-        seed and no position.
+        If all sequences are greedy, rows have neither seed nor position.
         """
         mask_rows = np.array(mask_ids, np.int32)
         if not self._not_greedy:

@@ -17,8 +17,8 @@ class Step:
     """The rows that a step computes, and their batch, whose masks are yet to be written.
 
     Attributes:
-        faults: by its index, the row whose matcher failed when its masks were written. What is
-            drawn for it means nothing.
+        faults: by row index, the error of a matcher that failed when its masks were written; the
+            row's draws are meaningless.
     """
 
     rows: tuple[Row, ...]

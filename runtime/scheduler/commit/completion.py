@@ -1,9 +1,8 @@
 """Outputs that end valid within ``max_tokens``.
 
-Of each position that such an output comes to, a completion is known that fits into the tokens that
-are left. A drawn token whose position has none that fits is replaced by the completion of the
-position before it, which ends the output. So there is no dead end, and up to that token the output
-is what it would have been.
+At each position of such an output, a completion is known that fits into the remaining tokens. A
+drawn token after which none fits is replaced by the completion of the position before it, which
+ends the output. So there is no dead end, and up to that token the output is unchanged.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ Pieces = tuple[bytes | int, ...]
 
 
 class Completions:
-    """Encodes shortest completions in the tokenizer's own tokens; remembers recent ones."""
+    """Encodes shortest completions in the tokenizer's own tokens; caches recent ones."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer

@@ -1,9 +1,9 @@
 """Jump-forward: text that a grammar forces, as tokens.
 
-Text that a grammar leaves no choice about needs no sampling, and its tokens can go through the
-model together. They are the tokens that the tokenizer itself would make of the text, so that the
-model goes on from what it has seen in training. The text's end is left to be sampled: there a
-token may join what is forced with what is not, such as ``":"`` with a string's opening quote.
+Text that a grammar leaves no choice about needs no sampling, and the model can read its tokens in
+one step. They are the tokens into which the tokenizer itself splits the text, as in training. The
+end of the text is left to be sampled: there a token may span forced and free text, such as ``":"``
+with a string's opening quote.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from ramet.runtime.scheduler.sequence.token_bans import Row
 from ramet.runtime.tokenizer.tokenizer import Tokenizer
 
 _CACHE_SIZE = 1 << 19
-"""Bytes of texts that are remembered, each text counted as 64 bytes more."""
+"""Bytes of cached texts, each text counted as 64 bytes more."""
 
 
 class JumpForward:
-    """Encodes forced text; remembers the texts, which come back with every use of a grammar.
+    """Encodes forced text, and caches the results, which recur with every use of a grammar.
 
     Args:
         tokenizer: the model's.
-        texts: every token's bytes, as many as a mask has bits for.
+        texts: every token's bytes, one for each bit of a mask.
     """
 
     def __init__(self, tokenizer: Tokenizer, texts: Sequence[bytes]) -> None:
@@ -53,7 +53,7 @@ class JumpForward:
         return matcher.forced_bytes()
 
     def encode(self, before: bytes, text: bytes) -> tuple[list[int], int]:
-        """The tokens of ``before + text``, and how many of them stand whatever follows.
+        """The tokens of ``before + text``, and how many of them no following text can change.
 
         ``before`` is the token that was drawn last; it counts as settled.
         """

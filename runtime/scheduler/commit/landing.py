@@ -1,4 +1,4 @@
-"""Soft landing: a growing bias towards what closes an output, ahead of its forced end.
+"""Soft landing: a growing bias towards tokens that close an output, ahead of its forced end.
 
 A complete output that has used up its budget ends wherever it is, often inside a word. With
 ``Request.landing`` the tokens that begin its shortest completion (a quote, a bracket, an end tag)

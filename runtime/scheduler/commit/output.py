@@ -305,8 +305,8 @@ class OutputWriter:
     ) -> tuple[int, bool]:
         """Advances the matcher over tokens that can be appended for good; returns how many.
 
-        These are the tokens that stand whatever follows, or all, where nothing may follow; the
-        second value says whether nothing may follow.
+        These are the tokens that no following text can change, or all, if nothing may follow,
+        which the second value indicates.
         """
         num_accepted = 0
         for token_id in tokens[: sequence.max_len - sequence.num_tokens]:

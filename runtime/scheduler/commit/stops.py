@@ -1,4 +1,4 @@
-"""Stop tokens and stop strings of outputs that are held to a constraint.
+"""Stop tokens and stop strings of constrained outputs.
 
 Such an output may end only where its text is valid. A stop token or stop string elsewhere, inside a
 JSON value or a tool call, is text like any other.

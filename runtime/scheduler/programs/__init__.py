@@ -1,1 +1,1 @@
-"""What is known of programs: admission, shared prefixes, tool durations."""
+"""Programs in the scheduler: admission, kept and shared prefixes, tool durations."""

@@ -1,7 +1,7 @@
-"""Admission of whole programs: as many as the page pool has room for.
+"""Admission of whole programs, up to the capacity of the page pool.
 
-Programs that together need more than the pool holds evict each other's prefixes again and again,
-and most of what is computed has been computed before. So a program is admitted as a whole, once its
+Programs that together need more than the pool holds evict each other's prefixes again and again
+(thrashing), and most computation is repeated. So a program is admitted as a whole, once its
 prompts, its outputs and its kept prefixes fit next to those of the programs admitted before it;
 until then its calls wait for admission. This is the working set model of paging
 (Denning 1968), with a working set that programs state rather than one that is estimated.

@@ -1,4 +1,4 @@
-"""Prefixes that a program's runs share: instructions and examples before a run's own text.
+"""Prefixes shared by a program's runs: instructions and examples before a run's own text.
 
 A run's hints say when its prefix is no longer needed, but not what later runs need. Evicting the
 whole prefix then would make the next run compute the program's instructions again.

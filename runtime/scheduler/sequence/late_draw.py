@@ -1,4 +1,4 @@
-"""A drawn token that waits for the mask after it, which takes longer than a step may."""
+"""A drawn token whose following mask takes longer than a step may, and is filled in a thread."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ramet.runtime.api.events import TokenInfo
 
 
 class ForkingMatcher(Protocol):
-    """A grammar's matcher, whose masks may be made in a thread of their own."""
+    """A grammar's matcher whose masks can be filled in a background thread."""
 
     @property
     def is_accepting(self) -> bool: ...
@@ -42,7 +42,7 @@ class ForkingMatcher(Protocol):
 
 @dataclass(slots=True)
 class ReadyMask:
-    """The mask of a sequence's next draw, where it was needed before.
+    """The mask of a sequence's next draw, if it was already needed for another purpose.
 
     Attributes:
         mask: int32[num_words].
@@ -55,14 +55,14 @@ class ReadyMask:
 
 @dataclass(slots=True)
 class LateDraw:
-    """A drawn token that its sequence doesn't have yet, and the making of the mask after it.
+    """A drawn token that isn't appended to its sequence yet, and the task that fills the next mask.
 
     Attributes:
         matcher: a fork of the sequence's matcher, after the token.
         mask: int32[num_words]; complete once ``done`` is set.
-        ahead: a fork after the text that the grammar forces there, whose mask is made, too, since
-            the token comes with that text.
-        error: why there is none.
+        ahead: a fork after the text that the grammar forces there, whose mask is prepared, too,
+            since that text is appended with the token.
+        error: the error if the mask can't be filled.
     """
 
     token: TokenInfo
@@ -73,7 +73,7 @@ class LateDraw:
     error: Exception | None = None
 
     def make_mask(self) -> None:
-        """Makes the mask; to be run in a thread of its own."""
+        """Fills the mask; for a background thread."""
         try:
             if self.ahead is not None:
                 self.ahead.fill_mask_in_background(np.empty_like(self.mask))

@@ -52,7 +52,7 @@ class NgramIndex:
         self._pair, self.four = keys[-1], int(fours[-1])
 
     def append(self, token_id: int) -> None:
-        """Adds a token, as what follows the n-grams that end before it."""
+        """Adds a token as the successor of the n-grams that end before it."""
         ids = self.ids
         size = len(ids)
         if size >= 4:

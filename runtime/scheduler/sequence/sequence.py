@@ -1,4 +1,4 @@
-"""A request's growing tokens, and what the scheduler keeps with them."""
+"""``Sequence``: a request's growing tokens and its state in the scheduler."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NO_SLOT = -1
 
 
 class SequenceState(enum.Enum):
-    """Where a sequence is: held for its grammar, queued, in the batch, or ended.
+    """A sequence's state: compiling its grammar, queued, in the batch, or ended.
 
     It leaves RUNNING for WAITING when it is preempted.
     """
@@ -38,7 +38,7 @@ class SequenceState(enum.Enum):
 
 
 class Matcher(Protocol):
-    """What the scheduler asks of a grammar's matcher."""
+    """The part of a grammar's matcher that the scheduler uses."""
 
     @property
     def is_accepting(self) -> bool: ...

@@ -129,7 +129,7 @@ class TokenBans:
 
     @property
     def bans_always(self) -> bool:
-        """Whether tokens are banned whatever the grammar allows."""
+        """Whether tokens are banned in addition to the grammar's restrictions."""
         return self._allowed is not None or self.bad_words is not None
 
     def active(self, num_output: int) -> bool:

@@ -52,9 +52,8 @@ class StepCost:
     def observe(self, num_tokens: int, num_rows: int, seconds: float) -> None:
         """Fits the model to a step; one without a duration is ignored.
 
-        A step that took much longer than expected was held up by something else, and counts for
-        less. Nothing makes a step much faster than it is: if one was, then those before it were
-        held up, and what has been learned from them is forgotten.
+        A step that took much longer than expected was delayed by something else, and is clipped. If
+        a step was much faster than expected, those before it were delayed, and the fit is reset.
         """
         if seconds <= 0:
             return
