@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ramet.runtime.parsers.deltas import cut_at_tag
-from ramet.runtime.parsers.xml_values import END, read_value
+from ramet.runtime.parsers.xml_values import END, may_continue, read_value
 
 _FUNCTION, _FUNCTION_END = "<function=", "</function>"
 _PARAMETER, _PARAMETER_END = "<parameter=", END
@@ -85,8 +85,12 @@ class XmlCallReader:
                 self._key = self._take_word().strip()
                 self._state = _State.VALUE
         elif self._read_word(_PARAMETER_END):
-            self._add_parameter(self._take_word())
-            self._state = _State.BODY
+            value = self._take_word()
+            if may_continue(value, self._schema()):
+                self._word.append(value + _PARAMETER_END)
+            else:
+                self._add_parameter(value)
+                self._state = _State.BODY
 
     def _expect(self, tags: Mapping[str, _State]) -> None:
         """Skips white space and takes one of ``tags``."""
@@ -117,6 +121,9 @@ class XmlCallReader:
         self._arguments.append(f"{comma}{key}: {self._as_json(value)}")
 
     def _as_json(self, value: str) -> str:
+        return json.dumps(read_value(value, self._schema()), ensure_ascii=False)
+
+    def _schema(self) -> Any:
+        """The current parameter's schema; None for an undeclared one."""
         properties = self._schemas.get(self.name or "", {}).get("properties", {})
-        schema = properties.get(self._key) if isinstance(properties, Mapping) else None
-        return json.dumps(read_value(value, schema), ensure_ascii=False)
+        return properties.get(self._key) if isinstance(properties, Mapping) else None

@@ -8,6 +8,7 @@ permitted type is read as text, since models also write strings without quotes.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,6 +22,9 @@ ANNOTATIONS = frozenset(
     }
 )  # fmt: skip
 """Keywords that say nothing of a value's validity."""
+
+_IN_STRING = re.compile(r'\s*(?:[\[{][^"]*)?(?:"(?:[^"\\]|\\.)*"[^"]*)*"(?:[^"\\]|\\.)*', re.DOTALL)
+"""The beginning of a JSON value, up to within one of its strings."""
 
 _ALL_TYPES = frozenset({"array", "boolean", "null", "number", "object", "string"})
 _MAX_DEPTH = 32
@@ -60,6 +64,16 @@ def read_value(text: str, schema: Any) -> Any:
     except (ValueError, RecursionError):
         return text
     return value if _type_of(value) in _types(schema) else text
+
+
+def may_continue(text: str, schema: Any) -> bool:
+    """Whether ``END`` behind ``text`` is a part of the value: it stands in a string of its JSON.
+
+    Plain text can't have it, and neither can an undeclared parameter.
+    """
+    if schema is None or is_plain_text(schema) or text.strip("\n") in listed_texts(schema):
+        return False
+    return _IN_STRING.fullmatch(text) is not None
 
 
 def _type_of(value: Any) -> str:
