@@ -13,7 +13,7 @@ from ramet.grammars.constraints import (
     Series,
     StructuralTag,
 )
-from ramet.runtime.parsers import ReasoningFormat
+from ramet.runtime.parsers import ReasoningFormat, ToolFormat
 from ramet.runtime.parsers.channels import FINAL, MARKERS, PREAMBLE
 
 _SPACE = Regex(r"\s{0,4}")
@@ -85,6 +85,12 @@ def channels_constraint(
         return StructuralTag(rest)
     begin, end = FixedText(reasoning.begin), FixedText(reasoning.end + reasoning.follow)
     return StructuralTag(AnyOf((Series((begin, free_text, end, rest)), rest)))
+
+
+def text_without_calls(tool_format: ToolFormat) -> StructuralTag:
+    """Any text in which no tool call begins: models that were shown calls may write more."""
+    is_channel = tool_format.style == "channels"
+    return StructuralTag(FreeText(excluded=MARKERS if is_channel else (tool_format.begin,)))
 
 
 def _part(answer: Constraint) -> Part:

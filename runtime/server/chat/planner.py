@@ -24,7 +24,12 @@ from ramet.runtime.parsers import (
 from ramet.runtime.server.chat.channel_messages import channel_messages, described_tools
 from ramet.runtime.server.chat.conversation import Conversation
 from ramet.runtime.server.chat.offered_tools import OfferedTool
-from ramet.runtime.server.chat.output_grammar import channels_constraint, chat_constraint
+from ramet.runtime.server.chat.output_grammar import (
+    channels_constraint,
+    chat_constraint,
+    text_without_calls,
+)
+from ramet.runtime.server.chat.past_calls import has_calls, results_after_calls
 from ramet.runtime.server.chat.reasoning_budget import ReasoningBudget
 from ramet.runtime.server.chat.tool_grammar import ToolGrammar
 from ramet.runtime.server.chat.tool_schemas import ToolSchema, tool_schemas
@@ -130,7 +135,7 @@ class ChatPlanner:
 
         def encode() -> tuple[int, ...]:
             shown: Sequence[Mapping[str, Any]] = [tool.definition for tool in conversation.tools]
-            printed = conversation.messages
+            printed = results_after_calls(conversation.messages)
             if "developer" not in template.source:
                 printed = [_as_system(message) for message in printed]
             if self._in_channels:
@@ -156,6 +161,7 @@ class ChatPlanner:
     async def plan(self, conversation: Conversation, warnings: FieldWarnings) -> ChatPlan:
         """Plans one call; fields that the model can't follow are added to ``warnings``."""
         tools = self._callable_tools(conversation)
+        shuns_calls = not tools and bool(conversation.tools or has_calls(conversation.messages))
         if not tools:
             conversation = replace(conversation, tools=())
         prompt = await self.prompt(conversation)
@@ -168,6 +174,8 @@ class ChatPlanner:
         requested = conversation.constraint
         origins = Origins(requested.field if requested else "tools")
         answer = origins.add_constraint(requested) if requested else None
+        if answer is None and shuns_calls:
+            answer = text_without_calls(self._tool_format)
         calls = None
         if tool_format is not None:
             grammar = ToolGrammar(tool_format, tools, origins)

@@ -244,11 +244,21 @@ def test_a_tool_without_parameters_takes_none(serve):
     assert (made["name"], json.loads(made["arguments"])) == ("now", {})
 
 
-def test_no_tool_may_be_called_when_the_choice_is_none(serve):
-    text = call("weather", city="Rome", days=2)
-    answer = serve([text]).chat(tools=TOOLS, tool_choice="none").json()["choices"][0]
-    assert answer["message"]["content"] == text
-    assert answer["finish_reason"] == "stop"
+@pytest.mark.parametrize("name", sorted(TOOL_FORMATS))
+def test_where_no_tool_may_be_called_no_markup_is_written(serve, name):
+    tool_format = TOOL_FORMATS[name]
+    script = Script(["Well. ", tool_format.begin, "x"], repeat=True)
+    server = serve(script, tool_format=name)
+    past = [
+        {"role": "user", "content": "x"},
+        {"role": "assistant", "tool_calls": [{"id": "a", "type": "function",
+         "function": {"name": "weather", "arguments": "{}"}}]},
+        {"role": "tool", "tool_call_id": "a", "content": "y"},
+    ]  # fmt: skip
+    for fields in ({"tools": TOOLS, "tool_choice": "none"}, {"messages": past}):
+        choice = server.chat(**fields, max_tokens=30).json()["choices"][0]
+        assert "tool_calls" not in choice["message"] or not choice["message"]["tool_calls"]
+        assert tool_format.begin not in choice["message"]["content"]
 
 
 def test_an_answer_in_auto_mode_keeps_its_format(serve):
