@@ -15,8 +15,8 @@ from ramet.runtime.cache.node import NEVER, Node
 from ramet.runtime.cache.reuse_probability import NUM_KINDS, ReuseProbability, kind_of
 
 _MARGIN = 1.45
-"""How much longer a page's wait must be than the least recently used page's to be evicted before it:
-estimates are uncertain, and LRU is hard to beat by little."""
+"""How many times as long a page's wait must be to be evicted before the least recently used page:
+estimates are uncertain, and small advantages over LRU aren't real."""
 
 _Entry = tuple[float, int, int, Node]
 """(priority, order of arrival, the node's serial, node); stale when the serial is not current."""
