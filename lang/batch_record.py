@@ -1,4 +1,4 @@
-"""The file of a batch: a line for each run that has ended well, so that a batch can go on."""
+"""The file of a batch: a line for each successful run, so that the batch can be resumed."""
 
 from __future__ import annotations
 

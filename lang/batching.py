@@ -1,4 +1,4 @@
-"""Many runs of one program."""
+"""Runs a program over a batch of arguments."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Startable(Protocol[T_co]):
 
 @dataclass(frozen=True, kw_only=True)
 class BatchOptions:
-    """How a batch runs.
+    """The settings of a batch.
 
     Attributes:
         max_concurrency: most runs at the same time.

@@ -29,7 +29,7 @@ _AFTERMATH_S = 30.0
 
 @dataclass
 class Tally:
-    """What came of all calls.
+    """The outcomes of all calls.
 
     Attributes:
         ends: how many calls have ended in which way.

@@ -1,4 +1,4 @@
-"""Requests whose answers are known: each must be answered with the same text, whatever goes on."""
+"""Requests with known answers: each must get the same text during the whole attack."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ HONEST: tuple[tuple[str, Body], ...] = (
 
 
 def answer_of(path: str, body: Body, raw: bytes) -> str:
-    """What must not change of an answer: its texts and calls.
+    """The part of an answer that must not change: its texts and calls.
 
     Raises:
         ValueError: it is not complete.

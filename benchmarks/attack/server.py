@@ -19,7 +19,7 @@ import httpx
 from clock import set_clock
 
 TENANTS: tuple[str, ...] = ("a", "b", "c")
-"""Whose keys the attack uses; what goes on is checked with another one's."""
+"""The tenant whose keys the attack uses; checks use another tenant's."""
 
 _START_S = 120.0
 _EXPECTED = ("the engine's process has died", "the engine has made no progress", "a step has run")

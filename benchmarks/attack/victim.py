@@ -76,7 +76,7 @@ def make_scripted(folder: Path, config: EngineConfig) -> Engine:
 
 
 def prepare_process(folder: Path) -> None:
-    """What both processes do first."""
+    """The setup of both processes."""
     install_clock(folder / "clock")
     configure_logging("info", "json")
 

@@ -90,7 +90,7 @@ def ramet(trace: Trace, capacity: int, hints: HintSource | None = None) -> int:
 
 
 def tell_all(cache: RadixCache, _: PrefixHandle, __: int, call: Call, time: int) -> None:
-    """Says the next use of each part of a call's prefix, the deepest part first."""
+    """Announces the next use of each part of a call's prefix, the deepest part first."""
     uses = call.next_use
     for depth in range(len(uses), 0, -1):
         use = uses[depth - 1]
@@ -104,7 +104,7 @@ def tell_all(cache: RadixCache, _: PrefixHandle, __: int, call: Call, time: int)
 
 
 class ProgramHints:
-    """Says what each call's own hint said, as the scheduler does."""
+    """Announces each call's own hint, as the scheduler does."""
 
     def __init__(self, trace: Trace) -> None:
         programs: dict[int, list[int]] = {}
@@ -131,7 +131,7 @@ class ProgramHints:
             cache.expect(handle, hint.remaining_uses or 1, ticks)
 
     def _common_len(self, place: int, prompt: tuple[int, ...]) -> int:
-        """What the prompt shares with that of the program's last run."""
+        """The common prefix of the prompt and that of the program's last run."""
         if place < 0:
             return 0
         last = self._last_prompts.get(place, prompt)

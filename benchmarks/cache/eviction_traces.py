@@ -41,7 +41,7 @@ class Trace:
 
     @property
     def has_hints(self) -> bool:
-        """Whether programs said anything of what they would use again."""
+        """Whether programs gave hints of reuse."""
         hints = [call.hint for call in self.calls if call.hint is not None]
         return any(hint.remaining_uses is not None for hint in hints)
 

@@ -1,4 +1,4 @@
-"""How much of what requests share is computed once.
+"""Measures how much of the shared prefixes of requests is computed once.
 
     python benchmarks/cache/prefix_reuse.py shared-prefix
     python benchmarks/cache/prefix_reuse.py multi-turn

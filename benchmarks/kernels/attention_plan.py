@@ -1,4 +1,4 @@
-"""What attention by radix node saves, counted from its plans: no GPU is needed.
+"""Counts from plans what attention by radix node saves; needs no GPU.
 
     python benchmarks/kernels/attention_plan.py [sm_80 | sm_90 | gfx942 | ...]
 

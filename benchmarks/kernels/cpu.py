@@ -1,5 +1,5 @@
 # ruff: noqa: ARG001 (numba calls intrinsics with fixed arguments)
-"""What each idea in the CPU kernels is worth, as ratios on this machine.
+"""Measures each optimisation of the CPU kernels, as ratios on this machine.
 
 Times are the calling thread's CPU time, the least of several runs, on one thread, so a busy
 neighbour changes little.

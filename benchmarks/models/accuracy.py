@@ -1,4 +1,4 @@
-"""How far the CPU runner's logits are from a float32 forward pass over dequantised weights.
+"""Compares the CPU runner's logits with a float32 forward pass over dequantised weights.
 
 For each window of a text corpus (the Python documentation topics that ship with the interpreter),
 both compute the distribution of every next token. Printed: the mean Kullback-Leibler divergence

@@ -1,4 +1,4 @@
-"""What white space and key order do to a model's answers: extraction with known values.
+"""Measures the effect of white space and key order on answers: extraction with known values.
 
     python benchmarks/models/json_style.py [--model smollm2] [--tasks 60]
 

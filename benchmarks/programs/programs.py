@@ -58,7 +58,7 @@ Visitors may print ten pages a day. Dogs wait outside. """
 
 
 def letter(topic: str) -> str:
-    """What a run is about: text of its own that all its branches share."""
+    """The subject of a run: text of its own that all its branches share."""
     return (
         f"A visitor writes: I have loved {topic} since I was seven, when my aunt took me along. "
         f"Now I would like to know more about {topic}, but I have only my evenings for it, and I "
@@ -164,7 +164,7 @@ def arguments(name: str) -> Iterator[dict[str, str]]:
 
 @dataclass
 class Outcome:
-    """What an arm took."""
+    """The cost of an arm."""
 
     computed: int
     cached: int

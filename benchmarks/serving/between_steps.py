@@ -1,4 +1,4 @@
-"""What lies between two forward passes, in process: its share of the time, and its CPU time a step.
+"""Measures the host's work between two forward passes: its share, and CPU time a step.
 
     python benchmarks/serving/between_steps.py
 

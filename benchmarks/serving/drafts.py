@@ -146,7 +146,7 @@ LOADS = {
 
 @dataclass
 class Outcome:
-    """What became of a load."""
+    """The outcome of a load."""
 
     seconds: float = 0.0
     tokens: int = 0

@@ -1,4 +1,4 @@
-"""What long bodies cost other clients: the gaps of a stream, with and without them.
+"""Measures what long bodies cost other clients: a stream's gaps, with and without them.
 
 ``python benchmarks/serving/long_bodies.py`` serves a scripted model from processes of its own and
 reads a stream while other connections send long bodies, in windows that alternate with quiet ones.

@@ -53,7 +53,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
 
 @dataclass
 class Tally:
-    """What came of the requests so far."""
+    """The outcomes of the requests so far."""
 
     num_sent: int = 0
     num_right: int = 0

@@ -1,4 +1,4 @@
-"""How long ``ramet serve`` takes until it answers: with nothing compiled, and after that.
+"""Measures the start of ``ramet serve``: with an empty cache of compiled code, and after.
 
     python benchmarks/serving/start.py --rounds 3
 

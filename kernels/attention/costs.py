@@ -1,4 +1,4 @@
-"""What attention costs on each kind of device, as measured, and the shapes that cost depends on."""
+"""Measured costs of attention by kind of device, and the shapes that they depend on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ramet.kernels.triton_support.dispatch import data, nearest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionCosts:
-    """What an item costs on one kind of device, in seconds of the whole device.
+    """The cost of an item on one kind of device, in seconds of the whole device.
 
     For each key/value head, a tile of t tokens sees n keys in ``n * max(key_bytes * per_byte,
     4 * head_dim * queries * per_flop)``, where ``queries`` is t times the query heads per
@@ -31,7 +31,7 @@ class AttentionCosts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionShape:
-    """What a plan must know of the model and of the kernel's tiles.
+    """The shapes of the model and of the kernel's tiles that a plan depends on.
 
     Attributes:
         num_kv_heads, head_dim: of the pages; ``group_size`` query heads share a key/value head.

@@ -51,7 +51,7 @@ from ramet.kernels.cpu_support.step import (
 _CHUNK_VECTORS = CHUNK // 16
 _MAX_TILE_ROWS = 48
 _TILE_OVERHEAD = 1 / 40
-"""What a tile costs in addition to its tokens, of those of the largest tile: measured."""
+"""A tile's measured fixed cost, as a fraction of the largest tile's tokens."""
 
 # Operands; the results are also quantised if the operands of ``quantise`` ask for it.
 Q, Q_STRIDE = 2, 3  # float32 rows that begin with all heads' queries, scaled

@@ -1,4 +1,4 @@
-"""A plan and what it indexes, as tensors of one device."""
+"""A plan and the arrays that it indexes, as tensors of one device."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ramet.kernels.attention.plan import AttentionPlan, Int32Array
 
 @dataclass(frozen=True, slots=True)
 class AttentionInputs:
-    """A plan and what it indexes, as tensors of one device. All int32; see ``AttentionPlan``.
+    """A plan and the arrays that it indexes. All int32; see ``AttentionPlan``.
 
     For a captured graph the tensors may be longer than the plan: surplus items have no tokens
     (``TOKEN_START == TOKEN_END``) and surplus merge tokens are -1.

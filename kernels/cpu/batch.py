@@ -1,4 +1,4 @@
-"""From a batch's arrays to a step's records, in one call of compiled code.
+"""Builds a step's records from a batch's arrays, in one call of compiled code.
 
 What compiled code is given it reads where it points, so the arrays are checked first. Between two
 steps the caches hold nothing of what Python needs, and each call takes several times as long.
@@ -22,7 +22,7 @@ FAULTS = (
     "page_tables are narrower than the longest context",
     "page ids must be below the number of pages",
 )
-"""What ``first_fault`` finds, by its number; 0 is none."""
+"""The faults of ``first_fault`` by number; 0 is none."""
 
 
 @njit

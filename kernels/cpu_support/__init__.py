@@ -1,1 +1,1 @@
-"""What the CPU code of operations is written with: vector instructions, memory, buffers, caches."""
+"""Building blocks of CPU kernels: vector instructions, memory, buffers, caches."""

@@ -1,4 +1,4 @@
-"""What this machine's CPU can do, and which integer dot product the kernels use on it."""
+"""Detects the CPU's features, and chooses the integer dot product of the kernels."""
 
 from __future__ import annotations
 

@@ -313,4 +313,4 @@ _FLOATS: Final = {
     "BF16": lambda data: (data.view(np.uint16).astype(np.uint32) << 16).view(np.float32),
     **{name: _dequantiser(name) for name in ("Q2_K", "Q3_K", "IQ4_NL", "IQ4_XS", "MXFP4")},
 }
-"""What makes float32 of stored bytes; of the last five, values of 16 shapes or uneven steps."""
+"""Dequantisers of stored bytes to float32; the last five have 16 uneven levels or shapes."""

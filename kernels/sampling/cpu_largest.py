@@ -1,5 +1,5 @@
 # ruff: noqa: ARG001 (numba calls intrinsics and operations with fixed arguments)
-"""Where the largest value of a row is: the token that a greedy row takes."""
+"""Finds the index of a row's largest value: the token of a greedy row."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # ruff: noqa: ARG001 (numba calls intrinsics with a typing context)
-"""What choosing a token takes of one row: its largest values, its filters, a draw.
+"""The parts of choosing one row's token: largest values, filters, a draw.
 
 Filters look at candidates: tokens within a factor of the likeliest, and all of them only if those
 don't suffice. Thresholds are found by partitioning, not by sorting.

@@ -1,4 +1,4 @@
-"""Compiles a Triton kernel for a GPU that isn't there, and says what it would use of one.
+"""Compiles a Triton kernel ahead of time for a GPU target, and reports its resource use.
 
 A kernel that doesn't compile, spills registers or wants more shared memory than the device has is
 found on a machine without a GPU. NVIDIA's ``cuobjdump`` comes with Triton.

@@ -1,1 +1,1 @@
-"""What a program's calls are sent to."""
+"""Backends: the engines and servers that answer a program's calls."""

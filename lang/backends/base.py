@@ -57,7 +57,7 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """What a generation and a scoring have in common.
+    """The common fields of a generation and a scoring.
 
     ``program_id`` and ``node_id`` say which call of which run it is; ``hint`` is what the engine
     learns of the future of the run, None: nothing.
@@ -84,7 +84,7 @@ class GenerateCall(Call):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreCall(Call):
-    """How likely is each of ``continuations`` after ``prompt``?
+    """Scores ``continuations``: their log-probabilities after ``prompt``.
 
     With ``unconditional``, also how likely each is with nothing before it.
     """
@@ -121,7 +121,7 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class CallPlace:
-    """Where a call stands: in a chat or in raw text; behind text of its own turn or not."""
+    """A call's position: in a chat or in raw text; after other text of its turn or not."""
 
     is_chat: bool
     continues_turn: bool
@@ -144,7 +144,7 @@ class Backend(Protocol):
         ...
 
     def stream(self, call: GenerateCall) -> AsyncIterator[TextDelta | Finished]:
-        """The call's text as it comes, then its end. Closing the iterator aborts the call."""
+        """Streams the call's text, then its end. Closing the iterator aborts the call."""
         ...
 
     async def score(self, call: ScoreCall) -> Scores:

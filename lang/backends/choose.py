@@ -1,4 +1,4 @@
-"""From what a user calls a backend to one, and the default one."""
+"""Resolves a user's name for a backend, and the default backend."""
 
 from __future__ import annotations
 

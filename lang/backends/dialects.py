@@ -1,4 +1,4 @@
-"""What a server's API can express: one table a kind of server."""
+"""The features of each kind of server's API, as one table a kind."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ALL_FIELDS = frozenset(SAMPLING_PARAMS) - {"prompt_logprobs"}
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What one kind of server understands.
+    """The features that one kind of server supports.
 
     Attributes:
         name: for errors.

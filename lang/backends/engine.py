@@ -158,11 +158,11 @@ class EngineBackend:
         return finished.usage
 
     async def count_tokens(self, prompt: Prompt) -> int:
-        """How many tokens the engine would see."""
+        """The number of tokens that the engine would read."""
         return len(self._engine.tokenizer.encode_pieces(self._render(prompt)))
 
     async def update_hint(self, update: HintUpdate) -> None:
-        """Passes the update on; of a run that has ended, forgets the tokens."""
+        """Forwards the update; drops the cached tokens of a run that has ended."""
         if update.has_ended:
             self._sent.pop(update.program_id, None)
         self._engine.update_hint(update)
@@ -290,7 +290,7 @@ class EngineBackend:
 
 
 def _as_served(constraint: Constraint) -> Constraint:
-    """What a model is held to for a constraint, as it would be by a server."""
+    """The constraint that is enforced, narrowed for generation as on a server."""
     if not isinstance(constraint, JsonSchema) or constraint.documents:
         return for_writing(constraint)
     return answer_schema(constraint.schema) if constraint.whitespace == "compact" else constraint

@@ -315,7 +315,7 @@ def _recognise(url: str, api_key: str | None, verify: ssl.SSLContext | bool) -> 
 
 
 def _extended(prompt: Prompt, text: str) -> Prompt:
-    """The prompt with ``text`` as what the assistant, or the raw text, goes on with."""
+    """The prompt continued by ``text``, as the assistant's or as raw text."""
     if prompt.continues_assistant or (prompt.messages and not prompt.is_chat):
         last = prompt.messages[-1]
         extended = dataclasses.replace(last, content=last.content + text)

@@ -79,12 +79,12 @@ class ScriptedBackend:
         self.hint_updates: list[HintUpdate] = []
 
     def hold(self, *names: str) -> None:
-        """Keeps calls of these variables waiting."""
+        """Blocks calls of these variables until ``release``."""
         for name in names:
             self._gates[name] = concurrent.futures.Future()
 
     def release(self, *names: str) -> None:
-        """Lets calls of these variables go on; may be called from any thread."""
+        """Unblocks calls of these variables; safe from any thread."""
         for name in names:
             self._gates.pop(name).set_result(None)
 
@@ -119,7 +119,7 @@ class ScriptedBackend:
         return len(prompt.text)
 
     async def update_hint(self, update: HintUpdate) -> None:
-        """Notes what a run has learned, and that it has ended, in ``hint_updates``."""
+        """Records updates of a run's hints, and its end, in ``hint_updates``."""
         self.hint_updates.append(update)
 
     @property

@@ -20,7 +20,7 @@ _BUSY = frozenset((429, 502, 503))
 
 
 Verify = bool | str | Path | ssl.SSLContext
-"""How a server's certificate is verified; see ``tls_context``."""
+"""The verification of a server's certificate; see ``tls_context``."""
 
 
 def tls_context(url: str, verify: Verify) -> ssl.SSLContext | bool:

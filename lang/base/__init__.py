@@ -1,1 +1,1 @@
-"""What all of the language stands on: errors, the event loop, greenlets."""
+"""The foundation of the language: errors, the event loop, greenlets."""

@@ -1,4 +1,4 @@
-"""Which frames are the user's: places of calls, and tracebacks without the machinery's frames."""
+"""Distinguishes user frames: places of calls, and tracebacks without internal frames."""
 
 from __future__ import annotations
 

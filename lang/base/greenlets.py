@@ -1,4 +1,4 @@
-"""How a plain function waits on an event loop without holding a thread.
+"""Lets a plain function wait on an event loop without blocking a thread.
 
 A ``def`` program runs in a greenlet on the loop's own thread. When it needs something that isn't
 there yet it switches to the coroutine that drives it, which awaits that and switches back.
@@ -27,7 +27,7 @@ def can_switch() -> bool:
 
 
 def switch_and_wait(awaitable: Awaitable[T]) -> T:
-    """Waits for ``awaitable`` while the event loop goes on; only where ``can_switch()``."""
+    """Waits for ``awaitable`` without blocking the event loop; only where ``can_switch()``."""
     current = getcurrent()
     assert isinstance(current, _ProgramGreenlet)
     assert current.parent is not None

@@ -1,4 +1,4 @@
-"""What a graph that came from elsewhere must satisfy before it can run. All in linear time."""
+"""Validates a graph from another process before it runs, in linear time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program will cost, said before it runs."""
+"""Estimates a program's cost from its graph, before it runs."""
 
 from __future__ import annotations
 

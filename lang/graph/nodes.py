@@ -26,7 +26,7 @@ JoinKind = Literal["values", "text", "branch", "agent"]
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """What all nodes have.
+    """The base of all nodes.
 
     Attributes:
         id: the node's place.
@@ -112,7 +112,7 @@ class ToolCall(Node):
 
 @dataclass(frozen=True, kw_only=True)
 class Fork(Node):
-    """Where a state splits into branches that share all before it."""
+    """Splits a state into branches that share everything before it."""
 
     kind = "fork"
     num_branches: int

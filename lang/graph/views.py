@@ -1,4 +1,4 @@
-"""A RequestGraph for people: a tree of lines, and a Mermaid flowchart."""
+"""Human-readable views of a RequestGraph: a tree of lines, and a Mermaid flowchart."""
 
 from __future__ import annotations
 

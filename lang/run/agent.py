@@ -44,7 +44,7 @@ _CUT = "Your last turn was cut off at its limit. Call again, in fewer words, wha
 @suggests_fields
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentLimits:
-    """How far an agent loop may go.
+    """The limits of an agent loop.
 
     Attributes:
         max_turns: turns of the model; the last can only be an answer.
@@ -159,7 +159,7 @@ class ToolRequest:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What a turn is: calls, or an answer where ``calls`` is None.
+    """A turn: calls, or an answer if ``calls`` is None.
 
     Of a turn that was cut off there are only the calls that are complete.
     """
@@ -170,7 +170,7 @@ class Action:
 
 
 def describe_tools(tools: Sequence[Tool[..., Any]]) -> str:
-    """What the model must know to call tools in an agent loop: for a system prompt."""
+    """Instructions for calling tools in an agent loop, for a system prompt."""
     lines = ["You can call these tools:"]
     lines += [
         f"- {tool.name}: {tool.description} Arguments: {json.dumps(tool.parameters)}"

@@ -1,4 +1,4 @@
-"""Sends each node as soon as the values that it needs are there."""
+"""Executes each node as soon as its inputs are resolved."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ramet.runtime.api.events import Finished, TextDelta, TokenInfo
 from ramet.runtime.api.request import HintUpdate, ProgramHint
 
 NodeCode = OutputType[Any] | Tool[..., Any] | None
-"""What a node's Python side is: a Gen's output type, a ToolCall's tool."""
+"""A node's Python object: a Gen's output type, a ToolCall's tool."""
 
 
 class Executor:

@@ -20,7 +20,7 @@ MAX_LOOK_AHEAD = 32
 
 
 class Hints:
-    """What is known of the future use of one run's prefixes.
+    """Tracks the known future use of one run's prefixes.
 
     A call's hint announces later calls, or leaves open whether there will be any. When its state
     has ended, or an announced call can never be sent, the prefix is kept without need:

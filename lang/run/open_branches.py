@@ -1,4 +1,4 @@
-"""Which states may still grow: a prefix is expected again while something could follow it."""
+"""Tracks states that may still grow: their prefixes may be used again."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class DryRunStopped(BaseException):
 
 
 class Slot:
-    """Where a node's outcome will be."""
+    """The slot of a node's future outcome."""
 
     __slots__ = ("_settled", "error", "result")
 
@@ -76,7 +76,7 @@ class Slot:
 
 
 class Outcomes:
-    """The graph of one run and what became of its nodes.
+    """The graph of one run and the outcomes of its nodes.
 
     Everything but ``wait_for`` and ``wait_async`` belongs to the thread of the run's event loop.
     """
@@ -168,7 +168,7 @@ class Outcomes:
         return result
 
     def text_of(self, ref: Ref) -> str:
-        """What a reference to a finished node puts into a text.
+        """The text of a reference to a finished node.
 
         Raises:
             ReferenceFormatError: the value can't be formatted as the reference asks.

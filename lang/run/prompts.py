@@ -1,4 +1,4 @@
-"""From a graph's nodes and their results to the prompt of a call."""
+"""Builds the prompts of calls from a graph's nodes and their results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ResultOf = Callable[[str], NodeResult]
 """The result of a finished node, by its id."""
 
 TextOf = Callable[[Ref], str]
-"""What a reference to a finished node puts into a text."""
+"""The text of a reference to a finished node."""
 
 _MAX_REMEMBERED = 256
 
@@ -29,7 +29,7 @@ _MAX_DIGITS = 4
 
 
 class Prompts:
-    """Makes the prompts of a run's calls, each from that of the call that it goes on from."""
+    """Builds the prompts of a run's calls, each from that of the call that it extends."""
 
     def __init__(
         self, graph: RequestGraph, text_of: TextOf, template_variables: Mapping[str, Any]

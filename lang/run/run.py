@@ -1,4 +1,4 @@
-"""Run: one execution of a program, while it goes on and after."""
+"""``Run``: one execution of a program, running or ended."""
 
 from __future__ import annotations
 
@@ -224,12 +224,12 @@ class Run(Generic[T_co]):
 
     @property
     def error(self) -> BaseException | None:
-        """What ended the run badly, once it has ended; None while it goes on."""
+        """The error that ended the run; None while it runs or if it succeeded."""
         return self._done.exception() if self._done.done() else None
 
     @property
     def result(self) -> T_co:
-        """What the program returned; waits, and raises the run's error."""
+        """The program's return value; waits, and raises the run's error."""
         self.wait()
         result: T_co = self._done.result()
         return result

@@ -67,7 +67,7 @@ current_caller: ContextVar[Caller | None] = ContextVar("ramet_current_caller", d
 
 
 class BranchWriter(Protocol):
-    """What appends nodes to one branch, until it is closed."""
+    """Appends nodes to one branch, until it is closed."""
 
     branch: str
 

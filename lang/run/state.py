@@ -126,7 +126,7 @@ class State:
         return name in self._writer.all_variables()
 
     def get_meta_info(self, name: str) -> Meta:
-        """What is known of the call that set a variable; waits."""
+        """Metadata of the call that set a variable; waits."""
         return self[name].meta
 
     def set_var(self, name: str, value: str | Value[Any]) -> None:

@@ -1,4 +1,4 @@
-"""The text of a run as it is written: of one variable, or of the whole first state."""
+"""Streams a run's text: of one variable, or of the whole first state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ramet.lang.run.prompts import render
 
 
 class TextReader:
-    """Picks the text of one variable, or of the first state, out of a run's events."""
+    """Extracts the text of one variable, or of the first state, from a run's events."""
 
     def __init__(self, outcomes: Outcomes, name: str | None) -> None:
         self._outcomes = outcomes

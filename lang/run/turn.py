@@ -12,7 +12,7 @@ S = TypeVar("S")
 
 
 class Turn(Generic[S]):
-    """What is appended to the state inside belongs to the turn.
+    """A context manager: everything appended to the state inside belongs to one turn.
 
     Args:
         state: the state, which ``with`` returns.

@@ -97,7 +97,7 @@ def programs_router(context: ServerContext) -> APIRouter:
 
 
 PROGRAMS = Extension(programs_router, (ProgramRequest,))
-"""What a server mounts to run programs."""
+"""The extension by which a server runs programs."""
 
 
 @dataclass(frozen=True, slots=True)

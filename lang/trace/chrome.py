@@ -1,4 +1,4 @@
-"""What a trace's calls spent their time on, and Chrome's trace event format."""
+"""The phases of a trace's calls, and their export in Chrome's trace event format."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def chrome(trace: RunRecord) -> dict[str, Any]:
 
 
 def phases(record: CallRecord) -> list[tuple[str, float, float]]:
-    """What a call spent its time on: (phase, begin, end), in seconds since the run began."""
+    """A call's phases: (phase, begin, end), in seconds since the run began."""
     if record.sent_s is None:
         return []
     end = record.finished_s if record.finished_s is not None else record.sent_s

@@ -1,4 +1,4 @@
-"""Where two traces differ: what their nodes gave, and what that took."""
+"""Compares two traces: their nodes' results and costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run's calls did, and when."""
+"""The records of a run's calls: results and times."""
 
 from __future__ import annotations
 

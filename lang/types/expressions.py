@@ -1,4 +1,4 @@
-"""What can be appended to a state: texts, calls, roles, and sequences of them.
+"""Expressions that can be appended to a state: texts, calls, roles, and sequences of them.
 
 Expressions are plain frozen values with no run: they can be made anywhere, joined by ``+`` and
 appended many times.

@@ -1,4 +1,4 @@
-"""Names of Python types for people: ``list[str] of 3 to 4 items of at most 40 characters``."""
+"""Readable names of Python types: ``list[str] of 3 to 4 items of at most 40 characters``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trying a constraint on a text, with no model: the vocabulary is the 256 bytes."""
+"""Matches texts against a constraint without a model: the vocabulary is the 256 bytes."""
 
 from __future__ import annotations
 

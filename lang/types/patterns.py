@@ -33,7 +33,7 @@ from ramet.lang.types.schemas import adapter_of
 
 @dataclass(frozen=True)
 class Pattern:
-    """What a text must be: a sequence of constraints and literal texts.
+    """A pattern: a sequence of constraints and literal texts.
 
     ``+`` joins patterns and plain strings. ``constraint`` is what the engine enforces.
     """

@@ -1,4 +1,4 @@
-"""JSON schemas of Python types, as a model should be held to them."""
+"""JSON Schemas of Python types, closed for generation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAX_DIGITS = 18
 
 
 def adapter_of(annotation: Any, label: str) -> tuple[TypeAdapter[Any], dict[str, Any]]:
-    """What reads a type's values from JSON, and the type's closed schema.
+    """A type's JSON reader, and its closed schema.
 
     Raises:
         OutputTypeError: pydantic has no JSON form of the type.

@@ -1,4 +1,4 @@
-"""From a Python type to what the model may write, and back from its text to a value."""
+"""Output types: a Python type's constraint, and the parser of its text."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SHOWN_FAULTS = 3
 
 @dataclass(frozen=True)
 class OutputType(Generic[T]):
-    """What an output must match, and how its text becomes a value.
+    """The constraint of an output, and the parser of its text.
 
     Attributes:
         label: the type's name, for people.
@@ -159,7 +159,7 @@ def _json(annotation: Any, label: str) -> OutputType[Any]:
 
 
 def _faults(error: ValidationError) -> str:
-    """What is wrong with a value, each fault with its place."""
+    """The errors in a value, each with its path."""
     faults = error.errors(include_url=False, include_context=False, include_input=False)
     shown = [
         ": ".join(filter(None, ("".join(map(_step, fault["loc"])).lstrip("."), fault["msg"])))

@@ -1,4 +1,4 @@
-"""Value: what a node will give, usable before it is there."""
+"""``Value``: a node's future result, usable in prompts before it is resolved."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """What is known of a call, apart from its text.
+    """Metadata of a call.
 
     Attributes:
         finish_reason: ``stop`` or ``length``; None for nodes that aren't calls.
@@ -42,7 +42,7 @@ class NodeResult:
 
 
 class Results(Protocol):
-    """What a Value needs of its run."""
+    """The part of a run that a Value uses."""
 
     def reference(self, ref: Ref) -> str:
         """The token that stands for a value in text."""
@@ -213,7 +213,7 @@ def resolve(data: Any, fill: Callable[[str], str]) -> Any:
 
 
 def leaves(data: Any) -> Iterator[Any]:
-    """What the lists, tuples and dicts of ``data`` hold at last."""
+    """The resolved content of the lists, tuples and dicts of ``data``."""
     if type(data) in (list, tuple):
         for item in data:
             yield from leaves(item)

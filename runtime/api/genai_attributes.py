@@ -23,7 +23,7 @@ _SAMPLING = {
 
 
 def model_attributes(operation: str, model: str | None, provider: str = PROVIDER) -> Attributes:
-    """Which model is asked for what; ``model`` is None where only the provider knows."""
+    """The operation and its model; ``model`` is None if only the provider knows it."""
     known = {} if model is None else {"gen_ai.request.model": model}
     return {"gen_ai.operation.name": operation, "gen_ai.provider.name": provider, **known}
 

@@ -1,4 +1,4 @@
-"""Memory: what the machine gives, what this process has, and bounded parts of it."""
+"""Memory: the machine's limit, this process's use, and budgets for parts of it."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class MemoryPart:
 
 
 class MemoryLease:
-    """What one owner has taken of a part; ``close`` gives all of it back, once."""
+    """One owner's share of a budget; ``close`` returns it, once."""
 
     def __init__(self, part: MemoryPart) -> None:
         self._part = part
@@ -137,18 +137,18 @@ class MemoryLease:
         self._num_bytes += num_bytes
 
     def close(self) -> None:
-        """Gives everything back."""
+        """Returns the whole share."""
         self._part.give_back(self._num_bytes)
         self._num_bytes = 0
 
 
 def format_bytes(num_bytes: int) -> str:
-    """A size for people, in MiB or GiB."""
+    """A readable size, in MiB or GiB."""
     if num_bytes >= 10 << 30:
         return f"{num_bytes / (1 << 30):.1f} GiB"
     return f"{num_bytes / (1 << 20):,.0f} MiB"
 
 
 def format_parts(parts: Mapping[str, int]) -> str:
-    """Sizes by name for people."""
+    """Readable sizes by name."""
     return ", ".join(f"{name} {format_bytes(size)}" for name, size in parts.items())

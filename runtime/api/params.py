@@ -1,4 +1,4 @@
-"""How a request's tokens are chosen and when they end."""
+"""Sampling parameters: how a request's tokens are chosen, and when its output ends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ParamKind = Literal["integer", "number", "boolean", "strings", "token_ids", "bia
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParamSpec:
-    """What is true of one sampling parameter everywhere: in programs, on the wire, in traces.
+    """The declaration of one sampling parameter, for programs, the wire and traces.
 
     Attributes:
         kind: the type of its values. ``number`` parameters are arrays of ``SamplingRows``.

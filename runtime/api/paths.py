@@ -1,4 +1,4 @@
-"""Where in a request's body something stands, as errors name it: ``tools[0].function.name``."""
+"""Paths in a request's body as errors name them: ``tools[0].function.name``."""
 
 from __future__ import annotations
 

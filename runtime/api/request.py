@@ -13,7 +13,7 @@ LIKELY_OUTPUT_LEN = 64
 """Expected length of an output whose limit is higher or unknown."""
 
 Pooling = Literal["mean", "last"]
-"""Which hidden states make an embedding: of all prompt tokens, or of the last."""
+"""The hidden states of an embedding: of all prompt tokens, or of the last one."""
 
 PARAMS_AGAINST_COMPLETION = ("bad_words", "allowed_token_ids")
 """Sampling parameters that could forbid what completes an output."""
@@ -38,7 +38,7 @@ def next_request_id() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramHint:
-    """What a request's program knows of its future calls.
+    """A program's knowledge of its future calls, sent with a request.
 
     Attributes:
         program_id: the run that the request belongs to.

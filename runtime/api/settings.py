@@ -38,7 +38,7 @@ class Group(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What a configuration field means to an operator.
+    """The declaration of a configuration field for operators: bounds and help.
 
     Attributes:
         group: the group of its option; None: it has no option.

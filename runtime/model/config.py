@@ -84,15 +84,15 @@ class ModelConfig:
 
     @property
     def attention_scale(self) -> float:
-        """What scores are multiplied by."""
+        """The scale of attention scores."""
         return self.query_scale or self.head_dim**-0.5
 
     def window(self, layer: int) -> int:
-        """How many positions a token sees in a layer, itself included; 0: all."""
+        """The attention window of a layer in tokens, the token itself included; 0: unlimited."""
         return self.windows[layer] if self.windows else 0
 
     def rope_kind(self, layer: int) -> RopeKind:
-        """Which rotary angles a layer uses."""
+        """The rotary angles of a layer."""
         if layer in self.unrotated:
             return "none"
         return "local" if self.rope.local_theta and self.window(layer) else "full"
@@ -104,7 +104,7 @@ class ModelConfig:
 
     @property
     def description(self) -> str:
-        """The model's name and size, for people."""
+        """The model's name and size, for logs and the CLI."""
         return f"{self.name} ({self.architecture}, {self.num_layers} layers of {self.hidden_size})"
 
     @classmethod

@@ -1,4 +1,4 @@
-"""What a model takes of the host's memory."""
+"""A model's needs of host memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ramet.runtime.model.files.model_file import ModelFile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelNeeds:
-    """What a model takes of the host's memory; sizes are 0 where a GPU holds it.
+    """A model's needs of host memory; sizes are 0 where a GPU holds it.
 
     Attributes:
         weight_bytes: its weights, as they are kept.

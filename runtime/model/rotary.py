@@ -76,7 +76,7 @@ class Rope:
 
 
 def read_rope(file: ModelFile, prefix: str, dim: int) -> Rope:
-    """What a model's metadata say under ``prefix``.
+    """The rotary scaling in a model's metadata under ``prefix``.
 
     Raises ``UnsupportedModelError`` for a scaling that Ramet doesn't have.
     """
@@ -139,5 +139,5 @@ def inverse_frequencies(
 
 
 def magnitude(rope: Rope, kind: RopeKind) -> float:
-    """What sines and cosines of a layer are multiplied by."""
+    """The factor of a layer's sines and cosines."""
     return rope.magnitude if kind == "full" else 1.0

@@ -1,4 +1,4 @@
-"""Which runner runs a model on which device."""
+"""Chooses a model's runner by device."""
 
 from __future__ import annotations
 
@@ -69,14 +69,14 @@ def load_runner(
 
 
 def chosen_device(device: str) -> str:
-    """The device that ``auto`` stands for; any other one as it is."""
+    """Resolves the device ``auto``; returns any other unchanged."""
     if device != "auto":
         return device
     return "cuda" if _has_gpu() else "cpu"
 
 
 def describe_default() -> str:
-    """What a model runs on by default, and by which kernels."""
+    """Describes the default device and its kernels."""
     if not _has_gpu():
         return "the CPU, by compiled kernels"
     import torch
@@ -104,7 +104,7 @@ def _size_mib(path: Path) -> int:
 
 
 def _available_bytes() -> int | None:
-    """What the system can give to new processes, where it says so."""
+    """The system's available memory, where it is reported."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
     except OSError:

@@ -33,7 +33,7 @@ _START, _CHANNEL, _MESSAGE = "<|start|>", "<|channel|>", "<|message|>"
 _ENDS = ("<|end|>", "<|return|>", "<|call|>")
 
 MARKERS = (_START, _CHANNEL, _MESSAGE, *_ENDS)
-"""What can't stand in a message's own text."""
+"""Text that can't occur in a message's content."""
 
 FINAL = f"{_CHANNEL}final{_MESSAGE}"
 """The head of an answer."""

@@ -12,7 +12,7 @@ from ramet.runtime.parsers.tool_formats import ToolFormat
 
 
 class ChatReader(Protocol):
-    """Reads a chat model's output as it comes."""
+    """Parses a chat model's output incrementally."""
 
     def feed(self, piece: str, *, final: bool = False) -> list[ChatDelta]:
         """The deltas that are certain after ``piece``; with ``final``, all that are left."""

@@ -36,7 +36,7 @@ class CustomInputReader:
         return self._decode()
 
     def _decode(self) -> str:
-        """Decodes up to the closing quote, or to an escape that may go on."""
+        """Decodes up to the closing quote, or to an incomplete escape."""
         text, at, end = self._buffer, 0, len(self._buffer)
         out: list[str] = []
         while at < end:

@@ -1,4 +1,4 @@
-"""What the chat parsers hand out, in the order of the text."""
+"""The deltas that chat parsers emit, in the order of the text."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ ChatDelta = ContentDelta | ReasoningDelta | ToolCallStart | ToolArgumentsDelta |
 
 
 def join_deltas(deltas: Iterable[ChatDelta]) -> list[ChatDelta]:
-    """The same deltas with neighbours of one kind joined: what any cut of a text comes to."""
+    """Joins neighbouring deltas of one kind: the result is equal for any split of a text."""
     joined: list[ChatDelta] = []
     for delta in deltas:
         last = joined[-1] if joined else None

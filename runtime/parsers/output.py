@@ -1,4 +1,4 @@
-"""From tokens to text: characters made whole, stop strings cut off, special tokens left out."""
+"""Detokenizes an output: completes characters, cuts at stop strings, omits special tokens."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ramet.runtime.parsers.utf8 import Utf8Assembler
 
 
 class StreamStep(NamedTuple):
-    """What one more token brought: ``text`` to show now, and the stop string that it completed."""
+    """The effect of one token: ``text`` to show now, and a completed stop string."""
 
     text: str
     matched: str | None = None
@@ -53,7 +53,7 @@ class OutputStream:
         ends_output: bool = False,
         may_stop: Callable[[int], bool] | None = None,
     ) -> StreamStep:
-        """Takes the next token.
+        """Adds the next token.
 
         Args:
             ends_output: the token is an end-of-text or stop token: its own text is shown only with

@@ -85,7 +85,7 @@ class StopStringMatcher:
 
     @property
     def held_len(self) -> int:
-        """How many of the last characters could still become one of the strings."""
+        """The number of trailing characters that could still become one of the strings."""
         return self.stops.depth[self._state]
 
     def find(

@@ -166,7 +166,7 @@ class ToolCallParser:
         return False
 
     def _hand_out(self, reader: CallReader, out: list[ChatDelta]) -> None:
-        """Hands out the call's start once that is certain, and arguments that have come."""
+        """Emits the call's start once it is certain, and new parts of its arguments."""
         if self._arguments is None:
             if reader.name is None:
                 return
@@ -212,7 +212,7 @@ class ToolCallParser:
         return True
 
     def _call_ends(self) -> tuple[str, ...]:
-        """What may come behind a call."""
+        """Texts allowed after a call."""
         if self._format.style == "json_list":
             return (",", "]", self._format.end)
         if self._format.style == "json":
@@ -226,7 +226,7 @@ class ToolCallParser:
         self._state = _State.TEXT
 
     def _give_up(self, out: list[ChatDelta]) -> None:
-        """What was read since the tag is text."""
+        """Treats everything since the tag as text."""
         raw, self._raw = self._raw, ""
         self._reader = None
         self._state = _State.TEXT

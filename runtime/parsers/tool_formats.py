@@ -1,4 +1,4 @@
-"""How models write tool calls, as data: a new format of a known style is one more entry."""
+"""The formats of tool calls, as data: a new format of a known style is one more entry."""
 
 from __future__ import annotations
 

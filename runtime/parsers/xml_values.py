@@ -31,7 +31,7 @@ _MAX_DEPTH = 32
 
 
 def is_plain_text(schema: Any) -> bool:
-    """Whether any text is a valid value, which then stands as it is."""
+    """Whether any text is a valid value, which is then written unquoted."""
     if not isinstance(schema, Mapping) or schema.get("type") != "string":
         return False
     return set(schema) - {"type"} <= ANNOTATIONS

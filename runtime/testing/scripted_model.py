@@ -47,7 +47,7 @@ _EMPTY = -1
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What to say to a prompt.
+    """The scripted answer to a prompt.
 
     Attributes:
         pieces: the output, followed by end-of-text. A number is a token id; text or bytes that

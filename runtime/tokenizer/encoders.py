@@ -1,4 +1,4 @@
-"""What turns text into token ids: the contract, and the part that most vocabularies share."""
+"""Text encoders: the contract, and the part that most vocabularies share."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TextEncoder(Protocol):
         ...
 
     def settled_len(self, text: bytes) -> int:
-        """How many leading bytes have the same tokens whatever follows ``text``."""
+        """The number of leading bytes whose tokens no text after ``text`` can change."""
         ...
 
 

@@ -24,7 +24,7 @@ _Json = Mapping[str, Any]
 
 
 class JsonVocabulary(NamedTuple):
-    """What a ``tokenizer.json`` holds.
+    """The parsed content of a ``tokenizer.json``.
 
     Attributes:
         texts, tokens, kinds: of every id; ids without a token are unused.
@@ -158,11 +158,11 @@ _SPACE_MARK_DECODER: tuple[_Json, ...] = (
     {"type": "Fuse"},
     {"type": "Strip", "content": " ", "start": 1, "stop": 0},
 )
-"""What decodes vocabularies with a space mark: the first step, and any of the others."""
+"""The decoder steps of vocabularies with a space mark: the first, and optional others."""
 
 
 class _Spelling(NamedTuple):
-    """How token texts write bytes."""
+    """The spelling of bytes in token texts."""
 
     is_byte_level: bool
     has_space_mark: bool = False

@@ -1,4 +1,4 @@
-"""Where a text can be cut so that no token reaches across."""
+"""Finds places to split a text so that no token spans them."""
 
 from __future__ import annotations
 

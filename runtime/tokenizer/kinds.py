@@ -1,4 +1,4 @@
-"""What a token of a vocabulary is."""
+"""The kinds of a vocabulary's tokens."""
 
 from __future__ import annotations
 

@@ -230,7 +230,7 @@ PRE_TOKENIZERS: Mapping[str, PreTokenizer] = {
 """The rules that Ramet knows, by ``tokenizer.ggml.pre``."""
 
 _PUBLISHED = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
-"""How tokenizer.json files spell ``_ANY_CASE_CONTRACTIONS``."""
+"""The spelling of ``_ANY_CASE_CONTRACTIONS`` in tokenizer.json files."""
 
 
 def covering_pattern(pattern: str) -> PreTokenizer | None:

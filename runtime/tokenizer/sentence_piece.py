@@ -14,7 +14,7 @@ from ramet.runtime.tokenizer.kinds import TokenKind
 from ramet.runtime.tokenizer.spelling import Speller, well_formed
 
 BYTE_TEXT = re.compile("<0x([0-9A-Fa-f]{2})>")
-"""How a vocabulary of this kind writes a byte."""
+"""The spelling of a byte token."""
 
 # Field numbers of sentencepiece_model.proto, with their wire types.
 _PIECES, _TRAINER, _NORMALIZER = 1, 2, 3

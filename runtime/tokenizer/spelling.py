@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from ramet.runtime.tokenizer.kinds import TokenKind
 
 SPACE_MARK = "\u2581"
-"""How some vocabularies write a space."""
+"""The mark for a space in some vocabularies."""
 
 _TEXT_KINDS = (TokenKind.NORMAL, TokenKind.BYTE, TokenKind.USER_DEFINED)
 

@@ -44,7 +44,7 @@ class RenderLimitError(Exception):
 
 
 class RenderBudget:
-    """What one render may still do. Characters count, and items of lists.
+    """The remaining work of one render, in characters and items of lists.
 
     Args:
         num_input_chars: of the messages and everything else that is rendered.

@@ -125,7 +125,7 @@ class Tokenizer:
         return ids
 
     def settled_len(self, text: bytes) -> int:
-        """How many leading bytes of ``text`` have the same tokens whatever follows it."""
+        """The number of leading bytes of ``text`` whose tokens no following text can change."""
         return self._encoder.settled_len(text)
 
     def decode(self, token_ids: Iterable[int], *, skip_special: bool = True) -> str:
@@ -170,5 +170,5 @@ class Tokenizer:
 
 
 def texts_of_kind(tokens: Sequence[bytes], token_ids: Iterable[int]) -> dict[str, int]:
-    """Ids by their tokens' text, but for empty ones."""
+    """Ids by their tokens' text, without empty ones."""
     return {tokens[i].decode("utf-8", "replace"): i for i in token_ids if tokens[i]}

@@ -15,7 +15,7 @@ AnyArray = npt.NDArray[np.generic]
 
 
 def address(array: AnyArray) -> int:
-    """Where an array begins."""
+    """The address of an array."""
     return int(array.ctypes.data)
 
 

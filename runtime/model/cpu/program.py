@@ -175,7 +175,7 @@ class _Emitter:
         self._emit(tokens, rows.norm_rows, common | (operands or {}), wait=wait)
 
     def _norm_read(self, weight: AnyArray) -> None:
-        """Takes the rows that are read out of all rows, and norms them."""
+        """Gathers the rows that are read, and normalises them."""
         operands = {
             rows.X: address(self._all.hidden),
             rows.X_STRIDE: stride(self._all.hidden),
@@ -188,7 +188,7 @@ class _Emitter:
     def _product(
         self, layer: LinearWeight, x: AnyArray | None, quantised: Activations, count: int
     ) -> tuple[DotPath | None, dict[int, int]]:
-        """What every operation with a linear layer takes: the dot path, and its operands."""
+        """The common arguments of operations with a linear layer: dot path and operands."""
         weight = layer.weight
         path = None if weight.form.bits == 32 else self._dot_path
         if path is not None:
@@ -212,7 +212,7 @@ class _Emitter:
         self._fetch_done = 0
 
     def _share(self, *layers: LinearWeight) -> dict[int, int]:
-        """What an operation fetches, by its part in the work before the next attention."""
+        """The pages that an operation prefetches, by its share of the work before attention."""
         pages = self._fetched
         if pages is None:
             return {}

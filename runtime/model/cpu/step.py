@@ -1,4 +1,4 @@
-"""From batches to the records that a CPU program's stages read."""
+"""Builds a CPU program's step records from a batch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BATCH_ARRAYS = (
     "logit_tokens",
     "hidden_tokens",
 )
-"""What compiled code reads of a batch, in the order in which ``record_step`` takes it."""
+"""A batch's arrays for compiled code, in the order of ``record_step``'s arguments."""
 
 
 class StepRecorder:

@@ -169,7 +169,7 @@ class _Loader:
         )
 
     def _head_order(self) -> npt.NDArray[np.intp]:
-        """Which stored row of a head comes where in half-split order."""
+        """The permutation of a head's stored rows to half-split order."""
         order = np.arange(self._config.head_dim)
         if self._config.rope_layout == "interleaved":
             rotated = order[: self._config.rope.dim]

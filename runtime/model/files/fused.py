@@ -1,4 +1,4 @@
-"""Takes apart tensors that some files store as one: q, k and v; gate and up."""
+"""Splits tensors that some files store fused: q, k and v; gate and up."""
 
 from __future__ import annotations
 

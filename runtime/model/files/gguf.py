@@ -52,7 +52,7 @@ _U64 = struct.Struct("<Q")
 
 @dataclass(frozen=True, slots=True)
 class TensorType:
-    """How a tensor's values are stored: ``block_len`` values in ``block_bytes`` bytes."""
+    """A storage type of tensors: ``block_len`` values in ``block_bytes`` bytes."""
 
     name: str
     block_len: int

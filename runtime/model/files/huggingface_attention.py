@@ -26,7 +26,7 @@ class RopeMetadata(NamedTuple):
 def rope_metadata(
     path: Path, config: Mapping[str, Any], context_len: int, head_dim: int
 ) -> RopeMetadata:
-    """What a configuration says of rotary embeddings.
+    """A configuration's rotary embeddings.
 
     Args:
         path: the folder, for error messages.
@@ -104,7 +104,7 @@ def _yarn(path: Path, rope: Mapping[str, Any], original: int) -> dict[str, Metad
 
 
 def window_metadata(config: Mapping[str, Any], num_layers: int) -> dict[str, MetadataValue]:
-    """How many positions a layer's tokens see, where that is not all of them."""
+    """The attention window of a layer, if it has one."""
     window = config.get("sliding_window") if config.get("use_sliding_window", True) else None
     if not window:
         return {}

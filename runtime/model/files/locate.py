@@ -1,4 +1,4 @@
-"""From what a user calls a model to its file.
+"""Locates a model's file by its path or short name.
 
 A model is a path to a GGUF file, or the short name of a model that comes as a Python package.
 Nothing is downloaded, and no package is imported: only its folder is looked up.
@@ -34,7 +34,7 @@ PACKAGED_MODELS: Mapping[str, PackagedModel] = {
 """Models that are known by a short name."""
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-"""How models are named where they can be downloaded from."""
+"""The form of model names on download sites."""
 
 
 def locate_model(model: str | Path) -> Path:

@@ -40,7 +40,7 @@ class ModelFile:
         raise NotImplementedError
 
     def drop_cached(self) -> None:
-        """Lets go of what of the tensors is in memory; it is read again when it is used again."""
+        """Releases the tensors' memory; they are read from disk again when needed."""
 
     def require(self, key: str) -> MetadataValue:
         """The metadata value of ``key``; ``ModelLoadError`` if the model has none."""

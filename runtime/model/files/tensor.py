@@ -1,4 +1,4 @@
-"""One tensor of a model file, as it is stored."""
+"""``Tensor``: one tensor of a model file, in its stored format."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ FIXED_CHUNK_LEN = 512
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TorchOptions:
-    """How the torch runner computes.
+    """Options of the torch runner.
 
     Attributes:
         device: ``cuda``, ``cuda:1``, ``cpu``; None: a GPU if there is one.
@@ -272,7 +272,7 @@ def sample_on_device(logits: torch.Tensor, rows: SamplingRows) -> SampledTokens:
 
 
 def _describe_gpus() -> str:
-    """Which GPUs torch can use, or why there are none."""
+    """Describes the GPUs that torch can use, or why there are none."""
     count = torch.cuda.device_count()
     if count:
         return f"there are {', '.join(f'cuda:{index}' for index in range(count))}"

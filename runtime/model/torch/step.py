@@ -25,7 +25,7 @@ class StepInputs:
 
 
 def key_slots(batch: Batch, page_size: int) -> Int32Array:
-    """Where each token's key and value go: ``page * page_size + offset``, int32[T]."""
+    """The slot of each token's key and value: ``page * page_size + offset``, int32[T]."""
     rows = np.repeat(np.arange(batch.num_rows), np.diff(batch.row_starts))
     pages = batch.page_tables[rows, batch.positions // page_size]
     return (pages * page_size + batch.positions % page_size).astype(np.int32)

@@ -100,7 +100,7 @@ async def prepare_chat_call(
 
 
 def _submit(plan: ChatPlan, context: ServerContext) -> Submit:
-    """How a plan's requests are submitted: as they are, or with bounded reasoning."""
+    """Submits a plan's requests, directly or with bounded reasoning."""
     budget, engine = plan.budget, context.engine
     if budget is None:
         return context.submit

@@ -16,7 +16,7 @@ from ramet.runtime.server.http.sse import EventStreamResponse, watch_disconnect
 
 
 class RunningCall(Protocol):
-    """What a response ends: ``Call``, or a program around it."""
+    """The owner that a response ends: ``Call``, or a program around it."""
 
     def abort(self) -> None:
         """Ends it early."""

@@ -50,7 +50,7 @@ _NEVER_REASONS = "this model doesn't reason"
 
 @dataclass(frozen=True, slots=True)
 class ChatPlan:
-    """How a conversation is continued.
+    """The way in which a conversation is continued.
 
     Attributes:
         prompt: the prompt's token ids.
@@ -90,7 +90,7 @@ class ChatPlan:
         return replace(params, skip_special_tokens=False) if self.shows_special else params
 
     def parser(self) -> ChatReader:
-        """Makes the parser of one choice."""
+        """Creates the parser of one choice."""
         if self.in_channels:
             has_tools = self.tool_format is not None
             return ChannelParser(has_tools=has_tools, is_answer_open=self.is_answer_open)
@@ -363,7 +363,7 @@ def _thinking_unsupported(why: str) -> InvalidParameterError:
 
 
 def _is_long(conversation: Conversation) -> bool:
-    """Whether rendering and encoding are worth a thread."""
+    """Whether rendering and encoding should run in a thread."""
     if len(conversation.tools) > 8 or len(conversation.messages) > 200:
         return True
     return sum(map(_size, conversation.messages)) > INLINE_LEN

@@ -29,7 +29,7 @@ Tools = Mapping[str, ToolSchema]
 _XML_KEYWORDS = ANNOTATIONS | {
     "$defs", "additionalProperties", "definitions", "properties", "required", "type",
 }  # fmt: skip
-"""What an argument schema may have at its root where each parameter is written by itself."""
+"""Root keywords of an argument schema whose parameters are written separately."""
 
 
 class ToolGrammar:

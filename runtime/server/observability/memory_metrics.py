@@ -14,7 +14,7 @@ from ramet.runtime.engine.monitoring.stats import EngineStats
 def memory_metrics(
     plan: MemoryPlan, usage: Mapping[str, PartUsage], stats: EngineStats | None
 ) -> list[Metric]:
-    """What each part may have, has, and has refused; resident memory by process.
+    """Each memory budget's limit, use and refusals; resident memory by process.
 
     Args:
         usage: counters of the parts that the server's process counts.

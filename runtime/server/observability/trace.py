@@ -1,4 +1,4 @@
-"""What the server reports to a tracer. The classes here do nothing: tracing is off."""
+"""The tracer's interface, implemented as no-ops for tracing that is off."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class FieldWarnings:
             self.found.append(warning)
 
     def fields(self) -> dict[str, list[dict[str, str]]]:
-        """What they add to an answer: the field ``warnings``, if there are any."""
+        """The field ``warnings`` of an answer, if there are any."""
         if not self.found:
             return {}
         return {"warnings": [warning._asdict() for warning in self.found]}

@@ -14,7 +14,7 @@ from ramet.bench.targets import Outcome, Target
 
 @dataclass(frozen=True, slots=True)
 class WorkloadRun:
-    """What became of a workload's jobs, in their order, and how long all took in seconds."""
+    """The outcomes of a workload's jobs, in order, and the total time in seconds."""
 
     workload: Workload
     target: str

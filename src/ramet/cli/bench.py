@@ -25,7 +25,7 @@ _LOAD = "Load"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """Where a load is sent, how often, and what is shown."""
+    """Options of a bench: targets, repeats and output."""
 
     url: Annotated[
         str | None, typer.Option(help="Server to benchmark; default: an engine in this process.")

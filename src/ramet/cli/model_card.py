@@ -1,4 +1,4 @@
-"""What a model file says of itself, and what serving it takes: the rows of ``ramet info MODEL``."""
+"""The rows of ``ramet info MODEL``: a model file's metadata, and the needs of serving it."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ class Tool(ApiModel):
 
 
 class TextFormat(ApiModel):
-    """What a custom tool takes: any text, or one of a grammar."""
+    """A custom tool's input format: any text, or a grammar's."""
 
     type: Literal["text", "grammar"]
     grammar: TextGrammar | None = None

@@ -92,7 +92,7 @@ class FunctionTool(ApiModel):
 
 
 class CustomFormat(ApiModel):
-    """What a custom tool takes: any text, or one of a grammar."""
+    """A custom tool's input format: any text, or a grammar's."""
 
     type: Literal["text", "grammar"]
     syntax: Literal["lark", "regex"] | None = None

@@ -1,4 +1,4 @@
-"""Results for people: a table in the terminal, and a page with charts."""
+"""Reports of results: a table in the terminal, and a page with charts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a workload is sent to: an engine in this process, or a server with OpenAI's API."""
+"""Targets of workloads: an engine in this process, or a server with OpenAI's API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be benchmarked, and what is noted of each job."""
+"""The interface of targets, and the record of each job."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ramet.bench.job import Job, Message, Messages, Tokens, is_chat, is_tokens
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of one job. Times are seconds after it was sent.
+    """The outcome of one job. Times are seconds after it was sent.
 
     Attributes:
         sent_s: when it was sent, in seconds after the start of the run.

@@ -1,4 +1,4 @@
-"""What every workload is: options, and a way to make jobs of them."""
+"""The base of all workloads: options, and the jobs generated from them."""
 
 from __future__ import annotations
 
