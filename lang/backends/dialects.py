@@ -23,6 +23,7 @@ from ramet.lang.types.options import DEFAULT_MAX_TOKENS, given_fields
 from ramet.runtime.api.params import SAMPLING_PARAMS
 
 _OPENAI_FIELDS = frozenset(name for name, spec in SAMPLING_PARAMS.items() if spec.api == "openai")
+_RECOMMENDED = frozenset({"temperature", "top_p", "top_k", "min_p", "repetition_penalty"})
 _ALL_FIELDS = frozenset(SAMPLING_PARAMS) - {"prompt_logprobs"}
 
 
@@ -43,6 +44,8 @@ class Dialect:
         hints: whether a ``ramet`` object with a ProgramHint is.
         structural_tags: whether a structural tag may be sent as this package spells it.
         template_variables: whether ``chat_template_kwargs`` is understood.
+        server_defaults: the parameters for which the server may take the model's own value where
+            a call has none, so that each call has one.
         completes: whether an output can be made to end valid within ``max_tokens``.
         min_max_tokens: the smallest ``max_tokens``.
     """
@@ -59,6 +62,7 @@ class Dialect:
     hints: bool = False
     structural_tags: bool = False
     template_variables: bool = False
+    server_defaults: frozenset[str] = frozenset({"temperature"})
     completes: bool = False
     min_max_tokens: int = 0
 
@@ -87,7 +91,8 @@ class Dialect:
     def sampling_fields(self, call: GenerateCall, *, is_chat: bool) -> dict[str, Any]:
         """The body's sampling fields: those that differ from the defaults."""
         body = {name: getattr(call.params, name) for name in given_fields(call.params)}
-        body["temperature"] = call.params.temperature  # servers' own defaults differ
+        for name in self.server_defaults:
+            body[name] = getattr(call.params, name)
         if call.params.max_tokens is None and not is_chat and not self.completes:
             body["max_tokens"] = DEFAULT_MAX_TOKENS  # theirs is 16
         logprobs = body.pop("logprobs", None)
@@ -144,6 +149,7 @@ VLLM = Dialect(
     salts=True,
     priorities=True,
     template_variables=True,
+    server_defaults=_RECOMMENDED,
     min_max_tokens=1,
 )
 """A server with vLLM's extensions."""

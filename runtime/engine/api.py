@@ -13,6 +13,7 @@ from ramet.runtime.cache import CacheView
 from ramet.runtime.engine.memory_plan import MemoryPlan
 from ramet.runtime.engine.monitoring.stats import EngineStats
 from ramet.runtime.engine.requests.unread_answers import UnreadAnswers
+from ramet.runtime.engine.sampling_defaults import SamplingDefaults
 from ramet.runtime.tokenizer import ChatTemplate, Tokenizer
 
 if TYPE_CHECKING:
@@ -87,6 +88,11 @@ class EngineApi(GenerationEngine, Protocol):
 
     def cache_view(self) -> CacheView:
         """The prefixes in the cache, as people see them; may take a moment."""
+        ...
+
+    @property
+    def sampling_defaults(self) -> SamplingDefaults:
+        """The sampling parameters that the model's makers recommend."""
         ...
 
     @property

@@ -86,6 +86,13 @@ class EngineConfig(SchedulerConfig):
         "Folder that keeps compiled automata across restarts.",
         metavar="FOLDER",
     )
+    generation_config: str = setting(
+        "auto",
+        Group.ENGINE,
+        "Sampling defaults of calls: auto, as the model recommends, or none.",
+        metavar="WHICH",
+        choices=("auto", "none"),
+    )
     prefix_store: str | None = setting(
         None,
         Group.CAPACITY,

@@ -49,6 +49,7 @@ from ramet.runtime.engine.prefix_persistence import PrefixPersistence
 from ramet.runtime.engine.requests.input_processor import InputProcessor
 from ramet.runtime.engine.requests.request_registry import RequestRegistry
 from ramet.runtime.engine.requests.request_stream import Completion, RequestStream, Wakeups
+from ramet.runtime.engine.sampling_defaults import SamplingDefaults
 from ramet.runtime.engine.step_thread import StepThread
 from ramet.runtime.scheduler import Scheduler, SequenceState
 from ramet.runtime.scheduler.sequence.sequence import Sequence
@@ -77,6 +78,8 @@ class Engine:
         chat_template: formats chats; None: the tokenizer's own, if it has one.
         fingerprint: identifies the model; ``config.prefix_store`` needs it.
         memory: how memory is divided; None: as ``plan_memory`` does for a model of no known size.
+        sampling_defaults: what the model's makers recommend, for callers that ask; see
+            ``sampling_defaults``. Requests have their own parameters.
         clock: seconds; deadlines and timings are by it.
         timer: see ``Scheduler``.
     """
@@ -91,6 +94,7 @@ class Engine:
         chat_template: ChatTemplate | None = None,
         fingerprint: str = "",
         memory: MemoryPlan | None = None,
+        sampling_defaults: SamplingDefaults | None = None,
         clock: Callable[[], float] = time.monotonic,
         timer: Callable[[], float] | None = None,
     ) -> None:
@@ -103,6 +107,7 @@ class Engine:
             )
         self.tokenizer = tokenizer
         self.model_name = model_name
+        self.sampling_defaults = sampling_defaults or {}
         self._chat_template = chat_template
         limits = [runner.max_context_len, runner.num_pages * runner.page_size]
         self.max_context_len = min([*limits, config.max_context_len or limits[0]])
@@ -184,6 +189,7 @@ class Engine:
                 chat_template=loaded.chat_template,
                 fingerprint=loaded.fingerprint,
                 memory=loaded.memory,
+                sampling_defaults=loaded.sampling_defaults,
                 timer=time.perf_counter,
             )
             on_failure.callback(engine.close)

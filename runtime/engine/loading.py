@@ -11,6 +11,7 @@ from ramet.runtime.api.batch import ModelRunner
 from ramet.runtime.engine.chat_templates import configured_template
 from ramet.runtime.engine.config import EngineConfig
 from ramet.runtime.engine.memory_plan import DEFAULT_CACHE_BYTES, MemoryPlan, plan_memory
+from ramet.runtime.engine.sampling_defaults import SamplingDefaults, sampling_defaults
 from ramet.runtime.model.load import open_model
 from ramet.runtime.model.memory_needs import memory_needs
 from ramet.runtime.model.runners import chosen_device, load_runner
@@ -30,6 +31,7 @@ class LoadedModel:
     Attributes:
         fingerprint: identifies the model's file.
         memory: how the machine's memory is divided.
+        sampling_defaults: what the model's makers recommend.
     """
 
     runner: ModelRunner
@@ -39,6 +41,7 @@ class LoadedModel:
     chat_template: ChatTemplate | None
     fingerprint: str
     memory: MemoryPlan
+    sampling_defaults: SamplingDefaults
 
 
 def load_model(model: str | Path, config: EngineConfig) -> LoadedModel:
@@ -75,4 +78,5 @@ def load_model(model: str | Path, config: EngineConfig) -> LoadedModel:
         chat_template=chat_template,
         fingerprint=file.fingerprint,
         memory=memory,
+        sampling_defaults=sampling_defaults(file.metadata, config.generation_config),
     )

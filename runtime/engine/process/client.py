@@ -170,6 +170,7 @@ class EngineProcess:
         self.max_context_len = ready.max_context_len
         self.memory_plan = ready.memory_plan
         self.summary = ready.summary
+        self.sampling_defaults = ready.sampling_defaults
         self._prompt_memory = MemoryPart("prompts", ready.memory_plan.prompts)
         self._pending.limit_prompts(self._prompt_memory)
 

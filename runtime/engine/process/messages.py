@@ -9,6 +9,7 @@ from ramet.grammars.constraints import Constraint
 from ramet.runtime.api.events import Event
 from ramet.runtime.api.request import GrammarScope, HintUpdate, Request
 from ramet.runtime.engine.memory_plan import MemoryPlan
+from ramet.runtime.engine.sampling_defaults import SamplingDefaults
 
 Question = Literal["stats", "cache_view", "check", "clear_cache"]
 """Methods of the engine that may be asked for by name."""
@@ -73,6 +74,7 @@ class Ready:
     max_context_len: int
     memory_plan: MemoryPlan
     summary: str
+    sampling_defaults: SamplingDefaults
 
 
 @dataclass(frozen=True, slots=True)

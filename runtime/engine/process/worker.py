@@ -102,7 +102,13 @@ def run_engine(connection: Connection, factory: Callable[[], Engine]) -> None:
     compiling: dict[int, Future[None]] = {}
     try:
         outbox.send(
-            Ready(engine.vocab_size, engine.max_context_len, engine.memory_plan, engine.summary)
+            Ready(
+                engine.vocab_size,
+                engine.max_context_len,
+                engine.memory_plan,
+                engine.summary,
+                engine.sampling_defaults,
+            )
         )
         while engine.error is None:
             if connection.poll(_POLL_S):

@@ -75,7 +75,7 @@ async def prepare_chat_call(
     """
     model = context.check_model(body.model)
     try:
-        params = sampling_params(body)
+        params = sampling_params(body, context.engine.sampling_defaults)
     except InvalidRequestError as error:
         raise named_by_field(error, body.field_of) from None
     warnings = field_warnings(http_request)

@@ -9,6 +9,7 @@ from ramet.grammars.constraints import Constraint
 from ramet.runtime.api.errors import InvalidParameterError
 from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.api.request import ProgramHint, Request
+from ramet.runtime.engine.sampling_defaults import SamplingDefaults
 from ramet.runtime.server.calls.tenants import Tenant
 from ramet.runtime.server.protocol.sampling import CommonSampling
 from ramet.runtime.server.protocol.shared_fields import EngineFields
@@ -71,9 +72,9 @@ def scoped_hint(hint: ProgramHint, tenant: Tenant) -> ProgramHint:
     )
 
 
-def sampling_params(body: CommonSampling) -> SamplingParams:
-    """Converts a body's sampling fields; missing ones have their defaults."""
-    return SamplingParams.from_mapping(body.sampling_values())
+def sampling_params(body: CommonSampling, defaults: SamplingDefaults) -> SamplingParams:
+    """Converts a body's sampling fields; missing ones have the model's defaults, or the API's."""
+    return SamplingParams.from_mapping({**defaults, **body.sampling_values()})
 
 
 def _nth_choice(params: SamplingParams, choice: int) -> SamplingParams:

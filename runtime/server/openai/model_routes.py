@@ -58,4 +58,5 @@ def _model_card(context: ServerContext, name: str, started: int) -> dict[str, An
         "owned_by": "ramet",
         "root": context.engine.model_name,
         "max_model_len": context.engine.max_context_len,
+        "default_sampling_params": dict(context.engine.sampling_defaults),
     }

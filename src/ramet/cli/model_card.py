@@ -37,7 +37,7 @@ def model_card(model: str) -> Iterator[tuple[str, str]]:
         if key.startswith(_SAMPLING) and isinstance(value, int | float)
     ]
     if stated:
-        yield "recommended sampling", f"{', '.join(stated)}; requests set their own"
+        yield "recommended sampling", f"{', '.join(stated)}; for calls that set none"
     yield from _memory(file, config)
 
 

@@ -111,7 +111,7 @@ async def _prepare(
     requests = build_requests(
         call_id,
         body,
-        sampling_params(body),
+        sampling_params(body, context.engine.sampling_defaults),
         prompts,
         constraint,
         tenant_of(http_request),

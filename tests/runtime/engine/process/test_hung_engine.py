@@ -81,6 +81,7 @@ def test_deadlines_and_aborts_are_kept_while_it_is_stopped() -> None:
                 aborted.result(timeout=20)
         wait_for(lambda: engine.error is None)
         assert len(engine.submit(request()).result(timeout=20).token_ids) == 8
+        wait_for(lambda: engine.error is None)  # it may be slow again on a busy machine
         engine.check()
 
 
