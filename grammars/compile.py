@@ -335,7 +335,7 @@ def start_of(
                 )
     except RecursionError:
         raise GrammarTooComplexError("", "", "the constraint nests too deep") from None
-    raise ConstraintError("", "kind", f"{type(constraint).__name__} is no known constraint")
+    raise ConstraintError("", "kind", f"{type(constraint).__name__} is not a known constraint")
 
 
 def _regex(constraint: Regex, languages: Languages, limits: CompileLimits) -> Start:

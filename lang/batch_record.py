@@ -33,7 +33,7 @@ class BatchRecord:
                 if number == len(lines) and not line.endswith("\n"):
                     self._path.write_text("".join(lines[:-1]), encoding="utf-8")
                     return
-                raise UsageError(f"{path}, line {number}: no record of a run: {error}") from None
+                raise UsageError(f"{path}, line {number}: not a record of a run: {error}") from None
             self._traces.setdefault(_key(data["arguments"]), []).append(trace)
 
     def take(self, arguments: Mapping[str, Any]) -> Trace | None:

@@ -71,7 +71,7 @@ class Batch(Generic[T]):
         self._options = options
         for index, arguments in enumerate(items):
             if not isinstance(arguments, Mapping):
-                raise UsageError(f"item {index} of the batch is no mapping of arguments")
+                raise UsageError(f"item {index} of the batch is not a mapping of arguments")
             try:
                 program.check_arguments(**arguments)
             except TypeError as error:

@@ -83,4 +83,4 @@ def content_key(constraint: Constraint) -> str:
     try:
         return json.dumps([type(constraint).__name__, vars(constraint)], default=vars)
     except (TypeError, ValueError, RecursionError) as error:
-        raise ConstraintError("", "", f"the constraint is no plain data: {error}") from None
+        raise ConstraintError("", "", f"the constraint is not plain data: {error}") from None

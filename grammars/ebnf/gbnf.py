@@ -148,7 +148,7 @@ class _Parser:
             text.append(chr(self.character()))
         self.at += 1
         if any(0xD800 <= ord(c) < 0xE000 for c in text):
-            self.fail("a lone surrogate is no text", "string", begin)
+            self.fail("a lone surrogate is not text", "string", begin)
         return Terminal(literal("".join(text)))
 
     def char_class(self) -> Expression:

@@ -27,7 +27,7 @@ class ListedTexts:
         try:
             encoded = sorted((text.encode(), label) for text, label in labels.items())
         except UnicodeEncodeError:
-            raise ConstraintError("", "text", "a lone surrogate is no text") from None
+            raise ConstraintError("", "text", "a lone surrogate is not text") from None
         self.texts = [text for text, _ in encoded]
         self.labels = np.array([label for _, label in encoded], np.int32)
         self._lengths = list(map(len, self.texts))

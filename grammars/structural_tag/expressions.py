@@ -154,7 +154,7 @@ class TagCompiler:
             case JsonString(content):
                 return self.json_string(content, f"{path}/content", depth)
             case _:
-                raise ConstraintError(path, "kind", f"{type(part).__name__} is no part of a tag")
+                raise ConstraintError(path, "kind", f"{type(part).__name__} is not a part of a tag")
 
     # -- leaves -----------------------------------------------------------------------------
 

@@ -138,7 +138,7 @@ def pack_float(
     """Packs float32 [rows, columns] as 8-bit values with a scale a group, or as float32."""
     num_rows, num_columns = values.shape
     if num_columns % GROUP:
-        raise ValueError(f"a linear layer's {num_columns} inputs are no multiple of {GROUP}")
+        raise ValueError(f"a linear layer's {num_columns} inputs are not a multiple of {GROUP}")
     grouped = np.ascontiguousarray(values, np.float32).reshape(num_rows, -1, GROUP)
     if exact:
         return _lay_out(FORMATS["f32"], num_columns, grouped.view(np.uint32), None, None, allocate)

@@ -310,7 +310,7 @@ def _recognise(url: str, api_key: str | None, verify: ssl.SSLContext | bool) -> 
         response.raise_for_status()
         owners = {str(model.get("owned_by")) for model in response.json()["data"]}
     except (httpx.HTTPError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BackendError(f"{url} is no server that lists its models: {error}") from error
+        raise BackendError(f"{url} is not a server that lists its models: {error}") from error
     return next((DIALECTS[owner] for owner in owners if owner in DIALECTS), OPENAI)
 
 

@@ -20,7 +20,8 @@ def check_graph(graph: NodeGraph) -> None:
             continue
         if len(graph.children(node.parent)) > 1:
             raise GraphError(
-                f"node {node.parent!r} is followed by several and is no fork", node_id=node.parent
+                f"node {node.parent!r} is followed by several nodes and is not a fork",
+                node_id=node.parent,
             )
     _check_states(graph)
 

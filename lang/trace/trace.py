@@ -51,7 +51,7 @@ class Trace(RunRecord):
         try:
             data = json.loads(Path(path).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise UsageError(f"{path} is no trace: {error}") from None
+            raise UsageError(f"{path} is not a trace: {error}") from None
         if isinstance(data, dict) and data.keys() & {"traceEvents", "resourceSpans"}:
             raise UsageError(f"{path} is an export; a trace to load is saved as .ramet.json")
         return cls.from_json(data)

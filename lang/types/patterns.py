@@ -114,7 +114,7 @@ def _read_schema(schema: dict[str, Any] | bool | str) -> JsonValue:
     try:
         return json_module.loads(schema)
     except ValueError as error:
-        raise OutputTypeError(f"the schema is no JSON: {error}") from None
+        raise OutputTypeError(f"the schema is not JSON: {error}") from None
 
 
 def _parts_of(value: Pattern | str) -> tuple[Constraint | str, ...]:

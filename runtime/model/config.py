@@ -119,7 +119,7 @@ class ModelConfig:
             if file.tensor(name).shape != shape:
                 raise ModelLoadError(
                     f"{file.path}: the tensor {name!r} has the shape {file.tensor(name).shape}, "
-                    f"and the metadata asks for {shape}"
+                    f"and the metadata requires {shape}"
                 )
         return config
 
@@ -302,7 +302,7 @@ def _stated(file: ModelFile, key: str, default: float) -> float:
         return default
     value = file.number(key)
     if not _LEAST_SCALE <= value <= 1 / _LEAST_SCALE:
-        raise ModelLoadError(f"{file.path}: {key} is {value}, beyond what a model can mean")
+        raise ModelLoadError(f"{file.path}: {key} is {value}, which is out of range")
     return value
 
 

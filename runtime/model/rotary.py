@@ -107,7 +107,7 @@ def read_rope(file: ModelFile, prefix: str, dim: int) -> Rope:
     )
     betas = (yarn.beta_fast, yarn.beta_slow)
     if theta < 1.001 or not 1 <= factor <= 1e6 or not all(1e-3 <= beta <= 1e6 for beta in betas):
-        raise ModelLoadError(f"{file.path}: the metadata of rope scaling 'yarn' make no sense")
+        raise ModelLoadError(f"{file.path}: the metadata of rope scaling 'yarn' are inconsistent")
     magnitude *= number("scaling.magnitude", 1.0 + 0.1 * math.log(factor))
     return Rope(theta=theta, dim=dim, yarn=yarn, magnitude=magnitude)
 

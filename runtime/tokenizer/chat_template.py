@@ -87,7 +87,7 @@ class ChatTemplate:
             code, self.prints_tools = _compiled(source)
         except jinja2.TemplateSyntaxError as error:
             raise ModelLoadError(
-                f"the chat template is no valid Jinja: {error.message} (line {error.lineno})"
+                f"the chat template is not valid Jinja: {error.message} (line {error.lineno})"
             ) from None
         except Exception as error:  # Jinja recurses, and its output is compiled as Python.
             raise ModelLoadError(

@@ -67,15 +67,15 @@ class RenderBudget:
     def require(self, size: int) -> None:
         """Refuses to make something of more than what is left."""
         if size > self.left:
-            raise RenderLimitError("it makes too much text")
+            raise RenderLimitError("it produces too much text")
 
     def charge(self, size: int) -> str:
         """Charges a pass of a loop, with what it prints without expressions."""
         self.left -= size + 1
         if self.left < 0:
-            raise RenderLimitError("it makes too much text")
+            raise RenderLimitError("it produces too much text")
         if time.thread_time() > self._deadline:
-            raise RenderLimitError(f"it takes more than {_MAX_CPU_S:g} s of computing")
+            raise RenderLimitError(f"it takes more than {_MAX_CPU_S:g} s of CPU time")
         self._num_charges += 1
         if not self._num_charges % _CHARGES_PER_LOOK:
             stop_if_gone()
@@ -241,7 +241,7 @@ def _check_format(text: str, values: Iterable[Any], *, braces: bool = False) -> 
     if _LONG_NUMBER.search(text) or (_NESTED_FIELD if braces else _STARRED_FIELD).search(text):
         raise RenderLimitError("it formats with a width that is too large or unknown")
     if max(map(_size, values), default=0) * text.count("{" if braces else "%") > _MAX_CHARS:
-        raise RenderLimitError("it makes too much text")
+        raise RenderLimitError("it produces too much text")
 
 
 def _check_method(
@@ -274,24 +274,24 @@ def _check_indent(text: Any, width: Any = 4, *others: Any) -> None:
     _check_numbers((width, *others), 1000)
     step = width if isinstance(width, int) else _size(width)
     if step * str(text).count("\n") > _MAX_CHARS:
-        raise RenderLimitError("it makes too much text")
+        raise RenderLimitError("it produces too much text")
 
 
 def _check_join(value: Any, separator: Any = "", *_: Any) -> None:
     if _size(value) * len(str(separator)) > _MAX_CHARS:
-        raise RenderLimitError("it makes too much text")
+        raise RenderLimitError("it produces too much text")
     if not isinstance(value, str | list | tuple | dict) and len(str(separator)) > 1000:
         raise RenderLimitError("it joins with a text that is too long")
 
 
 def _check_replace(text: Any, _: Any, new: Any, *__: Any) -> None:
     if (len(str(text)) + 1) * len(str(new)) > _MAX_CHARS and len(str(new)) > 100:
-        raise RenderLimitError("it makes too much text")
+        raise RenderLimitError("it produces too much text")
 
 
 def _check_sum(_: Any, __: Any = None, start: Any = 0) -> None:
     if not isinstance(start, int | float):
-        raise RenderLimitError("it sums what are no numbers")
+        raise RenderLimitError("it sums values that are not numbers")
 
 
 def _check_json(_: Any, indent: Any = None, *__: Any) -> None:

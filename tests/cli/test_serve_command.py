@@ -96,4 +96,4 @@ def test_what_can_not_be_used_is_reported_in_a_line(arguments: list[str], messag
 def test_a_model_is_named_once() -> None:
     ended = run("smollm2", "--model", "other")
     assert ended.returncode == 2
-    assert "there is also --model" in ended.stderr
+    assert "can't be combined with --model" in ended.stderr

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numba import types
-from numba.core import event
 
 from ramet.jit import ahead, disk, jit, open_jit
 from ramet.jit.ahead import compile_in_background, compiled_of, is_compiled
@@ -29,22 +28,6 @@ def _quadruple(x):
 def function(*signatures, make=jit):
     """``triple`` as another process would have it."""
     return make(*(signatures or ("int64(int64)",)))(triple)
-
-
-@pytest.fixture
-def compilations():
-    """The names of what is compiled, not loaded."""
-    names = []
-
-    class Listener(event.Listener):
-        def on_start(self, began):
-            names.append(began.data["dispatcher"].py_func.__name__)
-
-        def on_end(self, _):
-            pass
-
-    with event.install_listener("numba:compile", Listener()):
-        yield names
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import os
 import pickle
 
 import pytest
-from numba.core import event
 
 from ramet.jit import disk, jit
 
@@ -30,22 +29,6 @@ class Planted:
 
     def __reduce__(self):
         return open, (str(self.path), "w")
-
-
-@pytest.fixture
-def compilations():
-    """The names of compiled functions; loaded ones aren't among them."""
-    names = []
-
-    class Listener(event.Listener):
-        def on_start(self, began):
-            names.append(began.data["dispatcher"].py_func.__name__)
-
-        def on_end(self, _):
-            pass
-
-    with event.install_listener("numba:compile", Listener()):
-        yield names
 
 
 @pytest.fixture

@@ -333,7 +333,7 @@ class Documents:
         try:
             uri, fragment = urldefrag(_join(leaf.resource, reference))
         except ValueError:
-            raise ConstraintError(where, keyword, f"{reference!r} is no URI reference") from None
+            raise ConstraintError(where, keyword, f"{reference!r} is not a URI reference") from None
         resource = self._resources.get(uri)
         if resource is None:
             raise ConstraintError(

@@ -67,7 +67,7 @@ def literals(texts: Iterable[bytes | str], limits: RegularLimits = DEFAULT_LIMIT
     try:
         encoded = sorted({t.encode() if isinstance(t, str) else t for t in texts})
     except UnicodeEncodeError:
-        raise ConstraintError("", "text", "a lone surrogate is no text") from None
+        raise ConstraintError("", "text", "a lone surrogate is not text") from None
     if not encoded:
         return EMPTY
     if sum(map(len, encoded)) > limits.max_table:

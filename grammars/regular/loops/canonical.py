@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import types
+from numba import njit, types
 
 from ramet.jit import jit
 
@@ -71,6 +71,31 @@ def _split(
     return num_blocks
 
 
+@njit
+def _distinct_columns(columns, hashes):  # type: ignore[no-untyped-def]
+    """Each column's class of equal ones (int64[num_columns]); by class, its first column."""
+    num_rows, num_columns = columns.shape
+    class_of = np.full(num_columns, -1, np.int64)
+    firsts = np.empty(num_columns, np.int64)
+    count = 0
+    for column in range(num_columns):
+        for c in range(count):
+            if hashes[column] == hashes[firsts[c]]:
+                equal = True
+                for row in range(num_rows):
+                    if columns[row, column] != columns[row, firsts[c]]:
+                        equal = False
+                        break
+                if equal:
+                    class_of[column] = c
+                    break
+        if class_of[column] < 0:
+            class_of[column] = count
+            firsts[count] = column
+            count += 1
+    return class_of, firsts[:count].copy()
+
+
 @jit((INT64S, TABLE, BOOLS, INT32S, INT32S, INT))
 def numbered(
     class_of: Array, table: Array, accepting: Array, block: Array, members: Array, start: int
@@ -127,24 +152,11 @@ def numbered(
             hashes[k] ^= hashes[k] >> np.uint64(31)
         at += 1
     # Join the columns that no state distinguishes any more.
+    joined, kept = _distinct_columns(out[:count], hashes)
     column_of = np.full(num_classes, -1, np.int64)
-    kept = np.empty(num_used, np.int64)
-    num_kept = 0
     for k in range(num_used):
-        for j in range(num_kept):
-            if hashes[k] == hashes[kept[j]]:
-                equal = True
-                for s in range(count):
-                    if out[s, k] != out[s, kept[j]]:
-                        equal = False
-                        break
-                if equal:
-                    column_of[order[k]] = j
-                    break
-        if column_of[order[k]] < 0:
-            column_of[order[k]] = num_kept
-            kept[num_kept] = k
-            num_kept += 1
+        column_of[order[k]] = joined[k]
+    num_kept = kept.shape[0]
     columns = np.empty((count, num_kept), np.int32)
     for s in range(count):
         for j in range(num_kept):
@@ -357,22 +369,5 @@ def equal_columns(columns: Array) -> tuple[Array, Array]:
                 1099511628211
             )
             hashes[symbol] = value ^ (value >> np.uint64(31))
-    class_of = np.full(num_symbols, -1, np.int64)
-    firsts = np.empty(num_symbols, np.int64)
-    count = 0
-    for symbol in range(num_symbols):
-        for c in range(count):
-            if hashes[symbol] == hashes[firsts[c]]:
-                equal = True
-                for row in range(num_rows):
-                    if columns[row, symbol] != columns[row, firsts[c]]:
-                        equal = False
-                        break
-                if equal:
-                    class_of[symbol] = c
-                    break
-        if class_of[symbol] < 0:
-            class_of[symbol] = count
-            firsts[count] = symbol
-            count += 1
-    return class_of, firsts[:count].copy()
+    classes: tuple[Array, Array] = _distinct_columns(columns, hashes)
+    return classes

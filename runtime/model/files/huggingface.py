@@ -94,7 +94,7 @@ class HfDirectory(ModelFile):
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             # Its JSON files are read as what they should be.
             raise ModelLoadError(
-                f"{self.path}: something in its JSON files is not what it should be ({error!r})"
+                f"{self.path}: unexpected content in its JSON files ({error!r})"
             ) from error
 
     def _read(self, config: Mapping[str, Any]) -> None:

@@ -120,7 +120,7 @@ def read_json(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise ModelLoadError(f"{path}: can't be read: {error.strerror or error}") from None
     except (ValueError, RecursionError) as error:
-        raise ModelLoadError(f"{path}: no valid JSON: {error}") from None
+        raise ModelLoadError(f"{path}: not valid JSON: {error}") from None
     if not isinstance(value, dict):
         raise ModelLoadError(f"{path}: not a JSON object")
     return value

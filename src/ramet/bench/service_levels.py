@@ -32,7 +32,7 @@ class ServiceLevels:
             try:
                 limits[name.strip()] = float(value)
             except ValueError:
-                raise UsageError(f"{part!r} is no target: write ttft=0.5,tpot=0.05") from None
+                raise UsageError(f"{part!r} is not a target: write ttft=0.5,tpot=0.05") from None
         if unknown := limits.keys() - set(cls.__slots__):
             raise UsageError(f"unknown target {min(unknown)!r}; available: ttft, tpot, e2e")
         if not all(value > 0 for value in limits.values()):

@@ -138,7 +138,7 @@ def run(load: Load, options: RunOptions) -> None:
     from ramet.runtime.engine import Engine, EngineConfig
 
     if options.compare is not None and options.no_cache:
-        raise typer.BadParameter("there is also --compare", param_hint="--no-cache")
+        raise typer.BadParameter("can't be combined with --compare", param_hint="--no-cache")
     targets: list[Target] = []
     with contextlib.ExitStack() as stack:
         if options.url is None:

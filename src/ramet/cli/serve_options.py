@@ -29,7 +29,7 @@ def as_command(serve: Callable[[dict[str, Any]], None]) -> Callable[..., None]:
         del given["help_all"]
         first = given.pop("first")
         if first is not None and given["model"] not in (None, first):
-            raise typer.BadParameter("there is also --model", param_hint="MODEL")
+            raise typer.BadParameter("can't be combined with --model", param_hint="MODEL")
         given["model"] = first or given["model"]
         serve({name: value for name, value in given.items() if value not in (None, [])})
 

@@ -157,7 +157,7 @@ def gen_node(id: str, parent: str | None = None, name: str = "") -> Gen:
         ([gen_node("0", "9")], "no node '9'"),
         ([Text(id="0", parts=(Ref("9"),))], "no node '9'"),
         ([gen_node("0"), gen_node("0")], "two nodes"),
-        ([gen_node("0"), gen_node("1", "0"), gen_node("2", "0")], "no fork"),
+        ([gen_node("0"), gen_node("1", "0"), gen_node("2", "0")], "not a fork"),
         ([gen_node("0", None, "a"), gen_node("1", "0", "a")], "both set"),
     ],
 )

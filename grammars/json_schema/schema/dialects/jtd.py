@@ -64,7 +64,7 @@ def _form_of(schema: dict[str, Any], path: str) -> str | None:
                 )
             return keyword
     for other in sorted(keywords):
-        raise ConstraintError(f"{path}/{other}", other, "is no keyword of JSON Type Definition")
+        raise ConstraintError(f"{path}/{other}", other, "is not a keyword of JSON Type Definition")
     return None
 
 
@@ -88,7 +88,7 @@ class _Forms:
         found = _TYPES.get(schema["type"]) if isinstance(schema["type"], str) else None
         if found is None:
             raise ConstraintError(
-                f"{path}/type", "type", f"{schema['type']!r} is no type of JSON Type Definition"
+                f"{path}/type", "type", f"{schema['type']!r} is not a type of JSON Type Definition"
             )
         return found
 

@@ -190,7 +190,7 @@ class Typer:
             if name == "any" and self.documents.is_old(leaf):
                 return TRUE
             if not isinstance(name, str) or name not in OF_TYPE:
-                raise ConstraintError(path, "type", f"{name!r} is no type")
+                raise ConstraintError(path, "type", f"{name!r} is not a type")
             if kind in OF_TYPE[name]:
                 found.append(atom(Integer()) if name == "integer" else TRUE)
         return any_of(found)

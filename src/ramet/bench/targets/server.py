@@ -45,7 +45,7 @@ class ServerTarget:
         timeout_s: float = 600.0,
     ) -> None:
         if not url.startswith(("http://", "https://")):
-            raise UsageError(f"{url!r} is no address of a server: try http://{url}")
+            raise UsageError(f"{url!r} is not the address of a server: try http://{url}")
         url = url.rstrip("/").removesuffix("/v1")
         self.name = url if use_cache else f"{url}, no prefix cache"
         self.model = model

@@ -123,7 +123,7 @@ def _time(record: dict[str, Any], place: str) -> float | None:
     for key, unit in (("at_s", 1.0), ("timestamp", 1000.0)):
         if (value := record.get(key)) is not None:
             if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-                raise UsageError(f"{place}: {key} is no time")
+                raise UsageError(f"{place}: {key} is not a time")
             return value / unit
     return None
 
@@ -131,5 +131,5 @@ def _time(record: dict[str, Any], place: str) -> float | None:
 def _count(record: dict[str, Any], key: str, place: str) -> int:
     value = record.get(key)
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise UsageError(f"{place}: {key} is no positive number")
+        raise UsageError(f"{place}: {key} is not a positive number")
     return value
