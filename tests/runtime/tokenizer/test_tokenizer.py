@@ -141,12 +141,6 @@ def test_huge_and_monotonous_texts_take_linear_time(smollm2: Tokenizer, unit: st
 
 
 @pytest.mark.model
-def test_opening_a_tokenizer_is_fast(smollm2_file: GgufFile) -> None:
-    start = time.perf_counter()
-    read_tokenizer(GgufFile(smollm2_file.path))
-    assert time.perf_counter() - start < 2.0
-
-
 def test_a_white_space_run_is_cut_only_when_it_is_very_long() -> None:
     tokenizer = scripted_tokenizer()
     text = "x" + " " * (3 * MAX_SPACE_RUN + 5) + "y" + "\n" * MAX_SPACE_RUN + "z"
