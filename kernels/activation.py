@@ -46,3 +46,12 @@ def gelu_tanh_mul(gate_up: torch.Tensor) -> torch.Tensor:
     [N, 2 * width], gate first; returns [N, width]. In torch on every device."""
     gate, up = gate_up.to(torch.promote_types(gate_up.dtype, torch.float32)).chunk(2, dim=1)
     return (torch.nn.functional.gelu(gate, approximate="tanh") * up).to(gate_up.dtype)
+
+
+def clamped_mul(gate_up: torch.Tensor) -> torch.Tensor:
+    """``gate * sigmoid(1.702 * gate) * (up + 1)`` of ``gate_up`` [N, 2 * width], gate first, with
+    gate up to 7 and up between -7 and 7 (gpt-oss, 2025); returns [N, width]. In torch on every
+    device."""
+    gate, up = gate_up.to(torch.promote_types(gate_up.dtype, torch.float32)).chunk(2, dim=1)
+    gate, up = gate.clamp(max=7.0), up.clamp(-7.0, 7.0)
+    return (gate * torch.sigmoid(1.702 * gate) * (up + 1.0)).to(gate_up.dtype)

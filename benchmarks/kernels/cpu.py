@@ -39,7 +39,7 @@ from ramet.kernels.cpu_support.features import (
 )
 from ramet.kernels.cpu_support.memory import call_op, load_i64
 from ramet.kernels.linear import cpu as linear
-from ramet.kernels.linear.cpu_weights import pack_float
+from ramet.kernels.linear.cpu_weights import pack
 from ramet.runtime.api.batch import Batch
 from ramet.runtime.model.cpu.runner import CpuRunner
 from ramet.runtime.model.files.locate import locate_model
@@ -104,6 +104,11 @@ def least(function: Callable[[], object], repeats: int) -> float:
     return float(best)
 
 
+def _random_rows(rng: np.random.Generator, outputs: int, inputs: int) -> np.ndarray:
+    """Float32 weights as they are stored."""
+    return rng.normal(size=(outputs, inputs)).astype(np.float32).view(np.uint8)
+
+
 def benchmark_linear() -> None:
     outputs, inputs, copies = 1024, 576, 60
     rng = np.random.default_rng(0)
@@ -116,8 +121,7 @@ def benchmark_linear() -> None:
     print("| rows | " + " | ".join(f"{name}, time" for name in names) + " | of the int8 peak |")
     print("|---" * (len(paths) + 2) + "|")
     weights = [
-        pack_float(rng.normal(size=(outputs, inputs)).astype(np.float32), exact=False)
-        for _ in range(copies)
+        pack("F32", _random_rows(rng, outputs, inputs), (outputs, inputs)) for _ in range(copies)
     ]
     for num_rows in (1, 8, 64):
         x = rng.integers(-127, 128, (num_rows, 4 * inputs)).astype(np.int8)  # or float32 rows

@@ -286,7 +286,7 @@ def model(bench: Bench) -> list[Figure]:
         tied_embeddings=False,
         qkv_bias=False,
         output_bias=False,
-        qk_norm=False,
+        qk_norm="none",
     )
     num_pages = max(sizes.decode_rows) * -(-sizes.context // sizes.page_size)
     figures = []

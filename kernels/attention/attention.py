@@ -73,6 +73,7 @@ def _attend(  # type: ignore[no-untyped-def]
     items,
     page_tables,
     positions,
+    sinks,
     scale_log2,
     soft_cap,
     window,
@@ -89,6 +90,7 @@ def _attend(  # type: ignore[no-untyped-def]
     PAGE_SIZE: tl.constexpr,
     HAS_CAP: tl.constexpr,
     HAS_WINDOW: tl.constexpr,
+    HAS_SINKS: tl.constexpr,
     BLOCK_D: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
@@ -153,7 +155,12 @@ def _attend(  # type: ignore[no-untyped-def]
         )
         highest = new_highest
 
-    result = weighted / tl.where(total == 0.0, 1.0, total)[:, None]
+    divisor = tl.where(total == 0.0, 1.0, total)
+    if HAS_SINKS:  # noqa: SIM102 (decided when it is compiled)
+        if slot < 0:
+            sink = tl.load(sinks + head, mask=live, other=0.0).to(tl.float32)
+            divisor += tl.exp2(sink * 1.4426950408889634 - highest)
+    result = weighted / divisor[:, None]
     if slot < 0:
         tl.store(
             out
@@ -185,11 +192,13 @@ def _merge(  # type: ignore[no-untyped-def]
     merge_tokens,
     merge_starts,
     merge_slots,
+    sinks,
     num_heads,
     out_stride_token,
     out_stride_head,
     HEAD_DIM: tl.constexpr,
     BLOCK_D: tl.constexpr,
+    HAS_SINKS: tl.constexpr,
 ):
     """One head of one token: its partial results, weighted by their sums of exponentials."""
     entry = tl.program_id(0)
@@ -215,6 +224,8 @@ def _merge(  # type: ignore[no-untyped-def]
         total = total * decay + weight
         weighted = weighted * decay + piece * weight
         highest = new_highest
+    if HAS_SINKS:
+        total += tl.exp(tl.load(sinks + head).to(tl.float32) - highest)
     tl.store(
         out + token * out_stride_token + head * out_stride_head + d,
         (weighted / total).to(out.dtype.element_ty),
@@ -231,6 +242,7 @@ def paged_attention(
     scale: float,
     soft_cap: float = 0.0,
     window: int = 0,
+    sinks: torch.Tensor | None = None,
     workspace: tuple[torch.Tensor, torch.Tensor] | None = None,
 ) -> torch.Tensor:
     """Attention of every token over the keys of its row up to its own.
@@ -242,6 +254,8 @@ def paged_attention(
         scale: multiplies the scores; usually ``head_dim ** -0.5``.
         soft_cap: > 0 bounds the scores by ``soft_cap * tanh(score / soft_cap)`` (Gemma 2).
         window: > 0: each token sees this many keys, itself included.
+        sinks: float32 [num_heads], scores without a value that take their part of each head's
+            weights (gpt-oss, 2025); or None.
         workspace: float32 ``[slots, num_heads, head_dim]`` and ``[slots, num_heads]`` for at least
             ``inputs.num_slots`` slots; allocated when not given.
 
@@ -250,7 +264,7 @@ def paged_attention(
     """
     if not uses_triton(q):
         return paged_attention_reference(
-            q, k_pages, v_pages, inputs, scale=scale, soft_cap=soft_cap, window=window
+            q, k_pages, v_pages, inputs, scale=scale, soft_cap=soft_cap, window=window, sinks=sinks
         )
     num_tokens, num_heads, head_dim = q.shape
     _, num_kv_heads, page_size, _ = k_pages.shape
@@ -287,6 +301,7 @@ def paged_attention(
             items,
             inputs.page_tables,
             inputs.positions,
+            q if sinks is None else sinks,
             scale * log2_e,
             soft_cap * log2_e,
             window,
@@ -303,6 +318,7 @@ def paged_attention(
             PAGE_SIZE=page_size,
             HAS_CAP=soft_cap > 0,
             HAS_WINDOW=window > 0,
+            HAS_SINKS=sinks is not None,
             **_tile_config(tile, group, head_dim, arch),
         )
     if len(inputs.merge_tokens):
@@ -313,11 +329,13 @@ def paged_attention(
             inputs.merge_tokens,
             inputs.merge_starts,
             inputs.merge_slots,
+            q if sinks is None else sinks,
             num_heads,
             out.stride(0),
             out.stride(1),
             HEAD_DIM=head_dim,
             BLOCK_D=next_power_of_2(head_dim),
+            HAS_SINKS=sinks is not None,
             num_warps=1 if head_dim <= 64 else 2,
         )
     return out

@@ -29,6 +29,7 @@ from ramet.kernels.cpu_support.compiled_op import Op
 from ramet.kernels.cpu_support.features import AttentionPath, best_attention_path
 from ramet.kernels.cpu_support.memory import (
     bits_to_f32,
+    load_f32,
     load_i32,
     load_i64,
     next_task,
@@ -60,6 +61,7 @@ KEYS, VALUES, PAGE_SIZE = 6, 7, 8  # one layer's pages
 NUM_KV_HEADS, GROUP_SIZE, HEAD_DIM = 10, 11, 12
 WINDOW = 13  # a token sees this many positions, itself included; 0: all
 HEAD_BYTES, PAGE_BYTES = 9, 15  # from one head, or page, to the next
+SINKS = 16  # float32[heads]: scores without a value; or 0
 SOFT_CAP = 14  # float64 bits: scores become cap * tanh(score / cap); 0: none
 
 
@@ -258,6 +260,11 @@ def attend_op(path: AttentionPath) -> Op:
                     run_values(values, run_at, decays + 4 * r0, totals + 4 * r0 * head_dim, count,
                                num_vectors, head_dim)  # fmt: skip
                     run = stop
+            sinks = load_i64(stage, SINKS)
+            if sinks != 0:
+                for row in range(num_rows):
+                    sink = load_f32(sinks, head * group_size + row % group_size)
+                    softmax.add_sink(sums + 64 * row, load_f32(maxima, row), sink)
             r = 0
             for token in range(begin, end):
                 column = head * group_size * head_dim

@@ -129,6 +129,20 @@ def weights(path: AttentionPath, num_rows: int) -> Any:
 
 
 @intrinsic
+def add_sink(typingctx, sums, largest, sink):  # type: ignore[no-untyped-def]
+    """Adds the weight of a score without a value to a row's sum of weights."""
+
+    def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
+        sums, largest, sink = args
+        score = vec.minimum(b, vec.splat(b, b.fsub(sink, largest)), vec.vf32(80.0))
+        weight = b.extract_element(vec.exp(b, score), vec.i32(0))
+        vec.store(b, b.fadd(vec.load(b, sums, F32), weight), sums)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.float32, types.float32), codegen
+
+
+@intrinsic
 def finish_row(typingctx, total, sums, head_dim, out):  # type: ignore[no-untyped-def]
     """Divides a row's sums of values by the sum of its weights."""
 

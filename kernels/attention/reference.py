@@ -16,6 +16,7 @@ def paged_attention_reference(
     scale: float,
     soft_cap: float = 0.0,
     window: int = 0,
+    sinks: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """``paged_attention`` in torch, item by item; computes in float64 if q is, else float32."""
     num_tokens, num_heads, head_dim = q.shape
@@ -46,6 +47,9 @@ def paged_attention_reference(
         weight = torch.exp(score - sum_log.masked_fill(sum_log == -torch.inf, 0.0)[..., None])
         result = torch.einsum("hmgn,nhd->mhgd", weight, v).reshape(-1, num_heads, head_dim)
         if slot < 0:
+            if sinks is not None:
+                logs = sum_log.transpose(0, 1).reshape(-1, num_heads)
+                result *= torch.sigmoid(logs - sinks.to(dtype))[..., None]
             out[first:end] = result
         else:
             partial[slot : slot + end - first] = result
@@ -55,6 +59,9 @@ def paged_attention_reference(
         if token < 0:
             continue
         slots = inputs.merge_slots[starts[index] : starts[index + 1]].long()
-        weight = torch.softmax(lse[slots], dim=0)
+        logs = lse[slots]
+        if sinks is not None:
+            logs = torch.cat([logs, sinks.to(dtype)[None]])
+        weight = torch.softmax(logs, dim=0)[: len(slots)]
         out[token] = (weight[..., None] * partial[slots]).sum(0)
     return out.to(q.dtype)

@@ -44,10 +44,11 @@ from ramet.kernels.linear.cpu import (
     operation_label,
     task_piece,
 )
-from ramet.kernels.norm.cpu import rms_norm_row
+from ramet.kernels.norm.cpu import normalise_row
 
-Gate = Literal["silu", "gelu_tanh"]
+Gate = Literal["silu", "gelu_tanh", "clamped"]
 
+_Function = Callable[[Builder, Value], Value]
 _HEAD_ROWS = 32  # most rows of a task of ``heads_op``: there are few heads
 
 # Operands of ``gated_op``; those of ``linear`` up to BIAS are the gate's.
@@ -64,6 +65,8 @@ QUERY_SCALE = 21  # float64 bits
 HEAD_NORM, HEAD_EPSILON = 22, 23  # float32[head_dim] or 0; float64 bits
 PAGES, PAGE_SIZE = 24, 25  # one layer's keys or values
 HEAD_BYTES, PAGE_BYTES = 26, 27  # from one head, or page, to the next
+HEAD_NORM_STRIDE = 28  # bytes from one head's weights to the next one's; 0: all have the same
+HEAD_CENTRED = 29  # 1: LayerNorm
 
 
 def tile_scratch_bytes(head_dim: int) -> int:
@@ -88,16 +91,30 @@ def _times_sigmoid(b: Builder, x: Value, inner: Value) -> Value:
     return b.fdiv(x, b.fadd(vec.exp(b, inner), vec.vf32(1.0)))
 
 
-def _gated_group(gate: Callable[[Builder, Value], Value]) -> Any:
+def _clamped(b: Builder, x: Value) -> Value:
+    """``x * sigmoid(1.702 * x)`` of x up to 7 (gpt-oss, 2025)."""
+    x = vec.minimum(b, x, vec.vf32(7.0))
+    return _times_sigmoid(b, x, b.fmul(x, vec.vf32(-1.702)))
+
+
+def _clamped_up(b: Builder, x: Value) -> Value:
+    """``x + 1`` of x between -7 and 7."""
+    x = vec.maximum(b, vec.minimum(b, x, vec.vf32(7.0)), vec.vf32(-7.0))
+    return b.fadd(x, vec.vf32(1.0))
+
+
+def _gated_group(gate: _Function, change_up: _Function | None = None) -> Any:
     @intrinsic
     def gated_group(typingctx, x, up, out):  # type: ignore[no-untyped-def]
-        """``out = gate(x) * up`` for 32 values."""
+        """``out = gate(x) * up`` for 32 values, of ``change_up(up)`` where there is one."""
 
         def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
             x, up, out = args
             for part in (0, 64):
                 value = gate(b, vec.load(b, x, VF32, part))
-                vec.store(b, b.fmul(value, vec.load(b, up, VF32, part)), out, part)
+                factor = vec.load(b, up, VF32, part)
+                factor = factor if change_up is None else change_up(b, factor)
+                vec.store(b, b.fmul(value, factor), out, part)
             return context.get_dummy_value()
 
         return types.void(*([types.int64] * 3)), codegen
@@ -105,7 +122,11 @@ def _gated_group(gate: Callable[[Builder, Value], Value]) -> Any:
     return gated_group
 
 
-_GATES = {"silu": _gated_group(_silu), "gelu_tanh": _gated_group(_gelu_tanh)}
+GATES = {
+    "silu": _gated_group(_silu),
+    "gelu_tanh": _gated_group(_gelu_tanh),
+    "clamped": _gated_group(_clamped, _clamped_up),
+}
 
 
 @cache
@@ -113,7 +134,7 @@ def gated_op(gate: Gate, gate_format: str, up_format: str, path: DotPath | None)
     """``gate(x @ gate.T) * (x @ up.T)``, as float32, quantised, or both."""
     gate_product = block_product(gate_format, path)
     up_product = block_product(up_format, path)
-    gated_group = _GATES[gate]
+    gated_group = GATES[gate]
 
     def gated(stage: int, step: int, counter: int, thread: int) -> None:
         num_units = load_i64(stage, NUM_BLOCKS) // 2
@@ -248,14 +269,16 @@ def _scale_row(typingctx, x, count, scale, out):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _finish_head(stage, step, x, row, head):  # type: ignore[no-untyped-def]
+def finish_head(stage, step, x, row, head):  # type: ignore[no-untyped-def]
     """Norm, rotation and the final place of one row's head at ``x``."""
     head_dim = load_i64(stage, HEAD_DIM)
     kind = load_i64(stage, HEAD_KIND)
     if kind != VALUES:
         norm = load_i64(stage, HEAD_NORM)
         if norm != 0:
-            rms_norm_row(x, norm, bits_to_f32(load_i64(stage, HEAD_EPSILON)), x, head_dim)
+            norm += head * load_i64(stage, HEAD_NORM_STRIDE)
+            epsilon = bits_to_f32(load_i64(stage, HEAD_EPSILON))
+            normalise_row(x, norm, epsilon, x, head_dim, load_i64(stage, HEAD_CENTRED))
         rope_dim = load_i64(stage, ROPE_DIM)
         angles = load_i32(load_i64(step, POSITIONS), row) * rope_dim * 2
         cosines, sines = load_i64(stage, COSINES) + angles, load_i64(stage, SINES) + angles
@@ -318,6 +341,6 @@ def heads_op(format_name: str, path: DotPath | None) -> Op:
                             local + 64 * block, 4 * head_dim, 0, at,
                             fetch, last_fetch)  # fmt: skip
                 for row in range(m, end):
-                    _finish_head(stage, step, local + 4 * head_dim * (row - m), row, head)
+                    finish_head(stage, step, local + 4 * head_dim * (row - m), row, head)
 
     return Op(f"heads_{operation_label(format_name, path)}", heads)

@@ -26,8 +26,12 @@ Float32Array = npt.NDArray[np.float32]
 Allocate = Callable[[tuple[int, int]], UInt8Array]
 """Makes an uninitialised array of bytes that begins on a cache line."""
 
+ReadRows = Callable[[int, int], UInt8Array]
+"""The stored bytes of the rows from the first to before the second: [rows, bytes a row]."""
+
 GROUP: Final = 32
 BLOCK_ROWS: Final = 16
+_PIECE_VALUES: Final = 1 << 20  # what is unpacked at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,18 +115,53 @@ def pack(
     those instead.
     ``KeyError`` for any other type.
     """
+    stored = data.reshape(shape[0], -1)
+    return pack_rows(
+        kind,
+        lambda first, end: stored[first:end],
+        shape,
+        exact=exact,
+        middles=middles,
+        allocate=allocate,
+    )
+
+
+def pack_rows(
+    kind: str,
+    rows: ReadRows,
+    shape: tuple[int, int],
+    *,
+    exact: bool = False,
+    middles: bool = False,
+    allocate: Allocate = aligned_empty,
+) -> PackedWeight:
+    """As ``pack``, of stored rows that are read a few at a time: what is unpacked of them in
+    between takes no more memory than that."""
     num_rows, num_columns = shape
-    if kind in _FLOATS:
-        return pack_float(_FLOATS[kind](data).reshape(shape), exact=exact, allocate=allocate)
-    form_name, unpack = _UNPACK[kind]
-    block_len = _BLOCK_LENS.get(kind, GROUP)
-    words, scales, others = unpack(data.reshape(num_rows, num_columns // block_len, -1))
-    form = FORMATS[form_name]
-    if middles and form.has_minimum and others is not None:
-        form = FORMATS[form_name.replace("_min", "_mid")]
-        middle = others.astype(np.float32) + form.zero_point * scales.astype(np.float32)
-        return _lay_out(form, num_columns, words, scales, _bf16(middle), allocate)
-    return _lay_out(form, num_columns, words, scales, others, allocate)
+    if kind in _FLOATS and num_columns % GROUP:
+        raise ValueError(f"a linear layer's {num_columns} inputs are not a multiple of {GROUP}")
+    form_name = ("f32" if exact else "u8") if kind in _FLOATS else _UNPACK[kind][0]
+    form = FORMATS[form_name.replace("_min", "_mid") if middles else form_name]
+    num_blocks = -(-num_rows // BLOCK_ROWS)
+    data: UInt8Array = allocate((num_blocks, form.block_bytes(-(-num_columns // GROUP))))
+    step = max(1, _PIECE_VALUES // (BLOCK_ROWS * num_columns))
+    for block in range(0, num_blocks, step):
+        first, end = block * BLOCK_ROWS, min((block + step) * BLOCK_ROWS, num_rows)
+        target = data[block : block + step]
+        stored = rows(first, end).reshape(end - first, -1)
+        if kind in _FLOATS:
+            values = _FLOATS[kind](stored).reshape(end - first, num_columns)
+            words, scales, others = _quantised(values, exact=exact)
+        else:
+            block_len = _BLOCK_LENS.get(kind, GROUP)
+            pieces = stored.reshape(end - first, num_columns // block_len, -1)
+            words, scales, others = _UNPACK[kind][1](pieces)
+            if form.has_middle and others is not None and scales is not None:
+                middle = others.astype(np.float32) + form.zero_point * scales.astype(np.float32)
+                _lay_out(form, words, scales, _bf16(middle), target)
+                continue
+        _lay_out(form, words, scales, others, target)
+    return PackedWeight(form, num_rows, num_columns, data)
 
 
 def packed_bytes(kind: str, shape: tuple[int, int]) -> int:
@@ -132,36 +171,30 @@ def packed_bytes(kind: str, shape: tuple[int, int]) -> int:
     return -(-num_rows // BLOCK_ROWS) * form.block_bytes(-(-num_columns // GROUP))
 
 
-def pack_float(
-    values: Float32Array, *, exact: bool, allocate: Allocate = aligned_empty
-) -> PackedWeight:
-    """Packs float32 [rows, columns] as 8-bit values with a scale a group, or as float32."""
-    num_rows, num_columns = values.shape
-    if num_columns % GROUP:
-        raise ValueError(f"a linear layer's {num_columns} inputs are not a multiple of {GROUP}")
+def _quantised(values: Float32Array, *, exact: bool) -> _Unpacked:
+    """float32 [rows, columns] as 8-bit values with a scale a group, or as they are."""
+    num_rows = len(values)
     grouped = np.ascontiguousarray(values, np.float32).reshape(num_rows, -1, GROUP)
     if exact:
-        return _lay_out(FORMATS["f32"], num_columns, grouped.view(np.uint32), None, None, allocate)
+        return grouped.view(np.uint32), None, None
     scales = (np.abs(grouped).max(axis=-1) / np.float32(127)).astype(np.float16)
     divisors = scales.astype(np.float32)[..., None]
     quotients = np.divide(grouped, divisors, out=np.zeros_like(grouped), where=divisors > 0)
     quants = (np.rint(quotients).clip(-127, 127) + 128).astype(np.uint8)
-    return _lay_out(FORMATS["u8"], num_columns, quants.view(np.uint32), scales, None, allocate)
+    return quants.view(np.uint32), scales, None
 
 
 def _lay_out(
     form: WeightFormat,
-    num_columns: int,
     words: npt.NDArray[np.uint32],
     scales: npt.NDArray[np.float16] | None,
     others: npt.NDArray[np.float16] | npt.NDArray[np.uint16] | None,
-    allocate: Allocate,
-) -> PackedWeight:
-    """``words`` [rows, groups, words a row and group]; ``scales`` and ``others`` (minimums, middles
-    or second scales) [rows, groups]."""
+    data: UInt8Array,
+) -> None:
+    """Writes blocks. ``words`` [rows, groups, words a row and group]; ``scales`` and ``others``
+    (minimums, middles or second scales) [rows, groups]."""
     num_rows, num_groups, _ = words.shape
-    num_blocks = -(-num_rows // BLOCK_ROWS)
-    data: UInt8Array = allocate((num_blocks, form.block_bytes(num_groups)))
+    num_blocks = len(data)
     if num_rows % BLOCK_ROWS:
         data[-1] = 0
     groups = data[:, : num_groups * form.stride].reshape(num_blocks, num_groups, form.stride)
@@ -179,7 +212,6 @@ def _lay_out(
         rest = values[full * BLOCK_ROWS :]
         if len(rest):
             target[full, ..., : len(rest)] = rest.transpose(1, 2, 0)
-    return PackedWeight(form, num_rows, num_columns, data)
 
 
 def _bf16(values: Float32Array) -> npt.NDArray[np.uint16]:
@@ -189,7 +221,9 @@ def _bf16(values: Float32Array) -> npt.NDArray[np.uint16]:
     return rounded.astype(np.uint16)
 
 
-_Unpacked = tuple[npt.NDArray[np.uint32], npt.NDArray[np.float16], npt.NDArray[np.float16] | None]
+_Unpacked = tuple[
+    npt.NDArray[np.uint32], npt.NDArray[np.float16] | None, npt.NDArray[np.float16] | None
+]
 """Words, scales, and minimums or second scales."""
 
 

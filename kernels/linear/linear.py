@@ -62,15 +62,18 @@ class PackedWeight:
             None if self.minimums is None else self.minimums.to(device),
         )
 
-    def rows(self, index: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        """The unpacked rows ``index``: an embedding lookup, [len(index), K] of ``dtype``."""
-        picked = PackedWeight(
+    def take_rows(self, index: torch.Tensor) -> PackedWeight:
+        """The rows ``index``, packed as they are."""
+        return PackedWeight(
             self.format,
             self.codes[index],
             None if self.scales is None else self.scales[index],
             None if self.minimums is None else self.minimums[index],
         )
-        return picked.unpack(dtype)
+
+    def rows(self, index: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """The unpacked rows ``index``: an embedding lookup, [len(index), K] of ``dtype``."""
+        return self.take_rows(index).unpack(dtype)
 
     def unpack(self, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         """The weights, [N, K]."""

@@ -39,7 +39,8 @@ WIDTH = 4  # values of a row
 OUT, OUT_STRIDE = 5, 6  # float32 output rows; of a norm, or 0: only quantised ones are wanted
 ROWS = 7  # the word of the step's record that holds the number of rows
 INDEX = 8  # the word that holds the address of int32 input row numbers, or 0: row m is row m
-WEIGHT, EPSILON = 9, 10  # of a norm; epsilon as float64 bits
+WEIGHT, EPSILON = 9, 10  # of a norm, or 0: rows are copied; epsilon as float64 bits
+CENTRED, NORM_BIAS = 18, 19  # 1: LayerNorm; float32 values that are added, or 0
 KEPT, KEPT_STRIDE = 16, 17  # of a norm: float32 rows, copies of its input; or 0
 TABLE, TABLE_BLOCK_BYTES, TABLE_GROUP_STRIDE, TABLE_BITS = 9, 10, 11, 12  # of an embedding
 TABLE_ZERO_POINT, TABLE_LEAST = 13, 14
@@ -73,6 +74,36 @@ def rms_norm_row(typingctx, x, weight, epsilon, out, width):  # type: ignore[no-
 
 
 @intrinsic
+def _centre_row(typingctx, x, width, out):  # type: ignore[no-untyped-def]
+    """``out = x - mean(x)``; ``width`` a multiple of 16."""
+
+    def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
+        x, width, out = args
+        count = b.udiv(width, i64(16))
+        total = Variable(b, vec.vf32(0.0))
+        with cgutils.for_range(b, count) as loop:
+            value = vec.load(b, vec.offset(b, x, loop.index, 64), VF32)
+            total.set(b.fadd(total.get(), value))
+        mean = b.fdiv(vec.fold(b, total.get(), vec.fadd), b.uitofp(width, F32))
+        mean = vec.splat(b, mean)
+        with cgutils.for_range(b, count) as loop:
+            value = vec.load(b, vec.offset(b, x, loop.index, 64), VF32)
+            vec.store(b, b.fsub(value, mean), vec.offset(b, out, loop.index, 64))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), codegen
+
+
+@njit
+def normalise_row(x, weight, epsilon, out, width, centred):  # type: ignore[no-untyped-def]
+    """RMSNorm, or LayerNorm if ``centred``."""
+    if centred != 0:
+        _centre_row(x, width, out)
+        x = out
+    rms_norm_row(x, weight, epsilon, out, width)
+
+
+@intrinsic
 def copy_row(typingctx, x, width, out):  # type: ignore[no-untyped-def]
     """Copies ``width`` float32, a multiple of 16."""
 
@@ -101,6 +132,22 @@ def _add_row(typingctx, x, width, out):  # type: ignore[no-untyped-def]
     return types.void(*([types.int64] * 3)), codegen
 
 
+@intrinsic
+def add_scaled_row(typingctx, x, width, factor, out):  # type: ignore[no-untyped-def]
+    """``out += factor * x``; ``width`` a multiple of 16."""
+
+    def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
+        x, width, factor, out = args
+        factors = vec.splat(b, factor)
+        with cgutils.for_range(b, b.udiv(width, i64(16))) as loop:
+            target = vec.offset(b, out, loop.index, 64)
+            value = vec.load(b, vec.offset(b, x, loop.index, 64), VF32)
+            vec.store(b, vec.fma(b, value, factors, vec.load(b, target, VF32)), target)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.float32, types.int64), codegen
+
+
 @njit
 def _rows_per_task(num_rows, num_threads):  # type: ignore[no-untyped-def]
     return max(1, num_rows // (4 * num_threads))
@@ -122,7 +169,7 @@ def quantise_rows(stage: int, step: int, counter: int, thread: int) -> None:
 
 @op
 def norm_rows(stage: int, step: int, counter: int, thread: int) -> None:
-    """RMSNorm of rows of X to OUT, or only quantised where that is 0."""
+    """The norm of rows of X to OUT, or only quantised where that is 0."""
     num_rows = load_i64(step, load_i64(stage, ROWS))
     size = _rows_per_task(num_rows, load_i64(step, NUM_THREADS))
     index_word = load_i64(stage, INDEX)
@@ -142,13 +189,19 @@ def norm_rows(stage: int, step: int, counter: int, thread: int) -> None:
             x = load_i64(stage, X) + source * load_i64(stage, X_STRIDE)
             if kept != 0:
                 copy_row(x, load_i64(stage, WIDTH), kept + m * load_i64(stage, KEPT_STRIDE))
-            rms_norm_row(x, load_i64(stage, WEIGHT), epsilon, out, load_i64(stage, WIDTH))
+            weight, width = load_i64(stage, WEIGHT), load_i64(stage, WIDTH)
+            if weight == 0:
+                copy_row(x, width, out)
+            else:
+                normalise_row(x, weight, epsilon, out, width, load_i64(stage, CENTRED))
+            if load_i64(stage, NORM_BIAS) != 0:
+                _add_row(load_i64(stage, NORM_BIAS), width, out)
             store_quantised(stage, out, m, 0, load_i64(stage, WIDTH) // 32)
 
 
 @op
 def add_norm_rows(stage: int, step: int, counter: int, thread: int) -> None:
-    """Adds the RMSNorm of rows of X, which it overwrites, to OUT."""
+    """Adds the RMSNorm of rows of X, which it overwrites, to OUT; with no WEIGHT, the rows."""
     num_rows = load_i64(step, load_i64(stage, ROWS))
     size = _rows_per_task(num_rows, load_i64(step, NUM_THREADS))
     epsilon = bits_to_f32(load_i64(stage, EPSILON))

@@ -91,3 +91,17 @@ def rms_norm_reference(
         value = residual.view(x.shape).to(dtype)
     scale = torch.rsqrt(value.square().mean(-1, keepdim=True) + eps)
     return (value * scale * weight.to(dtype)).to(x.dtype)
+
+
+def layer_norm(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, eps: float
+) -> torch.Tensor:
+    """LayerNorm (Ba et al. 2016) of the last dimension, in torch on every device.
+
+    Args:
+        weight, bias: of a shape that fits x's; the bias may be None.
+    """
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    centred = wide - wide.mean(-1, keepdim=True)
+    normed = centred * torch.rsqrt(centred.square().mean(-1, keepdim=True) + eps) * weight
+    return (normed if bias is None else normed + bias).to(x.dtype)

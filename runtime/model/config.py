@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from ramet.runtime.api.errors import ModelLoadError, UnsupportedModelError
+from ramet.runtime.model.architectures import (
+    ARCHITECTURES,
+    Architecture,
+    Gate,
+    NormKind,
+    QkNorm,
+    RopeLayout,
+)
+from ramet.runtime.model.experts import Experts, read_experts
 from ramet.runtime.model.files.model_file import ModelFile
+from ramet.runtime.model.latent import Latent, read_latent
 from ramet.runtime.model.rotary import Rope, RopeKind, read_rope
-
-Gate = Literal["silu", "gelu_tanh"]
-"""What the gate of a feed-forward layer goes through: SwiGLU's or GeGLU's (Shazeer 2020), the
-latter as its tanh approximation (Hendrycks and Gimpel 2016)."""
-
-RopeLayout = Literal["interleaved", "half_split"]
-"""Which values of a head are rotated together. ``interleaved``: 2i and 2i+1, the order in which
-GGUF files of the llama architecture store the rows of q and k. ``half_split``: i and i + n/2."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,22 +39,27 @@ class ModelConfig:
         max_context_len: the longest sequence that the model was made for.
         rope: rotary embeddings.
         rope_layout: see ``RopeLayout``.
-        norm_eps: RMSNorm's epsilon (Zhang and Sennrich 2019), of the residual stream's norms.
+        norm, norm_bias: the kind of norms; those of the residual stream have biases.
+        norm_eps: epsilon of the residual stream's norms.
         head_norm_eps: that of the norms of q and k.
         tied_embeddings: the head is the embedding; the file has no ``output.weight``.
         qkv_bias: q, k and v have biases (Qwen2).
         output_bias: the attention's output projection has a bias.
-        qk_norm: q and k are RMS-normalised a head before rotation (Qwen3).
+        qk_norm: see ``QkNorm``.
         gate: see ``Gate``.
         embedding_scale: embeddings are multiplied by it.
         query_scale: queries are multiplied by it, in place of ``head_dim ** -0.5``; 0: they aren't.
-        post_norms: what attention and feed-forward give is RMS-normalised before it is added.
+        pre_norms, post_norms, parallel: see ``Architecture``.
         windows: how many positions a token sees in each layer, itself included; 0: all. Empty:
             all in every layer.
         unrotated: layers whose q and k are not rotated.
         logit_scale: logits are multiplied by it; the final norm's weights are, to that end.
         attention_cap, logit_cap: scores and logits are kept between plus and minus it by a tanh
             (Gemma 2, 2024); 0: they aren't.
+        sinks: see ``Architecture``.
+        experts: a mixture of experts, or None.
+        latent: multi-head latent attention, or None. Its heads have ``head_dim`` values, of which
+            those of values that it doesn't have are 0, and keys and values are kept for each head.
     """
 
     architecture: str
@@ -71,8 +79,12 @@ class ModelConfig:
     tied_embeddings: bool
     qkv_bias: bool
     output_bias: bool
-    qk_norm: bool
+    qk_norm: QkNorm
     gate: Gate = "silu"
+    norm: NormKind = "rms"
+    norm_bias: bool = False
+    pre_norms: bool = True
+    parallel: bool = False
     embedding_scale: float = 1.0
     query_scale: float = 0.0
     post_norms: bool = False
@@ -81,6 +93,9 @@ class ModelConfig:
     logit_scale: float = 1.0
     attention_cap: float = 0.0
     logit_cap: float = 0.0
+    sinks: bool = False
+    experts: Experts | None = None
+    latent: Latent | None = None
 
     @property
     def attention_scale(self) -> float:
@@ -90,6 +105,10 @@ class ModelConfig:
     def window(self, layer: int) -> int:
         """The attention window of a layer in tokens, the token itself included; 0: unlimited."""
         return self.windows[layer] if self.windows else 0
+
+    def has_experts(self, layer: int) -> bool:
+        """Whether a layer has experts, not one feed-forward layer."""
+        return self.experts is not None and layer >= self.experts.first_dense
 
     def rope_kind(self, layer: int) -> RopeKind:
         """The rotary angles of a layer."""
@@ -128,90 +147,58 @@ class ModelConfig:
 
         The divisors that ``inverse_frequencies`` reads are optional and not among them.
         """
-        hidden, q_size = self.hidden_size, self.num_heads * self.head_dim
-        kv_size = self.num_kv_heads * self.head_dim
+        hidden = self.hidden_size
         shapes: dict[str, tuple[int, ...]] = {"token_embd.weight": (self.vocab_size, hidden)}
         for layer in range(self.num_layers):
-            layer_shapes: dict[str, tuple[int, ...]] = {
-                "attn_norm.weight": (hidden,),
-                "attn_q.weight": (q_size, hidden),
-                "attn_k.weight": (kv_size, hidden),
-                "attn_v.weight": (kv_size, hidden),
-                "attn_output.weight": (hidden, q_size),
-                "ffn_norm.weight": (hidden,),
-                "ffn_gate.weight": (self.ffn_size, hidden),
-                "ffn_up.weight": (self.ffn_size, hidden),
-                "ffn_down.weight": (hidden, self.ffn_size),
-            }
-            if self.qkv_bias:
+            layer_shapes = self._norm_shapes() | self._attention_shapes()
+            if self.experts is not None and self.has_experts(layer):
+                layer_shapes |= self.experts.tensor_shapes(hidden)
+            else:
                 layer_shapes |= {
-                    "attn_q.bias": (q_size,),
-                    "attn_k.bias": (kv_size,),
-                    "attn_v.bias": (kv_size,),
-                }
-            if self.output_bias:
-                layer_shapes["attn_output.bias"] = (hidden,)
-            if self.qk_norm:
-                layer_shapes |= {
-                    "attn_q_norm.weight": (self.head_dim,),
-                    "attn_k_norm.weight": (self.head_dim,),
-                }
-            if self.post_norms:
-                layer_shapes |= {
-                    "post_attention_norm.weight": (hidden,),
-                    "post_ffw_norm.weight": (hidden,),
+                    "ffn_gate.weight": (self.ffn_size, hidden),
+                    "ffn_up.weight": (self.ffn_size, hidden),
+                    "ffn_down.weight": (hidden, self.ffn_size),
                 }
             shapes |= {f"blk.{layer}.{name}": shape for name, shape in layer_shapes.items()}
         shapes["output_norm.weight"] = (hidden,)
+        if self.norm_bias:
+            shapes["output_norm.bias"] = (hidden,)
         if not self.tied_embeddings:
             shapes["output.weight"] = (self.vocab_size, hidden)
         return shapes
 
+    def _norm_shapes(self) -> dict[str, tuple[int, ...]]:
+        names = ["attn_norm"] * self.pre_norms
+        names += ["ffn_norm"] * (self.pre_norms and not self.parallel)
+        names += ["post_attention_norm", "post_ffw_norm"] * self.post_norms
+        kinds = ("weight", "bias") if self.norm_bias else ("weight",)
+        return {f"{name}.{kind}": (self.hidden_size,) for name in names for kind in kinds}
 
-@dataclass(frozen=True, slots=True)
-class _Architecture:
-    """Properties of an architecture that its files' metadata don't state.
+    def _attention_shapes(self) -> dict[str, tuple[int, ...]]:
+        hidden, dim, num_heads = self.hidden_size, self.head_dim, self.num_heads
+        if self.latent is not None:
+            return self.latent.tensor_shapes(hidden, num_heads)
+        sizes = {"q": num_heads * dim, "k": self.num_kv_heads * dim, "v": self.num_kv_heads * dim}
+        shapes: dict[str, tuple[int, ...]] = {
+            f"attn_{name}.weight": (size, hidden) for name, size in sizes.items()
+        }
+        shapes["attn_output.weight"] = (hidden, sizes["q"])
+        if self.qkv_bias:
+            shapes |= {f"attn_{name}.bias": (size,) for name, size in sizes.items()}
+        if self.output_bias:
+            shapes["attn_output.bias"] = (hidden,)
+        if self.sinks:
+            shapes["attn_sinks.weight"] = (num_heads,)
+        for name in ("q", "k"):
+            norms: dict[QkNorm, tuple[int, ...]] = {
+                "head": (dim,),
+                "each_head": (sizes[name] // dim, dim),
+                "all_heads": (sizes[name],),
+            }
+            if self.qk_norm != "none":
+                shapes[f"attn_{name}_norm.weight"] = norms[self.qk_norm]
+        return shapes
 
-    Attributes:
-        gemma: scaled embeddings, norms behind layers, GeGLU.
-        local_pattern: of each group of this many layers, all but the last have the window that
-            the file states; 0: all layers have it.
-        local_rope: layers with a window have rotary angles of their own.
-        unrotated_every: of each group of this many layers, the last is not rotated; 0: all are.
-        layers_of_unusual: a model with this many layers scales queries by the hidden size a head.
-        has_caps: scores and logits may be capped.
-    """
-
-    rope_layout: RopeLayout
-    qk_norm: bool = False
-    gemma: bool = False
-    local_pattern: int = 0
-    local_rope: bool = False
-    unrotated_every: int = 0
-    layers_of_unusual: int = 0
-    has_caps: bool = False
-
-
-ARCHITECTURES: Mapping[str, _Architecture] = {
-    "llama": _Architecture("interleaved"),
-    "granite": _Architecture("interleaved"),
-    "smollm3": _Architecture("interleaved", unrotated_every=4),
-    "phi3": _Architecture("half_split"),
-    "qwen2": _Architecture("half_split"),
-    "qwen3": _Architecture("half_split", qk_norm=True),
-    "gemma2": _Architecture(
-        "half_split", gemma=True, local_pattern=2, layers_of_unusual=46, has_caps=True
-    ),
-    "gemma3": _Architecture(
-        "half_split",
-        qk_norm=True,
-        gemma=True,
-        local_pattern=6,
-        local_rope=True,
-        layers_of_unusual=62,
-    ),
-}
-"""The architectures that Ramet runs, by ``general.architecture``."""
 
 _LEAST_SCALE = 1e-6
 _LOCAL_ROPE_THETA = 10_000.0
@@ -239,9 +226,13 @@ def _read(file: ModelFile) -> ModelConfig:
     embedding = file.tensor("token_embd.weight")
     hidden_size, num_heads = integer("embedding_length"), integer("attention.head_count")
     num_kv_heads = integer("attention.head_count_kv", num_heads)
-    head_dim = integer("attention.key_length", max(1, hidden_size // num_heads))
+    latent = read_latent(file, prefix) if variant.latent else None
+    if latent is not None:
+        num_kv_heads, head_dim = num_heads, latent.head_dim
+    else:
+        head_dim = integer("attention.key_length", max(1, hidden_size // num_heads))
     rope_dim = integer("rope.dimension_count", head_dim)
-    if integer("attention.value_length", head_dim) != head_dim:
+    if latent is None and integer("attention.value_length", head_dim) != head_dim:
         raise UnsupportedModelError(f"{file.path}: keys and values differ in size")
     if num_heads % num_kv_heads or rope_dim > head_dim or rope_dim % 2:
         raise ModelLoadError(
@@ -253,11 +244,15 @@ def _read(file: ModelFile) -> ModelConfig:
         raise ModelLoadError(
             f"{file.path}: {num_layers} layers can't be in {len(file.tensors)} tensors"
         )
-    rope = read_rope(file, prefix, rope_dim)
+    rope = read_rope(file, prefix, rope_dim, truncates=variant.truncates_yarn)
     if variant.local_rope:
         local_theta = file.number(prefix + "rope.freq_base_swa", _LOCAL_ROPE_THETA)
         rope = dataclasses.replace(rope, local_theta=local_theta)
-    eps = file.number(prefix + "attention.layer_norm_rms_epsilon")
+    if latent is not None and rope.yarn is not None:  # it scales queries instead
+        own_magnitude = file.number(prefix + "rope.scaling.magnitude", 1.0)
+        rope = dataclasses.replace(rope, magnitude=own_magnitude)
+    kind = "layer_norm_rms_epsilon" if variant.norm == "rms" else "layer_norm_epsilon"
+    eps = file.number(f"{prefix}attention.{kind}")
     # A scale on what layers add is one on the embedding instead: norms undo what scales their
     # input, but for epsilon.
     residual_scale = _stated(file, prefix + "residual_scale", 1.0)
@@ -265,12 +260,23 @@ def _read(file: ModelFile) -> ModelConfig:
     query_scale = _stated(file, prefix + "attention.scale", 0.0)
     if not query_scale and num_layers == variant.layers_of_unusual:
         query_scale = (hidden_size / num_heads) ** -0.5
+    if latent is not None:
+        query_scale = head_dim**-0.5 * _yarn_query_factor(file, prefix, rope) ** 2
+    logit_scale = _stated(file, prefix + "logit_scale", 1.0)
+    qk_norm = variant.qk_norm
+    if qk_norm == "each_head" and "blk.0.attn_q_norm.weight" not in file.tensors:
+        qk_norm = "none"
+    parallel = variant.parallel
+    if parallel is None:
+        parallel = "blk.0.ffn_norm.weight" not in file.tensors
+    experts = read_experts(file, prefix, normalised=variant.normalises_experts)
+    is_all_experts = experts is not None and not experts.first_dense
     return ModelConfig(
         architecture=architecture,
         name=file.text("general.name", file.path.stem),
         num_layers=num_layers,
         hidden_size=hidden_size,
-        ffn_size=integer("feed_forward_length"),
+        ffn_size=integer("feed_forward_length", 1 if is_all_experts else None),
         vocab_size=embedding.shape[0],
         num_heads=num_heads,
         num_kv_heads=num_kv_heads,
@@ -283,17 +289,33 @@ def _read(file: ModelFile) -> ModelConfig:
         tied_embeddings="output.weight" not in file.tensors,
         qkv_bias="blk.0.attn_q.bias" in file.tensors,
         output_bias="blk.0.attn_output.bias" in file.tensors,
-        qk_norm=variant.qk_norm,
-        gate="gelu_tanh" if variant.gemma else "silu",
-        embedding_scale=(hidden_size**0.5 if variant.gemma else embedding_scale) / residual_scale,
+        qk_norm=qk_norm,
+        gate=variant.gate,
+        norm=variant.norm,
+        norm_bias="output_norm.bias" in file.tensors,
+        pre_norms=variant.pre_norms,
+        parallel=parallel,
+        embedding_scale=(hidden_size**0.5 if variant.scaled_embedding else embedding_scale)
+        / residual_scale,
         query_scale=query_scale,
-        post_norms=variant.gemma,
+        post_norms=variant.post_norms,
         windows=_windows(file, prefix, num_layers, variant),
         unrotated=_unrotated(file, prefix, num_layers, variant),
-        logit_scale=1.0 / _stated(file, prefix + "logit_scale", 1.0),
+        logit_scale=logit_scale if variant.multiplies_logits else 1.0 / logit_scale,
         attention_cap=_stated(file, prefix + "attn_logit_softcapping", 0.0),
         logit_cap=_stated(file, prefix + "final_logit_softcapping", 0.0),
+        sinks=variant.sinks,
+        experts=experts,
+        latent=latent,
     )
+
+
+def _yarn_query_factor(file: ModelFile, prefix: str, rope: Rope) -> float:
+    """What YaRN multiplies both queries and keys by, without what sines have."""
+    key = prefix + "rope.scaling.yarn_log_multiplier"
+    if rope.yarn is None or not file.metadata.get(key):
+        return 1.0
+    return 1.0 + file.number(key) * math.log(rope.yarn.factor)
 
 
 def _stated(file: ModelFile, key: str, default: float) -> float:
@@ -307,8 +329,11 @@ def _stated(file: ModelFile, key: str, default: float) -> float:
 
 
 def _unrotated(
-    file: ModelFile, prefix: str, num_layers: int, variant: _Architecture
+    file: ModelFile, prefix: str, num_layers: int, variant: Architecture
 ) -> tuple[int, ...]:
+    if variant.rotates_windows_only:
+        windows = _windows(file, prefix, num_layers, variant) or (0,) * num_layers
+        return tuple(layer for layer, window in enumerate(windows) if not window)
     key = prefix + "rope.layers"  # 0 where a layer is not rotated
     if variant.unrotated_every and key in file.metadata:
         return tuple(np.flatnonzero(file.numbers(key)[:num_layers] == 0).tolist())
@@ -317,7 +342,7 @@ def _unrotated(
 
 
 def _windows(
-    file: ModelFile, prefix: str, num_layers: int, variant: _Architecture
+    file: ModelFile, prefix: str, num_layers: int, variant: Architecture
 ) -> tuple[int, ...]:
     """Each layer's window; empty where no layer has one.
 
@@ -341,11 +366,10 @@ def _windows(
     return tuple(window if each else 0 for each in local) if any(local) else ()
 
 
-def _refuse_variants(file: ModelFile, prefix: str, variant: _Architecture) -> None:
+def _refuse_variants(file: ModelFile, prefix: str, variant: Architecture) -> None:
     """Refuses what the family's files can ask for and the forward pass doesn't do."""
     metadata: Mapping[str, Any] = file.metadata
     refused = {
-        "mixture of experts": metadata.get(prefix + "expert_count", 0),
         "attention soft-capping": not variant.has_caps
         and metadata.get(prefix + "attn_logit_softcapping", 0),
         "logit soft-capping": not variant.has_caps

@@ -38,8 +38,8 @@ def memory_needs(file: ModelFile, *, page_size: int, on_gpu: bool) -> ModelNeeds
     from ramet.runtime.model.cpu.pages import KvPages
 
     weight_bytes = sum(
-        packed_bytes(tensor.type, (tensor.shape[0], tensor.shape[1]))
-        if len(tensor.shape) == 2
+        packed_bytes(tensor.type, (tensor.num_rows, tensor.shape[-1]))
+        if len(tensor.shape) >= 2
         else 4 * math.prod(tensor.shape)
         for tensor in file.tensors.values()
     )

@@ -26,12 +26,14 @@ class Yarn:
         factor: how much longer the context is than ``original_len``, in tokens.
         beta_fast, beta_slow: pairs that turn more often than the first in ``original_len`` are
             left as they are, those below the second are divided by ``factor``.
+        truncates: the bounds of the parts are rounded to whole pairs.
     """
 
     factor: float
     original_len: int
     beta_fast: float = 32.0
     beta_slow: float = 1.0
+    truncates: bool = True
 
     def apply(
         self, frequencies: npt.NDArray[np.float64], theta: float, rope_dim: int
@@ -45,11 +47,13 @@ class Yarn:
                 / (2 * math.log(theta))
             )
 
-        low = max(math.floor(pair_of(self.beta_fast)), 0)
-        high = min(math.ceil(pair_of(self.beta_slow)), rope_dim - 1)
+        low, high = pair_of(self.beta_fast), pair_of(self.beta_slow)
+        if self.truncates:
+            low, high = math.floor(low), math.ceil(high)
+        low, high = max(low, 0), min(high, rope_dim - 1)
         width = high - low if high != low else 0.001
         scaled = np.clip((np.arange(len(frequencies)) - low) / width, 0.0, 1.0)
-        return frequencies / self.factor * scaled + frequencies * (1.0 - scaled)
+        return np.asarray(frequencies / self.factor * scaled + frequencies * (1.0 - scaled))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +79,10 @@ class Rope:
     max_len: int | None = None
 
 
-def read_rope(file: ModelFile, prefix: str, dim: int) -> Rope:
+def read_rope(file: ModelFile, prefix: str, dim: int, *, truncates: bool = True) -> Rope:
     """The rotary scaling in a model's metadata under ``prefix``.
+
+    ``truncates``: whether YaRN does, where they don't say.
 
     Raises ``UnsupportedModelError`` for a scaling that Ramet doesn't have.
     """
@@ -104,6 +110,7 @@ def read_rope(file: ModelFile, prefix: str, dim: int) -> Rope:
         original_len=max(1, file.integer(original)),
         beta_fast=number("scaling.yarn_beta_fast", 32.0),
         beta_slow=number("scaling.yarn_beta_slow", 1.0),
+        truncates=file.flag(f"{prefix}rope.scaling.truncate", truncates),
     )
     betas = (yarn.beta_fast, yarn.beta_slow)
     if theta < 1.001 or not 1 <= factor <= 1e6 or not all(1e-3 <= beta <= 1e6 for beta in betas):

@@ -16,6 +16,7 @@ from ramet.kernels.cpu_support.features import (
     multiplies_bf16,
     usable_cores,
 )
+from ramet.kernels.experts.cpu_route import scratch_bytes as expert_scratch_bytes
 from ramet.kernels.linear import cpu_fused as linear_fused
 from ramet.kernels.sampling.cpu import keep_to_masks
 from ramet.kernels.sampling.rows import without_logprobs
@@ -24,10 +25,12 @@ from ramet.runtime.api.errors import InvalidParameterError
 from ramet.runtime.api.warm_up import load_steps
 from ramet.runtime.model.config import ModelConfig
 from ramet.runtime.model.cpu.buffers import Buffers
+from ramet.runtime.model.cpu.emitter import RotaryTable
+from ramet.runtime.model.cpu.load_weights import load_cpu_weights
 from ramet.runtime.model.cpu.pages import KvPages, MemoryAhead
-from ramet.runtime.model.cpu.program import RotaryTable, decoder_program
+from ramet.runtime.model.cpu.program import decoder_program
 from ramet.runtime.model.cpu.step import StepRecorder
-from ramet.runtime.model.cpu.weights import CpuWeights, load_cpu_weights
+from ramet.runtime.model.cpu.weights import CpuWeights
 from ramet.runtime.model.files.model_file import ModelFile
 from ramet.runtime.model.load import open_model
 from ramet.runtime.model.rotary import RopeKind, magnitude
@@ -107,6 +110,7 @@ class CpuRunner:
                 attention.scratch_bytes(group_size, self.config.head_dim),
                 linear_fused.tile_scratch_bytes(self.config.head_dim),
                 4 * self.config.hidden_size,
+                expert_scratch_bytes(self.config.experts.num if self.config.experts else 0),
             ),
             max_fetched=_FETCHED_BYTES // layer_bytes,
         )
@@ -197,8 +201,13 @@ class CpuRunner:
         """The final norm, row by row in float64, of the last step's rows in the buffers."""
         assert self._buffers is not None
         rows = self._buffers.read_hidden[self._hidden_rows].astype(np.float64)
+        norm = self._weights.output_norm
+        if self.config.norm == "layer":
+            rows -= rows.mean(axis=1, keepdims=True)
         squares = np.square(rows).mean(axis=1, keepdims=True)
-        normed = rows / np.sqrt(squares + self.config.norm_eps) * self._weights.output_norm
+        normed = rows / np.sqrt(squares + self.config.norm_eps) * norm.weight
+        if norm.bias is not None:
+            normed += norm.bias
         states: Float32Array = normed.astype(np.float32)
         return states
 

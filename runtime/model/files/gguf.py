@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 
 from ramet.runtime.api.errors import ModelLoadError, UnsupportedModelError
-from ramet.runtime.model.files.fused import split_fused
 from ramet.runtime.model.files.model_file import MetadataValue, ModelFile
 from ramet.runtime.model.files.tensor import GgufTensor
+from ramet.runtime.model.files.unified import unify_tensors
 
 _MAGIC = b"GGUF"
 _DEFAULT_ALIGNMENT = 32
@@ -45,8 +45,6 @@ _SCALARS: dict[int, tuple[struct.Struct, str]] = {
     12: (struct.Struct("<d"), "<f8"),
 }
 _PART_NAME = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf")
-_FUSED = ("phi3",)
-"""Architectures whose files store q, k and v, and gate and up, as one tensor."""
 _U64 = struct.Struct("<Q")
 
 
@@ -102,8 +100,8 @@ class GgufFile(ModelFile):
         self._parts: list[GgufFile] = []
         if not _is_part and self.integer("split.count", 1) > 1:
             self._read_parts()
-        if not _is_part and self.metadata.get("general.architecture") in _FUSED:
-            split_fused(self, self.text("general.architecture"))
+        if not _is_part and isinstance(name := self.metadata.get("general.architecture"), str):
+            unify_tensors(self, name)
 
     def drop_cached(self) -> None:
         """Unmaps the file's pages from memory; the system reads them again when they are used."""

@@ -14,12 +14,20 @@ from typing import Any
 import numpy as np
 
 from ramet.runtime.api.errors import ModelLoadError, UnsupportedModelError
-from ramet.runtime.model.files.fused import split_fused
-from ramet.runtime.model.files.huggingface_attention import rope_metadata, window_metadata
+from ramet.runtime.model.architectures import ARCHITECTURES
+from ramet.runtime.model.files.fused import split_experts, stacked
+from ramet.runtime.model.files.huggingface_attention import (
+    latent_metadata,
+    rope_metadata,
+    window_metadata,
+)
+from ramet.runtime.model.files.huggingface_experts import expert_metadata
+from ramet.runtime.model.files.huggingface_names import UnknownName, gguf_name
 from ramet.runtime.model.files.huggingface_tokenizer import tokenizer_metadata
 from ramet.runtime.model.files.model_file import MetadataValue, ModelFile, read_json
 from ramet.runtime.model.files.safetensors import read_safetensors
-from ramet.runtime.model.files.tensor import GgufTensor
+from ramet.runtime.model.files.tensor import GgufTensor, MadeTensor, UInt8Array
+from ramet.runtime.model.files.unified import unify_tensors
 
 _ARCHITECTURES = {
     "llama": "llama",
@@ -30,33 +38,24 @@ _ARCHITECTURES = {
     "phi3": "phi3",
     "qwen2": "qwen2",
     "qwen3": "qwen3",
+    "olmo2": "olmo2",
+    "stablelm": "stablelm",
+    "cohere": "command-r",
+    "cohere2": "cohere2",
+    "mixtral": "llama",
+    "qwen2_moe": "qwen2moe",
+    "qwen3_moe": "qwen3moe",
+    "granitemoe": "granitemoe",
+    "gpt_oss": "gpt-oss",
+    "deepseek_v2": "deepseek2",
+    "deepseek_v3": "deepseek2",
     "gemma2": "gemma2",
     "gemma3_text": "gemma3",
 }
 _GEMMA = ("gemma2", "gemma3")
-_INTERLEAVED = ("llama", "granite", "smollm3")
+_INTERLEAVED = ("llama", "granite", "granitemoe", "smollm3")
 """Architectures whose GGUF files keep the values that rotate together side by side; folders keep
 them half a head apart."""
-_LAYER_TENSORS = {
-    "input_layernorm": "attn_norm",
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.qkv_proj": "attn_qkv",
-    "self_attn.o_proj": "attn_output",
-    "self_attn.q_norm": "attn_q_norm",
-    "self_attn.k_norm": "attn_k_norm",
-    "post_attention_layernorm": "ffn_norm",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.gate_up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-}
-_GEMMA_TENSORS = {
-    "post_attention_layernorm": "post_attention_norm",
-    "pre_feedforward_layernorm": "ffn_norm",
-    "post_feedforward_layernorm": "post_ffw_norm",
-}
 _SCALES = {
     "embedding_scale": "embedding_multiplier",
     "residual_scale": "residual_multiplier",
@@ -73,11 +72,7 @@ _SAMPLING = {
     "min_p": "min_p",
     "penalty_repeat": "repetition_penalty",
 }
-_OTHER_TENSORS = {
-    "model.embed_tokens.weight": "token_embd.weight",
-    "model.norm.weight": "output_norm.weight",
-    "lm_head.weight": "output.weight",
-}
+_PLAIN_TYPES = ("F32", "F16", "BF16", "MXFP4")
 
 
 class HfDirectory(ModelFile):
@@ -109,8 +104,7 @@ class HfDirectory(ModelFile):
         self.metadata: dict[str, MetadataValue] = self._metadata(config, architecture)
         self.tensors: dict[str, GgufTensor] = {}
         self._read_tensors(config, architecture)
-        if architecture == "phi3":
-            split_fused(self, architecture)
+        unify_tensors(self, architecture)
         self.metadata |= self._recommended_sampling()
         num_rows = self.tensor("token_embd.weight").shape[0]
         self.metadata |= tokenizer_metadata(self.path, config, num_rows)
@@ -151,6 +145,12 @@ class HfDirectory(ModelFile):
 
         num_heads = number("num_attention_heads")
         head_dim = number("head_dim", number("hidden_size") // max(1, num_heads))
+        kind = ARCHITECTURES[architecture].norm
+        eps = (
+            ("rms_norm_eps", "layer_norm_rms")
+            if kind == "rms"
+            else ("layer_norm_eps", "layer_norm")
+        )
         values: dict[str, MetadataValue] = {
             "block_count": number("num_hidden_layers"),
             "context_length": number("max_position_embeddings"),
@@ -160,8 +160,15 @@ class HfDirectory(ModelFile):
             "attention.head_count_kv": number("num_key_value_heads", num_heads),
             "attention.key_length": head_dim,
             "attention.value_length": head_dim,
-            "attention.layer_norm_rms_epsilon": float(number("rms_norm_eps")),
+            f"attention.{eps[1]}_epsilon": float(number(eps[0])),
         }
+        if ARCHITECTURES[architecture].multiplies_logits:
+            values["logit_scale"] = float(number("logit_scale", 1.0))
+        if ARCHITECTURES[architecture].normalises_experts is not None:
+            values |= expert_metadata(self.path, config)
+        if ARCHITECTURES[architecture].latent:
+            values |= latent_metadata(config)
+            head_dim = number("qk_rope_head_dim")
         for ours, theirs in _SCALES.items():
             if config.get(theirs) is not None:
                 values[ours] = float(number(theirs))
@@ -178,17 +185,30 @@ class HfDirectory(ModelFile):
 
     def _read_tensors(self, config: Mapping[str, Any], architecture: str) -> None:
         digest = hashlib.blake2b(json.dumps(config, sort_keys=True).encode(), digest_size=16)
+        parts: dict[str, dict[int, GgufTensor]] = {}
         for path in self._weight_files():
             tensors, header_hash = read_safetensors(path)
             digest.update(header_hash.encode())
             for name, tensor in tensors.items():
-                ours = self._gguf_name(name, architecture)
-                if ours is None or (
-                    ours == "output.weight" and config.get("tie_word_embeddings", False)
+                found = self._gguf_name(name, config, architecture)
+                if found is None or (
+                    found[0] == "output.weight" and config.get("tie_word_embeddings", False)
                 ):
                     continue
                 digest.update(tensor.data[0, :4096].tobytes() + tensor.data[-1, :4096].tobytes())
-                self.tensors[ours] = self._in_gguf_order(ours, tensor, architecture)
+                ours, part = found
+                if part is not None:
+                    parts.setdefault(ours, {})[part] = tensor
+                else:
+                    self.tensors[ours] = self._in_gguf_order(ours, tensor, architecture)
+        self.tensors |= {name: stacked(self, name, parts[name]) for name in parts}
+        split_experts(self)
+        for name, tensor in self.tensors.items():
+            if tensor.type not in _PLAIN_TYPES:
+                raise UnsupportedModelError(
+                    f"{self.path}: the tensor {name!r} is stored as {tensor.type}, without a "
+                    "quantization_config that says what that means"
+                )
         if self._divisors is not None:
             data = self._divisors.astype("<f4").view(np.uint8).reshape(1, -1)
             shape, name = (len(self._divisors),), self._divisors_name
@@ -206,21 +226,21 @@ class HfDirectory(ModelFile):
             raise ModelLoadError(f"{self.path}: {index} names files outside the folder")
         return sorted(self.path / str(name) for name in names)
 
-    def _gguf_name(self, name: str, architecture: str) -> str | None:
-        """A tensor's name in GGUF; None for one that the forward pass computes itself."""
-        if name in _OTHER_TENSORS:
-            return _OTHER_TENSORS[name]
-        prefix, _, rest = name.removeprefix("model.layers.").partition(".")
-        part, _, kind = rest.rpartition(".")
-        if part == "self_attn.rotary_emb" and kind == "inv_freq":
-            return None
-        known = _LAYER_TENSORS | (_GEMMA_TENSORS if architecture in _GEMMA else {})
-        if not name.startswith("model.layers.") or part not in known:
-            raise UnsupportedModelError(f"{self.path}: the tensor {name!r} is not supported")
-        return f"blk.{prefix}.{known[part]}.{kind}"
+    def _gguf_name(
+        self, name: str, config: Mapping[str, Any], architecture: str
+    ) -> tuple[str, int | None] | None:
+        """See ``gguf_name``."""
+        num_layers = int(config["num_hidden_layers"])
+        post_norms = ARCHITECTURES[architecture].post_norms
+        try:
+            return gguf_name(name, num_layers=num_layers, post_norms=post_norms)
+        except UnknownName:
+            raise UnsupportedModelError(
+                f"{self.path}: the tensor {name!r} is not supported"
+            ) from None
 
     def _in_gguf_order(self, name: str, tensor: GgufTensor, architecture: str) -> GgufTensor:
-        data, shape = tensor.data, tensor.shape
+        shape = tensor.shape
         part = name.split(".")[2] if name.startswith("blk.") else ""
         if architecture in _GEMMA and "norm" in name:
             # Folders store what is added to 1.
@@ -235,6 +255,17 @@ class HfDirectory(ModelFile):
             head = np.arange(head_dim)
             head[:rope_dim] = head[:rope_dim].reshape(2, -1).T.ravel()
             order = (np.arange(0, num_rows, head_dim)[:, None] + head).ravel()
-            rows = data.reshape(num_rows, -1)[order]
-            data = np.ascontiguousarray(rows).reshape(data.shape)
-        return GgufTensor(name, tensor.type, shape, data)
+            if len(shape) == 1:  # a bias
+                values = tensor.to_float32()[order]
+                return GgufTensor(name, "F32", shape, values.view(np.uint8).reshape(1, -1))
+
+            def rows(first: int, end: int) -> UInt8Array:
+                taken: UInt8Array = tensor.data[order[first:end]]
+                return taken
+
+            return MadeTensor(name, tensor.type, shape, rows)
+        if part == "ffn_gate_inp_shexp":
+            shape = shape[-1:]
+        return (
+            tensor if shape == tensor.shape else GgufTensor(name, tensor.type, shape, tensor.data)
+        )

@@ -65,7 +65,7 @@ def rope_metadata(
     if kind == "llama3":
         return RopeMetadata(values, _llama3_divisors(theta, head_dim, rope))
     if kind == "yarn":
-        return RopeMetadata(values | _yarn(path, rope, original))
+        return RopeMetadata(values | _yarn(rope, original))
     if kind in ("longrope", "su"):
         factor = context_len / original
         magnitude = rope.get("attention_factor")
@@ -81,10 +81,8 @@ def rope_metadata(
     raise UnsupportedModelError(f"{path}: rope scaling {kind!r} is not supported")
 
 
-def _yarn(path: Path, rope: Mapping[str, Any], original: int) -> dict[str, MetadataValue]:
+def _yarn(rope: Mapping[str, Any], original: int) -> dict[str, MetadataValue]:
     factor = float(rope["factor"])
-    if not rope.get("truncate", True):
-        raise UnsupportedModelError(f"{path}: YaRN without truncation is not supported")
 
     def scale(of: float) -> float:
         return 0.1 * of * math.log(factor) + 1.0 if factor > 1 else 1.0
@@ -93,14 +91,31 @@ def _yarn(path: Path, rope: Mapping[str, Any], original: int) -> dict[str, Metad
     if magnitude is None:
         own, all_dim = rope.get("mscale"), rope.get("mscale_all_dim")
         magnitude = scale(own) / scale(all_dim) if own and all_dim else scale(1.0)
-    return {
+    values: dict[str, MetadataValue] = {
         "rope.scaling.type": "yarn",
         "rope.scaling.factor": factor,
         "rope.scaling.original_context_length": original,
         "rope.scaling.yarn_beta_fast": float(rope.get("beta_fast") or 32.0),
         "rope.scaling.yarn_beta_slow": float(rope.get("beta_slow") or 1.0),
         "rope.scaling.magnitude": float(magnitude),
+        "rope.scaling.truncate": bool(rope.get("truncate", True)),
     }
+    if rope.get("mscale_all_dim"):
+        values["rope.scaling.yarn_log_multiplier"] = 0.1 * float(rope["mscale_all_dim"])
+    return values
+
+
+def latent_metadata(config: Mapping[str, Any]) -> dict[str, MetadataValue]:
+    """Sizes of multi-head latent attention."""
+    plain, rope = int(config["qk_nope_head_dim"]), int(config["qk_rope_head_dim"])
+    values: dict[str, MetadataValue] = {
+        "attention.kv_lora_rank": int(config["kv_lora_rank"]),
+        "attention.key_length": plain + rope,
+        "attention.value_length": int(config["v_head_dim"]),
+    }
+    if config.get("q_lora_rank"):
+        values["attention.q_lora_rank"] = int(config["q_lora_rank"])
+    return values
 
 
 def window_metadata(config: Mapping[str, Any], num_layers: int) -> dict[str, MetadataValue]:

@@ -14,7 +14,8 @@ from ramet.runtime.api.errors import ModelLoadError, UnsupportedModelError
 from ramet.runtime.model.files.gguf import map_file
 from ramet.runtime.model.files.tensor import GgufTensor
 
-_ITEM_BYTES = {"F32": 4, "F16": 2, "BF16": 2}
+_ITEM_BYTES = {"F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "U8": 1, "I8": 1, "I32": 4, "I64": 8}
+"""Types of tensors; those after the first three occur in quantised models alone."""
 _MAX_HEADER_BYTES = 100 << 20
 
 
@@ -49,7 +50,7 @@ def _tensor(
     if kind not in _ITEM_BYTES:
         raise UnsupportedModelError(
             f"{path}: tensor {name!r} is stored as {kind}; Ramet reads {', '.join(_ITEM_BYTES)} "
-            "from safetensors; for a quantised model use its GGUF file"
+            "from safetensors"
         )
     shape = tuple(int(size) for size in entry["shape"]) or (1,)
     begin, end = (int(offset) for offset in entry["data_offsets"])

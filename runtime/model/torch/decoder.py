@@ -8,15 +8,27 @@ from __future__ import annotations
 
 import torch
 
-from ramet.kernels.activation import gelu_tanh_mul, silu_mul
+from ramet.kernels.activation import clamped_mul, gelu_tanh_mul, silu_mul
 from ramet.kernels.attention.attention import paged_attention
+from ramet.kernels.experts.experts import Routing, mix_experts, route
 from ramet.kernels.linear.linear import linear
-from ramet.kernels.norm.norm import rms_norm
+from ramet.kernels.norm.norm import layer_norm, rms_norm
 from ramet.kernels.rotary import rotary_table, rotate_and_write
 from ramet.runtime.model.config import ModelConfig
+from ramet.runtime.model.experts import Experts
 from ramet.runtime.model.rotary import magnitude
 from ramet.runtime.model.torch.step import StepInputs
-from ramet.runtime.model.torch.weights import LayerWeights, Projection, TorchWeights
+from ramet.runtime.model.torch.weights import (
+    AttentionWeights,
+    ExpertWeights,
+    FeedForward,
+    LatentAttentionWeights,
+    Norm,
+    Projection,
+    TorchWeights,
+)
+
+_GATES = {"silu": silu_mul, "gelu_tanh": gelu_tanh_mul, "clamped": clamped_mul}
 
 
 class TorchDecoder:
@@ -47,7 +59,9 @@ class TorchDecoder:
             ).to(pages.device)
             for kind, frequencies in weights.frequencies.items()
         }
-        self._gate = silu_mul if config.gate == "silu" else gelu_tanh_mul
+        self._gate = _GATES[config.gate]
+        experts = config.experts
+        self._routing = None if experts is None else _routing(experts)
 
     def forward(
         self, inputs: StepInputs, workspace: tuple[torch.Tensor, torch.Tensor] | None = None
@@ -68,19 +82,23 @@ class TorchDecoder:
         residual = weights.embedding.rows(inputs.token_ids, weights.dtype)
         if self.config.embedding_scale != 1:
             residual = residual * self.config.embedding_scale
-        x = residual
+        x: torch.Tensor | None = None
         for index, layer in enumerate(weights.layers):
-            if index == 0:
-                x = rms_norm(residual, layer.attention_norm, eps)
+            normed = self._add_and_norm(x, layer.attention_norm, residual)
+            if isinstance(layer.attention, LatentAttentionWeights):
+                x = self._latent(index, layer.attention, normed, inputs, workspace)
             else:
-                x = rms_norm(x, layer.attention_norm, eps, residual)
-            x = self._attention(index, layer, x, inputs, workspace)
+                x = self._attention(index, layer.attention, normed, inputs, workspace)
             if layer.attention_post_norm is not None:
-                x = rms_norm(x, layer.attention_post_norm, eps)
-            x = rms_norm(x, layer.ffn_norm, eps, residual)
-            x = self._project(self._gate(self._project(x, layer.gate_up)), layer.down)
+                x = self._norm(x, layer.attention_post_norm, eps)
+            if self.config.parallel:
+                x = x + self._feed_forward(normed, layer.feed_forward)
+                continue
+            normed = self._add_and_norm(x, layer.ffn_norm, residual)
+            x = self._feed_forward(normed, layer.feed_forward)
             if layer.ffn_post_norm is not None:
-                x = rms_norm(x, layer.ffn_post_norm, eps)
+                x = self._norm(x, layer.ffn_post_norm, eps)
+        assert x is not None
         return x, residual
 
     def final_norm(
@@ -88,8 +106,40 @@ class TorchDecoder:
     ) -> torch.Tensor:
         """What the head reads of ``wanted`` tokens. Nothing mixes tokens after the layers, so only
         those of which more is wanted go on."""
-        norm, eps = self.weights.final_norm, self.config.norm_eps
-        return rms_norm(x[wanted], norm, eps, residual[wanted])
+        return self._add_and_norm(x[wanted], self.weights.final_norm, residual[wanted])
+
+    def _norm(self, x: torch.Tensor, norm: Norm, eps: float) -> torch.Tensor:
+        if self.config.norm == "rms":
+            return rms_norm(x, norm.weight, eps)
+        return layer_norm(x, norm.weight, norm.bias, eps)
+
+    def _add_and_norm(
+        self, x: torch.Tensor | None, norm: Norm | None, residual: torch.Tensor
+    ) -> torch.Tensor:
+        """Adds ``x`` to the residual stream, in place, and normalises that, if the model does."""
+        if x is not None and norm is not None and self.config.norm == "rms":
+            return rms_norm(x, norm.weight, self.config.norm_eps, residual)
+        if x is not None:
+            residual += x
+        return residual if norm is None else self._norm(residual, norm, self.config.norm_eps)
+
+    def _feed_forward(self, x: torch.Tensor, weights: FeedForward | ExpertWeights) -> torch.Tensor:
+        if isinstance(weights, FeedForward):
+            return self._project(self._gate(self._project(x, weights.gate_up)), weights.down)
+        experts = weights.experts
+        assert self._routing is not None
+        chosen, shares = route(
+            self._project(x, weights.router), weights.selection_bias, self._routing
+        )
+        mixed = mix_experts(
+            x, chosen, shares, lambda index, rows: self._feed_forward(rows, experts[index])
+        )
+        if weights.shared is not None:
+            shared = self._feed_forward(x, weights.shared).float()
+            if weights.shared_gate is not None:
+                shared *= torch.sigmoid(x.float() @ weights.shared_gate.float())[:, None]
+            mixed += shared
+        return mixed.to(x.dtype)
 
     def head(self, normed: torch.Tensor) -> torch.Tensor:
         """Logits, float32 [L, vocab_size], of the final norm's output."""
@@ -105,21 +155,65 @@ class TorchDecoder:
     def _attention(
         self,
         index: int,
-        layer: LayerWeights,
+        weights: AttentionWeights,
         x: torch.Tensor,
         inputs: StepInputs,
         workspace: tuple[torch.Tensor, torch.Tensor] | None,
     ) -> torch.Tensor:
+        qkv = self._project(x, weights.qkv)
+        if weights.q_norm is not None and weights.k_norm is not None:
+            q_size = self.config.num_heads * self.config.head_dim
+            k_end = q_size + self.config.num_kv_heads * self.config.head_dim
+            self._norm_heads(qkv[:, :q_size], weights.q_norm)
+            self._norm_heads(qkv[:, q_size:k_end], weights.k_norm)
+        mixed = self._attend(index, qkv, inputs, workspace, weights.sinks)
+        return self._project(mixed.flatten(1), weights.output)
+
+    def _norm_heads(self, rows: torch.Tensor, norm: Norm) -> None:
+        """Normalises rows of queries or keys in place."""
+        if self.config.qk_norm != "all_heads":
+            rows = rows.view(len(rows), -1, self.config.head_dim)
+        rows.copy_(self._norm(rows, norm, self.config.head_norm_eps))
+
+    def _latent(
+        self,
+        index: int,
+        weights: LatentAttentionWeights,
+        x: torch.Tensor,
+        inputs: StepInputs,
+        workspace: tuple[torch.Tensor, torch.Tensor] | None,
+    ) -> torch.Tensor:
+        """Heads are laid out with their rotated values first, and values end with zeros."""
+        config, latent, eps = self.config, self.config.latent, self.config.norm_eps
+        assert latent is not None
+        source = x
+        if weights.short_query is not None and weights.short_query_norm is not None:
+            source = self._norm(
+                self._project(x, weights.short_query), weights.short_query_norm, eps
+            )
+        q = self._project(source, weights.query)
+        both = self._project(x, weights.short)
+        short, shared = both[:, : latent.rank], both[:, latent.rank :]
+        short = self._norm(short.contiguous(), weights.short_norm, eps)
+        made = self._project(short, weights.key_value).view(len(x), config.num_heads, -1)
+        plain, values = made[..., : latent.plain_dim], made[..., latent.plain_dim :]
+        keys = torch.cat([shared[:, None].expand(-1, config.num_heads, -1), plain], 2)
+        values = torch.nn.functional.pad(values, (0, config.head_dim - latent.value_dim))
+        qkv = torch.cat([q, keys.flatten(1), values.flatten(1)], 1)
+        mixed = self._attend(index, qkv, inputs, workspace, None)
+        return self._project(mixed[..., : latent.value_dim].flatten(1), weights.output)
+
+    def _attend(
+        self,
+        index: int,
+        qkv: torch.Tensor,
+        inputs: StepInputs,
+        workspace: tuple[torch.Tensor, torch.Tensor] | None,
+        sinks: torch.Tensor | None,
+    ) -> torch.Tensor:
+        """Rotates, writes keys and values, attends: [T, heads, head_dim]."""
         config = self.config
         k_pages, v_pages = self.pages[index, 0], self.pages[index, 1]
-        qkv = self._project(x, layer.qkv)
-        if layer.q_norm is not None and layer.k_norm is not None:
-            heads = qkv.view(len(qkv), -1, config.head_dim)
-            keys = slice(config.num_heads, config.num_heads + config.num_kv_heads)
-            heads[:, : config.num_heads] = rms_norm(
-                heads[:, : config.num_heads], layer.q_norm, config.head_norm_eps
-            )
-            heads[:, keys] = rms_norm(heads[:, keys], layer.k_norm, config.head_norm_eps)
         q = rotate_and_write(
             qkv,
             self._cos_sin[config.rope_kind(index)],
@@ -130,7 +224,7 @@ class TorchDecoder:
             num_heads=config.num_heads,
             interleaved=config.rope_layout == "interleaved",
         )
-        mixed = paged_attention(
+        return paged_attention(
             q,
             k_pages,
             v_pages,
@@ -138,9 +232,9 @@ class TorchDecoder:
             scale=config.attention_scale,
             soft_cap=config.attention_cap,
             window=config.window(index),
+            sinks=sinks,
             workspace=workspace,
         )
-        return self._project(mixed.flatten(1), layer.output)
 
     def _project(self, x: torch.Tensor, projection: Projection) -> torch.Tensor:
         invariant = self._batch_invariant
@@ -149,3 +243,15 @@ class TorchDecoder:
         parts = [linear(x, weight, batch_invariant=invariant) for weight in projection.weights]
         joined = torch.cat(parts, dim=1)
         return joined if projection.bias is None else joined + projection.bias
+
+
+def _routing(experts: Experts) -> Routing:
+    return Routing(
+        num_used=experts.num_used,
+        sigmoid=experts.score == "sigmoid",
+        normalised=experts.normalised,
+        scale=experts.scale,
+        num_groups=experts.num_groups,
+        num_groups_used=experts.num_groups_used,
+        group_top=experts.group_top,
+    )

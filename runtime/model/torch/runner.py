@@ -76,8 +76,12 @@ class TorchRunner:
         self, config: ModelConfig, weights: TorchWeights, options: TorchOptions | None = None
     ) -> None:
         options = options or TorchOptions()
-        device = weights.final_norm.device
-        if options.batch_invariant and device.type == "cpu" and not uses_triton(weights.final_norm):
+        device = weights.final_norm.weight.device
+        if (
+            options.batch_invariant
+            and device.type == "cpu"
+            and not uses_triton(weights.final_norm.weight)
+        ):
             raise ValueError("batch_invariant needs a GPU")
         self.config = config
         self._options = options
@@ -102,7 +106,8 @@ class TorchRunner:
             self._chunk_len = -(-FIXED_CHUNK_LEN // step) * step
         self._hidden = torch.empty(0, config.hidden_size)
         self._graphs: StepGraphs | None = None
-        if device.type == "cuda" and options.graph_tokens:
+        # Which experts a step uses is known only on the device, so it can't be captured.
+        if device.type == "cuda" and options.graph_tokens and config.experts is None:
             table_width = -(-self.max_context_len // options.page_size)
             with self._current_device():
                 self._graphs = StepGraphs(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -11,7 +12,7 @@ import torch
 from ramet.kernels.linear.linear import PackedWeight, WeightFormat, pack_q4, pack_q8
 from ramet.runtime.model.config import ModelConfig
 from ramet.runtime.model.files.model_file import ModelFile
-from ramet.runtime.model.files.tensor import GgufTensor
+from ramet.runtime.model.files.tensor import GgufTensor, part_of
 from ramet.runtime.model.rotary import RopeKind, inverse_frequencies
 
 
@@ -30,19 +31,86 @@ class Projection:
 
 
 @dataclass(frozen=True, slots=True)
-class LayerWeights:
-    """One decoder layer; norms are vectors of the compute type."""
+class Norm:
+    """A norm's weight, of the compute type, and its bias or None."""
 
-    attention_norm: torch.Tensor
+    weight: torch.Tensor
+    bias: torch.Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionWeights:
+    """Attention over keys and values of each head."""
+
     qkv: Projection
-    q_norm: torch.Tensor | None
-    k_norm: torch.Tensor | None
+    q_norm: Norm | None
+    k_norm: Norm | None
     output: Projection
-    attention_post_norm: torch.Tensor | None
-    ffn_norm: torch.Tensor
+    sinks: torch.Tensor | None
+
+    def projections(self) -> Iterator[Projection]:
+        yield from (self.qkv, self.output)
+
+
+@dataclass(frozen=True, slots=True)
+class LatentAttentionWeights:
+    """Multi-head latent attention; ``short_query`` and its norm make what ``query`` reads, or are
+    None. Heads of queries begin with their rotated values."""
+
+    short_query: Projection | None
+    short_query_norm: Norm | None
+    query: Projection
+    short: Projection
+    short_norm: Norm
+    key_value: Projection
+    output: Projection
+
+    def projections(self) -> Iterator[Projection]:
+        yield from (self.query, self.short, self.key_value, self.output)
+        if self.short_query is not None:
+            yield self.short_query
+
+
+@dataclass(frozen=True, slots=True)
+class FeedForward:
+    """A gated feed-forward layer."""
+
     gate_up: Projection
     down: Projection
-    ffn_post_norm: torch.Tensor | None
+
+    def projections(self) -> Iterator[Projection]:
+        yield from (self.gate_up, self.down)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertWeights:
+    """A mixture of experts; ``shared`` is what every token uses, ``shared_gate`` a vector."""
+
+    router: Projection
+    selection_bias: torch.Tensor | None
+    experts: tuple[FeedForward, ...]
+    num_used: int
+    shared: FeedForward | None
+    shared_gate: torch.Tensor | None
+
+    def projections(self) -> Iterator[Projection]:
+        yield self.router
+        for expert in self.experts[: self.num_used]:  # what a token reads
+            yield from expert.projections()
+        if self.shared is not None:
+            yield from self.shared.projections()
+
+
+@dataclass(frozen=True, slots=True)
+class LayerWeights:
+    """One decoder layer; norms that it doesn't have are None."""
+
+    attention_norm: Norm | None
+    attention: AttentionWeights | LatentAttentionWeights
+    attention_post_norm: Norm | None
+    ffn_norm: Norm | None
+    feed_forward: FeedForward | ExpertWeights
+    ffn_post_norm: Norm | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +123,7 @@ class TorchWeights:
 
     embedding: PackedWeight
     layers: tuple[LayerWeights, ...]
-    final_norm: torch.Tensor
+    final_norm: Norm
     head: PackedWeight
     frequencies: dict[RopeKind, torch.Tensor]
     dtype: torch.dtype
@@ -68,8 +136,9 @@ class TorchWeights:
     def _streamed(self) -> Iterator[PackedWeight]:
         yield self.head
         for layer in self.layers:
-            for projection in (layer.qkv, layer.output, layer.gate_up, layer.down):
-                yield from projection.weights
+            for part in (layer.attention, layer.feed_forward):
+                for projection in part.projections():
+                    yield from projection.weights
 
 
 def load_torch_weights(
@@ -90,8 +159,10 @@ def load_torch_weights(
     def vector(name: str) -> torch.Tensor:
         return torch.from_numpy(file.tensor(name).to_float32()).to(device, dtype)
 
-    def weight(name: str) -> PackedWeight:
+    def weight(name: str, part: int | None = None) -> PackedWeight:
         tensor = file.tensor(name)
+        if part is not None:
+            tensor = part_of(tensor, part)
         if packed and tensor.type in _REPACK:
             return _REPACK[tensor.type](tensor).to(device)
         dense = torch.from_numpy(tensor.to_float32())
@@ -118,8 +189,8 @@ def random_torch_weights(
         noise = torch.randn(shapes[name], generator=generator, device=device)
         return (noise * 0.1 + (0.0 if name.endswith("bias") else 1.0)).to(dtype)
 
-    def weight(name: str) -> PackedWeight:
-        rows, columns = shapes[name]
+    def weight(name: str, part: int | None = None) -> PackedWeight:  # noqa: ARG001
+        rows, columns = shapes[name][-2:]
         dense = torch.randn(rows, columns, generator=generator, device=device) * columns**-0.5
         if format == "q4":
             return pack_q4(dense)
@@ -135,48 +206,117 @@ def _frequencies(config: ModelConfig, file: ModelFile | None) -> dict[RopeKind, 
     }
 
 
+class _GetVector(Protocol):
+    def __call__(self, name: str) -> torch.Tensor: ...
+
+
+class _GetWeight(Protocol):
+    def __call__(self, name: str, part: int | None = None) -> PackedWeight: ...
+
+
 def _assemble(
     config: ModelConfig,
-    vector: Callable[[str], torch.Tensor],
-    weight: Callable[[str], PackedWeight],
+    vector: _GetVector,
+    weight: _GetWeight,
     frequencies: dict[RopeKind, torch.Tensor],
     dtype: torch.dtype,
 ) -> TorchWeights:
-    """The weights of a model whose tensors two functions give by name."""
-
-    def projection(prefix: str, *names: str, bias: bool = False) -> Projection:
-        biases = torch.cat([vector(f"{prefix}{name}.bias") for name in names]) if bias else None
-        return Projection.join([weight(f"{prefix}{name}.weight") for name in names], biases)
-
-    def post_norm(name: str) -> torch.Tensor | None:
-        return vector(name) if config.post_norms else None
-
-    layers = []
-    for index in range(config.num_layers):
-        block = f"blk.{index}."
-        layers.append(
-            LayerWeights(
-                attention_norm=vector(block + "attn_norm.weight"),
-                qkv=projection(block, "attn_q", "attn_k", "attn_v", bias=config.qkv_bias),
-                q_norm=vector(block + "attn_q_norm.weight") if config.qk_norm else None,
-                k_norm=vector(block + "attn_k_norm.weight") if config.qk_norm else None,
-                output=projection(block, "attn_output", bias=config.output_bias),
-                attention_post_norm=post_norm(block + "post_attention_norm.weight"),
-                ffn_norm=vector(block + "ffn_norm.weight"),
-                gate_up=projection(block, "ffn_gate", "ffn_up"),
-                down=projection(block, "ffn_down"),
-                ffn_post_norm=post_norm(block + "post_ffw_norm.weight"),
-            )
-        )
+    """The weights of a model whose tensors two functions give by name, and by number of expert."""
+    assembler = _Assembler(config, vector, weight)
     embedding = weight("token_embd.weight")
+    final_norm = assembler.norm("output_norm", config.logit_scale)
+    assert final_norm is not None
     return TorchWeights(
         embedding=embedding,
-        layers=tuple(layers),
-        final_norm=vector("output_norm.weight") * config.logit_scale,
+        layers=tuple(assembler.layer(index) for index in range(config.num_layers)),
+        final_norm=final_norm,
         head=embedding if config.tied_embeddings else weight("output.weight"),
         frequencies=frequencies,
         dtype=dtype,
     )
+
+
+class _Assembler:
+    def __init__(self, config: ModelConfig, vector: _GetVector, weight: _GetWeight) -> None:
+        self._config = config
+        self._vector = vector
+        self._weight = weight
+        self._names = config.tensor_shapes()
+
+    def norm(self, name: str, scale: float = 1.0) -> Norm | None:
+        """A norm; None if the model doesn't have it."""
+        if f"{name}.weight" not in self._names:
+            return None
+        bias = self._vector(f"{name}.bias") * scale if f"{name}.bias" in self._names else None
+        return Norm(self._vector(f"{name}.weight") * scale, bias)
+
+    def layer(self, index: int) -> LayerWeights:
+        block = f"blk.{index}."
+        is_mixture = self._config.has_experts(index)
+        return LayerWeights(
+            attention_norm=self.norm(block + "attn_norm"),
+            attention=self._latent(block) if self._config.latent else self._attention(block),
+            attention_post_norm=self.norm(block + "post_attention_norm"),
+            ffn_norm=self.norm(block + "ffn_norm"),
+            feed_forward=self._experts(block) if is_mixture else self._feed_forward(block),
+            ffn_post_norm=self.norm(block + "post_ffw_norm"),
+        )
+
+    def _projection(self, *names: str, part: int | None = None) -> Projection:
+        bias = None
+        if f"{names[0]}.bias" in self._names:
+            vectors = [self._vector(f"{name}.bias") for name in names]
+            bias = torch.cat([each if part is None else each[part] for each in vectors])
+        return Projection.join([self._weight(f"{name}.weight", part) for name in names], bias)
+
+    def _attention(self, block: str) -> AttentionWeights:
+        name = block + "attn_sinks.weight"
+        return AttentionWeights(
+            qkv=self._projection(*(f"{block}attn_{part}" for part in "qkv")),
+            q_norm=self.norm(block + "attn_q_norm"),
+            k_norm=self.norm(block + "attn_k_norm"),
+            output=self._projection(block + "attn_output"),
+            sinks=self._vector(name).float() if name in self._names else None,
+        )
+
+    def _latent(self, block: str) -> LatentAttentionWeights:
+        latent = self._config.latent
+        assert latent is not None
+        short_query, own = None, "attn_q"
+        if latent.query_rank:
+            short_query, own = self._projection(block + "attn_q_a"), "attn_q_b"
+        query = self._weight(f"{block}{own}.weight")
+        order = torch.arange(query.num_outputs, device=query.codes.device).view(-1, latent.head_dim)
+        order = torch.cat([order[:, latent.plain_dim :], order[:, : latent.plain_dim]], 1)
+        short_norm = self.norm(block + "attn_kv_a_norm")
+        assert short_norm is not None
+        return LatentAttentionWeights(
+            short_query=short_query,
+            short_query_norm=self.norm(block + "attn_q_a_norm"),
+            query=Projection((query.take_rows(order.flatten()),)),
+            short=self._projection(block + "attn_kv_a_mqa"),
+            short_norm=short_norm,
+            key_value=self._projection(block + "attn_kv_b"),
+            output=self._projection(block + "attn_output"),
+        )
+
+    def _feed_forward(self, block: str, kind: str = "", part: int | None = None) -> FeedForward:
+        names = (f"{block}ffn_gate{kind}", f"{block}ffn_up{kind}")
+        down = self._projection(f"{block}ffn_down{kind}", part=part)
+        return FeedForward(self._projection(*names, part=part), down)
+
+    def _experts(self, block: str) -> ExpertWeights:
+        experts = self._config.experts
+        assert experts is not None
+        gate, bias = block + "ffn_gate_inp_shexp.weight", block + "exp_probs_b.bias"
+        return ExpertWeights(
+            router=self._projection(block + "ffn_gate_inp"),
+            selection_bias=self._vector(bias).float() if bias in self._names else None,
+            experts=tuple(self._feed_forward(block, "_exps", part) for part in range(experts.num)),
+            num_used=experts.num_used,
+            shared=self._feed_forward(block, "_shexp") if experts.shared_size else None,
+            shared_gate=self._vector(gate) if gate in self._names else None,
+        )
 
 
 def _blocks(tensor: GgufTensor, num_bytes: int) -> torch.Tensor:

@@ -41,7 +41,13 @@ def attention_case(
         pointers |= dict.fromkeys(("items", "page_tables", "positions"), "*i32")
         kernel = paged_attention._attend
         types = signature(
-            kernel, **pointers, partial="*fp32", lse="*fp32", scale_log2="fp32", soft_cap="fp32"
+            kernel,
+            **pointers,
+            partial="*fp32",
+            lse="*fp32",
+            sinks="*fp32",
+            scale_log2="fp32",
+            soft_cap="fp32",
         )
         constants = paged_attention._tile_config(tile, group, head_dim, arch)
         constants |= {
@@ -50,6 +56,7 @@ def attention_case(
             "PAGE_SIZE": page_size,
             "HAS_CAP": cap,
             "HAS_WINDOW": window,
+            "HAS_SINKS": window,
         }
         return kernel, types, constants
 
@@ -59,8 +66,8 @@ def attention_case(
 def merge_case(_arch):
     kernel = paged_attention._merge
     pointers = dict.fromkeys(("merge_tokens", "merge_starts", "merge_slots"), "*i32")
-    types = signature(kernel, out="*bf16", partial="*fp32", lse="*fp32", **pointers)
-    return kernel, types, {"HEAD_DIM": 128, "BLOCK_D": 128, "num_warps": 2}
+    types = signature(kernel, out="*bf16", partial="*fp32", lse="*fp32", sinks="*fp32", **pointers)
+    return kernel, types, {"HEAD_DIM": 128, "BLOCK_D": 128, "HAS_SINKS": True, "num_warps": 2}
 
 
 def linear_case(format_, size, float_="bf16", out="bf16"):

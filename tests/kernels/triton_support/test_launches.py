@@ -104,7 +104,7 @@ def config(**changes):
         "tied_embeddings": True,
         "qkv_bias": True,
         "output_bias": False,
-        "qk_norm": True,
+        "qk_norm": "head",
     }
     return ModelConfig(**(values | changes))
 

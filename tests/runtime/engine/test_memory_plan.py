@@ -77,15 +77,20 @@ def test_a_clipped_context_is_a_warning(config: EngineConfig, warning: str) -> N
 def test_the_weights_of_the_bundled_model_are_as_large_as_planned() -> None:
     from ramet.kernels.linear.cpu_weights import PackedWeight
     from ramet.runtime.model.config import ModelConfig
-    from ramet.runtime.model.cpu.weights import load_cpu_weights
+    from ramet.runtime.model.cpu.load_weights import load_cpu_weights
+    from ramet.runtime.model.cpu.weights import CpuAttention, CpuFeedForward
 
     file = open_model(locate_model("smollm2"))
     needs = memory_needs(file, page_size=16, on_gpu=False)
     weights = load_cpu_weights(file, ModelConfig.from_gguf(file), exact=False, middles=True)
     packed: list[PackedWeight] = [weights.embedding]
     for layer in weights.layers:
-        linear = (layer.query, layer.key, layer.value, layer.attention_output)
-        packed += [each.weight for each in (*linear, layer.gate, layer.up, layer.down)]
+        attention, feed_forward = layer.attention, layer.feed_forward
+        assert isinstance(attention, CpuAttention)
+        assert isinstance(feed_forward, CpuFeedForward)
+        linear = (attention.query, attention.key, attention.value, attention.output)
+        linear += (feed_forward.gate, feed_forward.up, feed_forward.down)
+        packed += [each.weight for each in linear]
     stored = sum(each.data.nbytes for each in packed)
     assert stored <= needs.weight_bytes < 1.01 * stored
 

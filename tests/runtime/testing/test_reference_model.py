@@ -302,7 +302,6 @@ def test_rotary_frequencies_follow_the_scaling(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("metadata", "match"),
     [
-        ({"expert_count": 8}, "mixture of experts"),
         ({"rope.scaling.type": "dynamic", "rope.scaling.factor": 2.0}, "'dynamic'"),
         ({"attn_logit_softcapping": 30.0}, "soft-capping"),
     ],
@@ -312,6 +311,12 @@ def test_variants_that_are_not_run_are_refused_by_name(
 ) -> None:
     path = write_model(tmp_path / "m.gguf", "llama", random_weights(), metadata)
     with pytest.raises(UnsupportedModelError, match=match):
+        ModelConfig.from_gguf(GgufFile(path))
+
+
+def test_experts_where_an_architecture_has_none_are_refused(tmp_path: Path) -> None:
+    path = write_model(tmp_path / "m.gguf", "qwen2", random_weights(), {"expert_count": 8})
+    with pytest.raises(UnsupportedModelError, match="mixture of experts"):
         ModelConfig.from_gguf(GgufFile(path))
 
 

@@ -20,7 +20,7 @@ from tests.runtime.model.files.test_huggingface import trained_tokenizer
 
 from ramet.runtime.api.errors import ModelLoadError
 from ramet.runtime.model.config import ModelConfig
-from ramet.runtime.model.cpu.weights import load_cpu_weights
+from ramet.runtime.model.cpu.load_weights import load_cpu_weights
 from ramet.runtime.model.files.huggingface import HfDirectory
 from ramet.runtime.model.memory_needs import memory_needs
 from ramet.runtime.tokenizer import ChatTemplate, read_tokenizer

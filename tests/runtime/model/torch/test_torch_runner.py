@@ -242,12 +242,12 @@ def test_packed_weights_are_the_files_exactly(model_files, name):
     packed_size, dense_size = (w.num_bytes for w in weights)
     assert packed_size < dense_size
     for ours, theirs in zip(*(w.layers for w in weights), strict=True):
-        for part in ("qkv", "output", "gate_up", "down"):
-            rows = [
-                torch.cat([weight.unpack() for weight in getattr(layer, part).weights])
-                for layer in (ours, theirs)
-            ]
-            assert torch.equal(*rows)
+        for part in ("attention", "feed_forward"):
+            projections = [getattr(layer, part).projections() for layer in (ours, theirs)]
+            for pair in zip(*projections, strict=True):
+                assert torch.equal(
+                    *(torch.cat([weight.unpack() for weight in each.weights]) for each in pair)
+                )
 
 
 def test_a_batch_invariant_run_gives_the_same_bits_in_any_company(model_files, sequences):
