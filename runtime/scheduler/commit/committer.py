@@ -12,6 +12,7 @@ from ramet.runtime.scheduler.batching.slots import Slots
 from ramet.runtime.scheduler.batching.steps import Step
 from ramet.runtime.scheduler.commit.draft_verification import verify_draft
 from ramet.runtime.scheduler.commit.output import End, OutputWriter
+from ramet.runtime.scheduler.commit.token_infos import num_allowed_tokens
 from ramet.runtime.scheduler.queue.stats import SchedulerStats
 from ramet.runtime.scheduler.sequence.sequence import Sequence
 
@@ -124,7 +125,7 @@ class Committer:
         sequence = row.sequence
         num_allowed = None
         if sequence.params.logprobs is not None:
-            num_allowed = self._output.num_allowed(sequence)
+            num_allowed = num_allowed_tokens(sequence)
         if not row.draft:
             return self._output.advance(sequence, drawn.token(first, num_allowed=num_allowed))
 
@@ -159,11 +160,11 @@ class _Drawn:
         """The token of a row of the step; it was drafted if it is ``draft``."""
         wanted, token_id = self._num_logprobs[index], self._token_ids[index]
         if wanted < 0:
-            return self._output.token_info(token_id)
+            return self._output.token_infos.info(token_id)
         result = self._result
         ids = result.top_token_ids[index, :wanted].tolist()
         values = result.top_logprobs[index, :wanted].tolist()
         top = tuple((i, value) for i, value in zip(ids, values, strict=True) if i >= 0)
         origin: TokenOrigin = "drafted" if token_id == draft else "sampled"
         logprob = float(result.logprobs[index])
-        return self._output.token_info(token_id, logprob, top, origin, num_allowed)
+        return self._output.token_infos.info(token_id, logprob, top, origin, num_allowed)

@@ -17,13 +17,13 @@ from ramet.runtime.api.events import (
     PromptLogprobs,
     TextDelta,
     TokenInfo,
-    TokenLogprob,
     TokenOrigin,
 )
 from ramet.runtime.scheduler.commit.completion import Completions
 from ramet.runtime.scheduler.commit.jump_forward import JumpForward
 from ramet.runtime.scheduler.commit.landing import Landing
 from ramet.runtime.scheduler.commit.stops import StopConditions
+from ramet.runtime.scheduler.commit.token_infos import TokenInfos
 from ramet.runtime.scheduler.sequence.late_draw import ForkingMatcher, LateDraw, ReadyMask
 from ramet.runtime.scheduler.sequence.sequence import Matcher, Sequence
 from ramet.runtime.scheduler.sequence.token_bans import pack
@@ -35,7 +35,7 @@ MASK_BUDGET_S = 0.005
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How a sequence ends well."""
+    """The successful end of a sequence."""
 
     reason: FinishReason
     matched_stop: str | int | None = None
@@ -52,56 +52,19 @@ class OutputWriter:
         forced_tokens: bool = True,
         run_in_background: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:
-        """``run_in_background`` runs a task in a thread of its own: masks that take longer than
-        ``MASK_BUDGET_S`` are made there, by ``ForkingMatcher``. Without it none is."""
+        """``run_in_background`` runs a task in another thread: masks that take longer than
+        ``MASK_BUDGET_S`` are filled there, by ``ForkingMatcher``. None: all are filled here."""
         self._run_in_background = run_in_background
         self._tokenizer = tokenizer
         self._eos_ids = tokenizer.eos_ids
         self._not_eos = ~pack(tokenizer.eos_ids, vocab_size)
         self._mask = np.empty_like(self._not_eos)
-        self._texts = [self._token_text(token_id) for token_id in range(vocab_size)]
-        self._plain: dict[int, TokenInfo] = {}  # each is made once
+        self.token_infos = TokenInfos(tokenizer, vocab_size)
+        self._texts = self.token_infos.texts
         self._jump_forward = JumpForward(tokenizer, self._texts) if forced_tokens else None
         self._completions = Completions(tokenizer)
         self._stops = StopConditions(self._texts)
         self._landing = Landing(self._texts, tokenizer.special_ids, tokenizer.eos_ids)
-
-    def token_info(
-        self,
-        token_id: int,
-        logprob: float | None = None,
-        top: tuple[tuple[int, float], ...] = (),
-        origin: TokenOrigin = "sampled",
-        num_allowed: int | None = None,
-    ) -> TokenInfo:
-        """A token with its bytes; ``top`` are the likeliest tokens with their log-probabilities."""
-        if logprob is None and not top:
-            plain = self._plain.get(token_id)
-            if plain is None:
-                plain = self._plain[token_id] = TokenInfo(token_id, self._texts[token_id])
-            return plain
-        return TokenInfo(
-            token_id,
-            self._texts[token_id],
-            logprob,
-            tuple(TokenLogprob(i, self._texts[i], value) for i, value in top),
-            origin,
-            num_allowed,
-        )
-
-    @staticmethod
-    def num_allowed(sequence: Sequence) -> int | None:
-        """How many tokens the grammar allows next; None: there is none, or its mask isn't kept."""
-        ready = sequence.ready_mask
-        if ready is None or ready.num_output != sequence.num_output:
-            return None
-        return int(np.bitwise_count(ready.mask.view(np.uint32)).sum())
-
-    def _token_text(self, token_id: int) -> bytes:
-        """A token's bytes; a head may have more rows than there are tokens, and those no text."""
-        if token_id >= self._tokenizer.vocab_size:
-            return b""
-        return self._tokenizer.token_bytes(token_id)
 
     # -- drawn tokens --------------------------------------------------------------------------
 
@@ -131,9 +94,9 @@ class OutputWriter:
             sequence.landing_biases = self._landing.biases(sequence)
 
     def advance(self, sequence: Sequence, token: TokenInfo) -> End | None:
-        """Takes a drawn token, and what the grammar forces after it; returns the end, if it is.
+        """Appends a drawn token, and the text that the grammar forces after it; returns the end.
 
-        Where the mask after it isn't made in time, the token is the sequence's ``late_draw``.
+        If the mask after it isn't filled in time, the token becomes the sequence's ``late_draw``.
         """
         if token.token_id < 0:
             raise NoTokenAllowedError(
@@ -157,7 +120,7 @@ class OutputWriter:
         return self._append_masked(sequence, matcher, token, self._mask)
 
     def _try_mask(self, sequence: Sequence, token: TokenInfo, matcher: ForkingMatcher) -> bool:
-        """Makes the mask after a token; if that takes long, elsewhere, and the token is late."""
+        """Fills the mask after a token; if that takes too long, in a thread: the token is late."""
         assert self._run_in_background is not None
         if matcher.try_mask(self._mask, MASK_BUDGET_S):
             return True
@@ -179,7 +142,7 @@ class OutputWriter:
         ready.num_output = sequence.num_output
 
     def resume(self, sequence: Sequence, late: LateDraw) -> End | None:
-        """Takes a late token, whose mask is made; returns the end, if it is."""
+        """Appends a late token, whose mask is filled by now; returns the end, if it ends."""
         sequence.late_draw = None
         if late.error is not None:
             raise late.error
@@ -362,7 +325,7 @@ class OutputWriter:
                 certain = ((token_id, 0.0),) if wanted else ()
                 logprob = None if wanted is None else 0.0
                 origin: TokenOrigin = "sampled" if is_drawn else "forced"
-                token = self.token_info(token_id, logprob, certain, origin, 1)
+                token = self.token_infos.info(token_id, logprob, certain, origin, 1)
             sequence.num_forced += not is_drawn
             num_ahead = len(token_ids) - 1 - index
             end = self._append(
@@ -396,7 +359,7 @@ class OutputWriter:
         start = sequence.request.score_from or 0
         tokens = sequence.prompt_logprobs
         if start == 0:
-            tokens = [self.token_info(int(sequence.token_ids[0])), *tokens]
+            tokens = [self.token_infos.info(int(sequence.token_ids[0])), *tokens]
         sequence.emit(PromptLogprobs(tuple(tokens), start))
         sequence.prompt_logprobs = []
 
