@@ -44,14 +44,14 @@ def test_every_command_has_help() -> None:
         assert result.exit_code == 0, result.output
 
 
-def test_info_tells_where_compiled_code_is(tmp_path: Path) -> None:
+def test_info_shows_where_compiled_code_is(tmp_path: Path) -> None:
     variables = {"RAMET_CACHE_DIR": str(tmp_path), "COLUMNS": "300"}
     result = CliRunner().invoke(app, ["info"], env=variables)
     assert result.exit_code == 0, result.output
     assert f"{tmp_path}: will be compiled at the first start" in " ".join(result.output.split())
 
 
-def test_info_tells_of_a_folder_that_can_not_be_written(tmp_path: Path) -> None:
+def test_info_reports_a_folder_that_can_not_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
     variables = {"RAMET_CACHE_DIR": str(tmp_path / "file"), "COLUMNS": "300"}
     result = CliRunner().invoke(app, ["info"], env=variables)
@@ -59,7 +59,7 @@ def test_info_tells_of_a_folder_that_can_not_be_written(tmp_path: Path) -> None:
     assert f"{tmp_path}/file, which isn't writable: will be compiled" in told
 
 
-def test_info_tells_what_runs_models(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_info_shows_what_runs_models(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAMET_CPU_DOT_PATH", "portable")
     monkeypatch.setattr(runners, "_has_gpu", lambda: False)
     result = CliRunner().invoke(app, ["info"], env={"COLUMNS": "60"})
@@ -71,7 +71,7 @@ def test_info_tells_what_runs_models(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "…" not in result.output
 
 
-def test_a_dot_product_that_the_cpu_lacks_is_told_in_a_line(
+def test_a_dot_product_that_the_cpu_lacks_is_reported_in_a_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("RAMET_CPU_DOT_PATH", "abacus")
@@ -130,7 +130,7 @@ def test_an_unknown_load_is_named() -> None:
 
 
 @pytest.mark.parametrize("trace", ["nowhere/run.html", "run.txt"])
-def test_a_trace_that_can_not_be_written_is_told_before_the_run(
+def test_a_trace_that_can_not_be_written_is_reported_before_the_run(
     program_file: Path, tmp_path: Path, trace: str
 ) -> None:
     words = ["run", f"{program_file}:greet", "--trace", str(tmp_path / trace), "--name", "Ada"]
@@ -157,7 +157,7 @@ def module_search_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])
 
 
-def test_bench_fails_at_once_where_no_server_is() -> None:
+def test_bench_fails_immediately_where_no_server_is() -> None:
     result = CliRunner().invoke(app, ["bench", "json", "--url", "http://127.0.0.1:9"])
     assert isinstance(result.exception, UsageError)
     assert "no server answers" in result.exception.message

@@ -18,7 +18,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=60)
 
 
-def test_a_taken_port_is_told_before_the_model_is_looked_at() -> None:
+def test_a_taken_port_is_reported_before_the_model_is_looked_at() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         ended = run("--port", str(port), "--model", "/no/such/model.gguf")

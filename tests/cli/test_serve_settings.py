@@ -174,7 +174,7 @@ def test_a_file_may_say_nothing(tmp_path: Path, text: str) -> None:
     assert read_config_file(path, frozenset(NAMES)) == {}
 
 
-def test_a_wrong_value_is_told_where_it_is(
+def test_a_wrong_value_is_reported_where_it_is(
     tmp_path: Path, read: Callable[..., ServeSettings]
 ) -> None:
     with pytest.raises(ConfigurationError, match=r"RAMET_PORT: .*integer"):
@@ -224,7 +224,7 @@ def test_a_yes_is_no_number(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     "words", [("--host", ""), ("--cache-mib", "9" * 20), ("--max-draft-len", "9" * 20)]
 )
-def test_a_value_beyond_reason_is_told_by_its_option(words: tuple[str, str]) -> None:
+def test_a_value_beyond_reason_is_reported_by_its_option(words: tuple[str, str]) -> None:
     result = CliRunner().invoke(app, ["serve", *words])
     assert result.exit_code == 2
     assert words[0] in result.output

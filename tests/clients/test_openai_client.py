@@ -170,7 +170,7 @@ def test_vllms_schema_fields(serve, openai_client, fields, values):
     ],
 )
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_constraint_that_cannot_be_kept_is_an_error_and_hurts_nobody(serve, wanted, stream):
+def test_a_constraint_that_cannot_be_kept_is_an_error_of_its_request_alone(serve, wanted, stream):
     server = serve(["fine"])
     answer = server.chat(stream=stream, **wanted)
     assert answer.status_code == 400
@@ -178,7 +178,7 @@ def test_a_constraint_that_cannot_be_kept_is_an_error_and_hurts_nobody(serve, wa
     assert server.chat().json()["choices"][0]["message"]["content"] == "fine"
 
 
-def test_a_prefix_that_many_share_is_computed_once_even_when_all_come_at_once(serve):
+def test_a_prefix_that_many_share_is_computed_once_even_when_all_come_together(serve):
     server = serve(["ok"], model_options={"num_pages": 2048})
     prefix = "A shared system prompt with plenty of words in it. " * 40
 

@@ -64,7 +64,7 @@ def test_a_long_text_gives_up_the_states_of_its_masks() -> None:
     assert other.is_accepting
 
 
-def test_a_neighbour_with_many_states_ends_nobodys_text() -> None:
+def test_a_neighbour_with_many_states_ends_no_other_text() -> None:
     compiler = GrammarCompiler(BYTES, CompileLimits(max_states=6000))
     innocent = compiler.compile(INNOCENT)
     bomb = compiler.compile(UNIQUE)

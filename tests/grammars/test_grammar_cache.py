@@ -57,7 +57,7 @@ def test_what_is_read_is_what_was_made(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("at", [0, 10, 24, 30, 100, 400, 5000])
-def test_damaged_entries_are_made_anew(tmp_path: Path, at: int) -> None:
+def test_damaged_entries_are_made_again(tmp_path: Path, at: int) -> None:
     dfa = regex_dfa(PATTERN)
     AutomatonStore(tmp_path).get("x", lambda: dfa, MAX)
     [path] = tmp_path.iterdir()

@@ -90,7 +90,7 @@ def test_one_schema_in_two_places(vocab: Vocabulary) -> None:
             assert not grammar.match(wrap(r'{"a\"b":1,"a\"b":1}'))
 
 
-def test_a_grammar_that_has_grown_too_far_is_made_anew(vocab: Vocabulary) -> None:
+def test_a_grammar_that_has_grown_too_far_is_made_again(vocab: Vocabulary) -> None:
     limits = CompileLimits(max_contexts=800)
     compiler = GrammarCompiler(vocab, limits)
     # Names that may run out are states of their own.

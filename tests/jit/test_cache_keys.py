@@ -57,7 +57,7 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("library", ["numba", "llvmlite", "numpy", "Python"])
-def test_another_version_of_a_library_compiles_anew(folder, monkeypatch, compilations, library):
+def test_another_version_of_a_library_compiles_again(folder, monkeypatch, compilations, library):
     use_both()
     with monkeypatch.context() as changed:
         if library == "Python":

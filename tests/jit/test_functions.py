@@ -73,7 +73,7 @@ def test_compiled_code_calls_what_has_been_loaded(folder, compilations):
 
 
 @pytest.mark.parametrize("place", [0, 40, -1])
-def test_a_damaged_file_is_compiled_and_written_anew(folder, compilations, place):
+def test_a_damaged_file_is_compiled_and_written_again(folder, compilations, place):
     function()(1)
     [path] = folder.glob("*.bin")
     good = path.read_bytes()
@@ -87,7 +87,7 @@ def test_a_damaged_file_is_compiled_and_written_anew(folder, compilations, place
     assert compilations == ["triple"] * 3
 
 
-def test_no_folder_is_no_obstacle(tmp_path, monkeypatch, compilations):
+def test_no_folder_is_tolerated(tmp_path, monkeypatch, compilations):
     (tmp_path / "file").write_text("not a folder")
     monkeypatch.setenv("RAMET_CACHE_DIR", str(tmp_path / "file"))
     assert [function()(14), function()(14)] == [42, 42]
@@ -95,7 +95,7 @@ def test_no_folder_is_no_obstacle(tmp_path, monkeypatch, compilations):
     assert compile_in_background("ramet.kernels.sampling.cpu_mask") is None
 
 
-def test_no_home_is_no_obstacle(monkeypatch):
+def test_no_home_is_tolerated(monkeypatch):
     for name in ("RAMET_CACHE_DIR", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("os.path.expanduser", lambda path: path)  # as for a user without one
@@ -114,7 +114,7 @@ def test_a_tilde_in_the_folder_is_the_home(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["x" * 300, "loop/x"])
-def test_a_folder_that_cannot_be_looked_into_is_no_obstacle(
+def test_a_folder_that_cannot_be_looked_into_is_tolerated(
     tmp_path, monkeypatch, compilations, name
 ):
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
@@ -133,7 +133,7 @@ def test_one_that_may_not_be_looked_into_is_none_either(folder, monkeypatch):
     assert not function().is_compiled
 
 
-def test_a_full_disk_is_no_obstacle_and_gets_no_rubbish(folder, monkeypatch, compilations):
+def test_a_full_disk_is_tolerated_and_gets_no_rubbish(folder, monkeypatch, compilations):
     def full(*_):
         raise OSError(errno.ENOSPC, "full")
 
@@ -178,7 +178,7 @@ def test_a_folder_that_takes_nothing_is_still_read(tmp_path, monkeypatch, compil
     assert compilations == ["triple"]
 
 
-def test_threads_that_need_it_at_once_share_it(folder, compilations):
+def test_threads_that_need_it_together_share_it(folder, compilations):
     shared, results = function(), []
     threads = [threading.Thread(target=lambda: results.append(shared(14))) for _ in range(4)]
     for thread in threads:
@@ -209,7 +209,7 @@ agrees_on_first_byte.load()
 """
 
 
-def test_processes_that_need_it_at_once_share_the_work(folder):
+def test_processes_that_need_it_together_share_the_work(folder):
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     processes = [subprocess.Popen([sys.executable, "-c", BOTH], **pipes) for _ in range(2)]
     for process in processes:

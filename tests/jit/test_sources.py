@@ -67,7 +67,7 @@ def test_the_same_source_has_the_same_digest(digest_of):
         ("@njit\ndef inner", "@njit(error_model='numpy')\ndef inner"),  # how that is compiled
     ],
 )
-def test_whatever_goes_into_the_code_changes_it(digest_of, change):
+def test_every_part_of_the_code_changes_it(digest_of, change):
     assert digest_of(change) != digest_of()
 
 
@@ -110,7 +110,7 @@ def test_how_it_is_compiled_changes_it():
     assert digest(made, "int64") != digest(made, "int32")
 
 
-def test_what_cannot_be_told_apart_is_an_error():
+def test_what_cannot_be_distinguished_is_an_error():
     with pytest.raises(TypeError, match="has no digest"):
         digest(made(object(), njit(lambda x: x)))
 

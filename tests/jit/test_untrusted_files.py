@@ -113,7 +113,7 @@ def test_the_next_folder_is_used_where_one_is_not_trusted(tmp_path, monkeypatch,
     assert only_file(own)
 
 
-def test_folders_are_made_for_the_user_alone_whatever_the_umask(folder, compilations):
+def test_folders_are_made_for_the_user_alone_under_any_umask(folder, compilations):
     before = os.umask(0)
     try:
         assert [call(), call()] == [42, 42]

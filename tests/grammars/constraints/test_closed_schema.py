@@ -88,7 +88,7 @@ def branch(*kinds: str, required: tuple[str, ...] = ("kind",)) -> dict[str, Any]
     return {"properties": {"kind": {"enum": list(kinds)}}, "required": list(required)}
 
 
-def test_branches_that_a_property_tells_apart_are_closed() -> None:
+def test_branches_that_a_property_distinguishes_are_closed() -> None:
     closed = closed_schema(tagged(branch("a"), branch("b", "c")))
     assert [b["additionalProperties"] for b in closed["$defs"].values()] == [False, False]
 

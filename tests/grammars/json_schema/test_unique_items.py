@@ -97,14 +97,14 @@ def test_what_follows_an_item_waits_for_its_text(
         assert (2 + ord(byte) in allowed) == matcher.fork().accept_bytes(byte.encode())
 
 
-def test_numbers_that_are_told_apart_have_short_exponents(vocab: Vocabulary) -> None:
+def test_numbers_that_are_distinguished_have_short_exponents(vocab: Vocabulary) -> None:
     grammar = compile_constraint(JsonSchema({**_UNIQUE, "items": {"type": "number"}}), vocab)
     assert grammar.match("[1e300, 1e-300, 1]")
     assert not grammar.match("[1e999, 1e999]")
     assert not grammar.match("[1e30000, 1]")
 
 
-def test_items_with_many_choices_are_decided_at_once(vocab: Vocabulary) -> None:
+def test_items_with_many_choices_are_decided_immediately(vocab: Vocabulary) -> None:
     names = [f"v{i}" for i in range(300)]
     schema = {**_UNIQUE, "items": {"enum": names}, "minItems": 3, "maxItems": 100}
     grammar = compile_constraint(JsonSchema(schema), vocab)

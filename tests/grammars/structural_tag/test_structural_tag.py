@@ -77,7 +77,7 @@ def test_a_series_of_anything(compile_: Compile) -> None:
     )
 
 
-def test_schemas_of_one_shape_are_told_apart(compile_: Compile) -> None:
+def test_schemas_of_one_shape_are_distinguished(compile_: Compile) -> None:
     def tag(name: str, kind: str) -> Tag:
         inner = {"type": "object", "properties": {"b": {"type": "array", "items": {"type": kind}}}}
         schema = {

@@ -80,7 +80,7 @@ def test_workers_do_all_the_work_while_the_caller_does_something_else():
     team.close()
 
 
-def test_a_step_is_finished_even_if_what_the_caller_does_meanwhile_fails():
+def test_a_step_is_finished_even_if_the_callers_overlapped_work_fails():
     values = np.full((9, 5), -1, np.int64)
     values[0] = 0
     program = phases_adding_one(values)

@@ -124,7 +124,7 @@ def chunk(text: str, reason: str | None = None) -> dict[str, Any]:
     return {"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": reason}]}
 
 
-def test_hints_travel_to_ramet_and_to_nobody_else() -> None:
+def test_hints_are_sent_to_ramet_and_to_no_other_server() -> None:
     bodies: list[dict[str, Any]] = []
 
     def handler(request: httpx.Request) -> httpx.Response:

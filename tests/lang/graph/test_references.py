@@ -31,7 +31,7 @@ _HOSTILE = st.one_of(
 
 @given(st.lists(st.one_of(_HOSTILE, st.integers(0, 5)), max_size=8))
 @settings(max_examples=200, deadline=None)
-def test_text_around_references_is_text_whatever_it_looks_like(items: list[str | int]) -> None:
+def test_text_around_references_is_never_a_reference(items: list[str | int]) -> None:
     table = ReferenceTable()
     refs = [Ref(str(number)) for number in range(6)]
     text = "".join(item if isinstance(item, str) else table.token(refs[item]) for item in items)
@@ -94,7 +94,7 @@ def test_the_methods_of_a_str_subclass_are_not_asked() -> None:
     assert ReferenceTable().parse(Sly("plain")) == ("plain",)
 
 
-def test_one_reference_has_one_token_and_specs_are_told_apart() -> None:
+def test_one_reference_has_one_token_and_specs_are_distinguished() -> None:
     table = ReferenceTable()
     assert table.token(Ref("0")) == table.token(Ref("0"))
     assert table.token(Ref("0")) != table.token(Ref("0", ".2f"))

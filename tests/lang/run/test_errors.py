@@ -80,7 +80,7 @@ def test_a_tools_error_shows_the_tools_frames(scripted) -> None:
     assert frames_of(failed.__cause__) == ["fails"]
 
 
-def test_a_tool_whose_value_nobody_uses_may_fail(scripted) -> None:
+def test_a_tool_with_an_unused_value_may_fail(scripted) -> None:
     @program
     def unused(s: State) -> str:
         s.call(fails)

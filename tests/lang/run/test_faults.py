@@ -56,7 +56,7 @@ def test_a_failed_call_takes_its_dependents_and_nothing_else(scripted) -> None:
     assert [call.name for call in backend.calls] == ["bad", "good"]
 
 
-def test_dependents_are_told_what_failed(scripted) -> None:
+def test_dependents_get_the_failure(scripted) -> None:
     @program
     def chain(s: State) -> None:
         s.gen("a")
@@ -87,7 +87,7 @@ def test_a_program_may_deal_with_a_failure(scripted) -> None:
     assert careful.run(backend=backend).result == "b"
 
 
-def test_a_failure_nobody_looked_at_is_raised_at_the_end(scripted) -> None:
+def test_an_unobserved_failure_is_raised_at_the_end(scripted) -> None:
     @program
     def blind(s: State) -> str:
         s.copy().gen("bad")

@@ -76,7 +76,7 @@ def test_a_call_that_failed_is_not_waited_for(scripted) -> None:
     assert backend.ended_programs
 
 
-def test_the_end_is_the_last_that_is_told(scripted) -> None:
+def test_the_end_is_the_last_update(scripted) -> None:
     backend = scripted({"a": "1", "b": ValueError("no")})
 
     @program
@@ -92,7 +92,7 @@ def test_the_end_is_the_last_that_is_told(scripted) -> None:
     assert [update.has_ended for update in backend.hint_updates] == [True]
 
 
-def test_without_hints_there_are_no_news_but_the_end(scripted) -> None:
+def test_without_hints_the_only_update_is_the_end(scripted) -> None:
     backend = scripted(default="ok")
     contest.run(backend=backend, hints=False)
     assert all(call.hint is None for call in backend.calls)
@@ -101,7 +101,7 @@ def test_without_hints_there_are_no_news_but_the_end(scripted) -> None:
 
 
 @pytest.mark.parametrize(("dialect", "is_told"), [(RAMET, True), (OPENAI, False)])
-def test_news_travel_to_ramet_and_to_nobody_else(dialect: Dialect, is_told: bool) -> None:
+def test_updates_are_sent_to_ramet_and_to_no_other_server(dialect: Dialect, is_told: bool) -> None:
     told: list[dict[str, Any]] = []
 
     def handler(request: httpx.Request) -> httpx.Response:

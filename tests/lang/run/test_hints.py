@@ -79,7 +79,7 @@ def test_what_a_program_may_still_do_is_unknown(scripted) -> None:
     assert hints["b"].remaining_uses == 0
 
 
-def test_a_branch_that_nobody_holds_is_done(scripted) -> None:
+def test_an_unreferenced_branch_is_done(scripted) -> None:
     def body(s: State) -> None:
         value = s.copy().gen("side")
         value.value  # noqa: B018

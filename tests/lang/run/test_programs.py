@@ -151,7 +151,7 @@ def test_what_a_model_writes_is_never_read_as_a_reference(scripted) -> None:
     assert backend.calls[1].prompt.text == f"{seen[0]} {seen[0]}"
 
 
-def test_independent_calls_run_at_once_and_dependent_ones_in_order(scripted) -> None:
+def test_independent_calls_run_together_and_dependent_ones_in_order(scripted) -> None:
     backend = scripted({"a": "1", "b": "2", "c": "3"})
     backend.hold("a", "b")
     running: list[set[str]] = []
@@ -237,7 +237,7 @@ def test_async_programs_await_values(scripted) -> None:
     assert asyncio.run(both.arun(backend=scripted({"a": "3", "b": "4"}))).result == "34"
 
 
-def test_an_async_program_that_looks_without_await_is_told(scripted) -> None:
+def test_an_async_program_that_looks_without_await_is_reported(scripted) -> None:
     @program
     async def hasty(s: State) -> None:
         bool(s.gen("a"))
@@ -257,7 +257,7 @@ async def test_run_works_where_a_loop_is_running(scripted) -> None:
     assert (await run).result == "1"
 
 
-def test_programs_call_programs_in_place_and_beside(scripted) -> None:
+def test_programs_call_programs_in_place_and_in_parallel(scripted) -> None:
     backend = scripted({"q": ["1", "2"], "z": "3"})
 
     @program

@@ -285,7 +285,7 @@ def test_a_program_never_has_more_than_its_share_in_the_engine(serve):
     assert 1 <= most <= 4
 
 
-def test_the_engine_is_told_of_the_program(serve):
+def test_the_engine_gets_the_programs_hints(serve):
     server = start(serve)
     seen = []
     submit = server.engine.submit
@@ -346,7 +346,7 @@ def test_tools_run_where_the_program_runs(serve):
     assert "tool 'now'" in answer.json()["error"]["message"]
 
 
-def test_what_a_call_says_beside_its_value_is_told(serve):
+def test_a_calls_metadata_is_returned(serve):
     server = start(serve, ["fine"])
     data = graph(
         text("0"),

@@ -139,7 +139,7 @@ def test_closing_answers_who_still_runs(make_engine):
         ({"prompt_token_ids": (1,), "deadline_s": 0}, InvalidParameterError),
     ],
 )
-def test_wrong_requests_are_refused_at_once_and_the_next_one_works(
+def test_wrong_requests_are_refused_immediately_and_the_next_one_works(
     make_engine, request_args, error
 ):
     engine = make_engine([Script(["ok"])])

@@ -150,7 +150,7 @@ def test_a_fault_while_a_request_is_taken_in_is_its_own(make_engine, monkeypatch
     engine.check()
 
 
-def test_a_reader_that_fails_hurts_nobody(make_engine):
+def test_a_reader_that_fails_affects_no_request(make_engine):
     engine = make_engine()
 
     def push(event):

@@ -75,7 +75,7 @@ def test_a_grammar_can_be_asked_for_ahead(engine):
     assert caught.value.pointer == "/properties/a/type"
 
 
-def test_what_nobody_waits_for_any_more_is_not_compiled(engine, monkeypatch):
+def test_a_constraint_that_is_no_longer_needed_is_not_compiled(engine, monkeypatch):
     compiled = []
     compile_one = engine._compiler.compile
     monkeypatch.setattr(

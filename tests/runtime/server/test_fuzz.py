@@ -109,7 +109,7 @@ def mutate(rng: random.Random, value):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_malformed_bodies_are_refused_and_hurt_nobody(serve, seed):
+def test_malformed_bodies_are_refused_without_effect_on_others(serve, seed):
     rng = random.Random(seed)
     # A short context ends what a mutation has left without a limit.
     server = serve(

@@ -282,7 +282,7 @@ def test_a_full_queue_says_when_to_come_back(serve, wait_until):
     assert server.complete(prompt="y", max_tokens=1).status_code == 200
 
 
-def test_what_the_page_pool_can_never_hold_is_refused_at_once(serve):
+def test_what_the_page_pool_can_never_hold_is_refused_immediately(serve):
     server = serve(["ok"], model_options={"num_pages": 4})
     answer = server.complete(prompt="x" * 200, max_tokens=1)
     assert answer.status_code == 400
@@ -309,7 +309,7 @@ def test_a_client_that_leaves_inside_its_body_is_no_fault_of_the_server(serve, w
     assert server.chat().status_code == 200
 
 
-def test_a_wrong_method_is_told_the_right_one(serve):
+def test_a_wrong_method_is_answered_with_the_right_one(serve):
     answer = serve(["ok"]).http.get("/v1/completions")
     assert answer.status_code == 405
     assert answer.headers["allow"] == "POST"

@@ -89,7 +89,7 @@ def unread_call(server: RunningServer, **fields: Any) -> socket.socket:
     return client
 
 
-def test_a_client_that_does_not_read_is_dropped_beside_one_that_does() -> None:
+def test_a_client_that_does_not_read_is_dropped_and_one_that_does_is_not() -> None:
     with small_server(answers=8_000_000) as server:
         client = unread_call(server, n=8)
         wait_until(lambda: memory(server, "answers", "ramet:memory_refusals_total") > 0)

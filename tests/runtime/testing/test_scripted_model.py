@@ -156,7 +156,7 @@ def test_a_prompt_that_extends_an_answered_one_is_a_new_prompt() -> None:
     assert said(generate(model, TOKENIZER.encode("hello!"), 2))[0] == b"B"
 
 
-def test_a_script_can_repeat_for_ever() -> None:
+def test_a_script_can_repeat_forever() -> None:
     model = new_model(Script(["\n", "x"], repeat=True))
     assert b"".join(said(generate(model, [65], 9))) == b"\nx\nx\nx\nx\n"
 

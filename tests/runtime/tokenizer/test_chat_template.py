@@ -270,7 +270,7 @@ def test_a_conversation_extends_its_own_prefix(template: ChatTemplate) -> None:
         assert longer[: len(shorter)] == shorter
 
 
-def test_tools_are_told_in_text_where_the_template_knows_none() -> None:
+def test_tools_are_described_in_text_where_the_template_knows_none() -> None:
     call = {"id": "1", "function": {"name": "f", "arguments": '{"a": "é"}'}}
     messages = [
         {"role": "system", "content": "Be brief."},
@@ -294,7 +294,7 @@ def test_tools_are_told_in_text_where_the_template_knows_none() -> None:
 
 
 @pytest.mark.parametrize("name", TOOL_FORMATS)
-def test_every_format_is_told_where_the_template_is_silent(name: str) -> None:
+def test_every_format_is_described_where_the_template_has_none(name: str) -> None:
     """By the configuration a model may write any format, whatever its template prints."""
     tool_format = TOOL_FORMATS[name]
     call = {"function": {"name": "f", "arguments": '{"a": "é", "b": [1]}'}}

@@ -348,7 +348,7 @@ def test_exact_ids_have_exactly_the_bytes(tokenizer: Tokenizer, kind: str, text:
 
 @fuzzed
 @given(text=texts, following=texts)
-def test_settled_tokens_stand_whatever_follows(
+def test_settled_tokens_stand_under_any_continuation(
     tokenizer: Tokenizer, kind: str, text: str, following: str
 ) -> None:
     if kind in ("unigram", "unigram-nfkc"):

@@ -121,13 +121,13 @@ def test_single_tokens_are_encoded_by_the_definition(tokenizer: Tokenizer, text:
 
 @settings(max_examples=300, deadline=None)
 @given(text=texts)
-def test_texts_come_back(tokenizer: Tokenizer, text: str) -> None:
+def test_texts_round_trip(tokenizer: Tokenizer, text: str) -> None:
     assert tokenizer.decode(tokenizer.encode(text)) == text.replace("▁", " ")
 
 
 @settings(max_examples=300, deadline=None)
 @given(data=st.one_of(st.binary(max_size=16), texts.map(str.encode)))
-def test_bytes_come_back(tokenizer: Tokenizer, data: bytes) -> None:
+def test_bytes_round_trip(tokenizer: Tokenizer, data: bytes) -> None:
     ids = tokenizer.encode_bytes(data)
     assert tokenizer.decode_bytes(ids) == data
     if "▁".encode() not in data and _is_utf8(data):
@@ -136,7 +136,7 @@ def test_bytes_come_back(tokenizer: Tokenizer, data: bytes) -> None:
 
 @settings(max_examples=600, deadline=None)
 @given(text=texts, following=texts)
-def test_settled_tokens_stand_whatever_follows(
+def test_settled_tokens_stand_under_any_continuation(
     tokenizer: Tokenizer, text: str, following: str
 ) -> None:
     settled = tokenizer.settled_len(text.encode())

@@ -149,7 +149,7 @@ def test_a_white_space_run_is_cut_only_when_it_is_very_long() -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.text(max_size=40))
-def test_any_text_comes_back(text: str) -> None:
+def test_any_text_round_trips(text: str) -> None:
     tokenizer = scripted_tokenizer()
     whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     assert tokenizer.decode(tokenizer.encode(text)) == whole
@@ -158,7 +158,7 @@ def test_any_text_comes_back(text: str) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=24))
-def test_any_bytes_come_back(data: bytes) -> None:
+def test_any_bytes_round_trip(data: bytes) -> None:
     tokenizer = scripted_tokenizer()
     assert tokenizer.decode_bytes(tokenizer.encode_bytes(data)) == data
 

@@ -40,7 +40,7 @@ def test_an_error_names_its_own_place() -> None:
             assert caught.value.path == f"/properties/{place}/pattern"
 
 
-def test_what_looks_alike_is_told_apart() -> None:
+def test_what_looks_alike_is_distinguished() -> None:
     compiler = GrammarCompiler(VOCAB)
     for value, text in ((1, "1"), (True, "true"), ("1", '"1"'), (None, "null")):
         grammar = compiler.compile(JsonSchema({"properties": {"a": {"const": value}}}))

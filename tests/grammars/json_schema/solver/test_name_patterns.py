@@ -109,7 +109,7 @@ def test_hundred_patterns_that_exclude_each_other() -> None:
         assert not grammar.match(text).accepted
 
 
-def test_what_can_neither_agree_nor_be_told_apart_is_refused() -> None:
+def test_what_can_neither_agree_nor_be_distinguished_is_refused() -> None:
     patterns = {f"x{i}": {"const": i} for i in range(70)}
     with pytest.raises(GrammarTooComplexError, match="overlap"):
         GrammarCompiler(VOCAB).compile(

@@ -76,7 +76,7 @@ def test_what_is_no_trace_is_refused(tmp_path):
         read_trace(path)
 
 
-def test_a_file_that_cannot_be_written_is_told_at_the_start(make_engine, tmp_path):
+def test_a_file_that_cannot_be_written_is_reported_at_the_start(make_engine, tmp_path):
     with pytest.raises(InvalidParameterError, match="trace"):
         make_engine(config=EngineConfig(record_trace=str(tmp_path / "no" / "trace.gz")))
 

@@ -47,7 +47,7 @@ def test_same_output_as_in_this_process(engine: EngineProcess) -> None:
     assert got.usage.completion_tokens == 8
 
 
-async def test_many_at_once_over_asyncio(engine: EngineProcess) -> None:
+async def test_many_together_over_asyncio(engine: EngineProcess) -> None:
     streams = [engine.submit(request(f"number {i}")) for i in range(40)]
     assert {len((await stream).token_ids) for stream in streams} == {8}
 

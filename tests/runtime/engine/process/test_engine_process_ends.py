@@ -23,7 +23,7 @@ def interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_an_interrupt_while_it_starts_ends_it_at_once() -> None:
+def test_an_interrupt_while_it_starts_ends_it_immediately() -> None:
     before = signal.signal(signal.SIGALRM, interrupt)
     began = time.monotonic()
     signal.setitimer(signal.ITIMER_REAL, 0.5)

@@ -149,7 +149,7 @@ def test_old_contents_of_a_page_change_no_bit(model_factory, batch_of):
     runner.close()
 
 
-def test_tokens_whose_results_nobody_reads_change_no_bit(runners, batch_of):
+def test_tokens_whose_results_are_not_read_change_no_bit(runners, batch_of):
     """The last layer skips them; their keys and values are there for the next step."""
     rng = np.random.default_rng(3)
     first, second = (rng.integers(0, 250, size).tolist() for size in (150, 70))

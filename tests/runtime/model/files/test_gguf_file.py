@@ -43,7 +43,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("gguf") / "sample.gguf")
 
 
-def test_metadata_and_tensors_come_back(sample: Path) -> None:
+def test_metadata_and_tensors_round_trip(sample: Path) -> None:
     file = GgufFile(sample)
     assert file.metadata["general.architecture"] == "llama"
     assert file.metadata["text"] == "grüße"
@@ -140,7 +140,7 @@ def test_sound_files_of_other_kinds_are_refused_by_name(sample: Path, tmp_path: 
         GgufFile(other)
 
 
-def test_the_fingerprint_tells_files_apart(sample: Path, tmp_path: Path) -> None:
+def test_the_fingerprint_distinguishes_files(sample: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy.gguf"
     copy.write_bytes(sample.read_bytes())
     assert GgufFile(copy).fingerprint == GgufFile(sample).fingerprint

@@ -277,7 +277,7 @@ def test_other_tokenizers_are_refused_by_name(tmp_path: Path) -> None:
         HfDirectory(tmp_path)
 
 
-def test_the_fingerprint_tells_folders_apart(tmp_path: Path) -> None:
+def test_the_fingerprint_distinguishes_folders(tmp_path: Path) -> None:
     write_folder(tmp_path, "Llama")
     first = HfDirectory(tmp_path).fingerprint
     assert HfDirectory(tmp_path).fingerprint == first

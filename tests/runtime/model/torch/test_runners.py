@@ -37,7 +37,7 @@ def test_a_gpu_that_is_not_there_is_refused(model_files, device):
         load_runner(model_files["llama"], device=device, kv_bytes=KV_BYTES)
 
 
-def test_what_models_run_on_is_told(monkeypatch):
+def test_what_models_run_on_is_reported(monkeypatch):
     monkeypatch.setattr(runners, "_has_gpu", lambda: False)
     assert runners.describe_default() == "the CPU, by compiled kernels"
     monkeypatch.setattr(runners, "_has_gpu", lambda: True)

@@ -42,7 +42,7 @@ texts = st.text(st.sampled_from("abe {}\":,.'\n\t 019-_é你"), max_size=12)
 @pytest.mark.model
 @settings(max_examples=600, deadline=None)
 @given(text=texts, following=texts)
-def test_settled_tokens_stand_whatever_follows(model_tokenizer, text, following):
+def test_settled_tokens_stand_under_any_continuation(model_tokenizer, text, following):
     certain = text.encode()[: model_tokenizer.settled_len(text.encode())].decode()
     whole = model_tokenizer.encode(text + following)
     kept, length = [], 0
@@ -161,7 +161,7 @@ def test_what_follows_forced_text_is_drawn_as_if_the_text_had_been_given(tempera
     assert rest.tokens == done.tokens[num_forced:]
 
 
-def test_long_texts_that_never_come_back_are_forgotten():
+def test_long_texts_that_do_not_recur_are_evicted():
     tokenizer = scripted_tokenizer()
     forced = JumpForward(tokenizer, [tokenizer.token_bytes(i) for i in range(100)])
     for number in range(1_000):

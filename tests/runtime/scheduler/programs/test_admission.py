@@ -224,7 +224,7 @@ def test_a_program_that_is_larger_than_the_pool_ends(kind, num_pages):
     assert len(world.ends) == 6
 
 
-def test_no_program_is_overtaken_for_ever():
+def test_no_program_is_overtaken_forever():
     """Small programs keep coming, and the large one that came first doesn't fit in beside them."""
 
     def small(world: World, name: str) -> None:
@@ -253,7 +253,7 @@ def test_no_program_is_overtaken_for_ever():
     assert len(earlier) <= 6 + 8 + 8  # those before it, those that pass it, those already running
 
 
-def test_what_fits_in_starts_beside_what_does_not():
+def test_programs_that_fit_start_before_one_that_does_not():
     def sized(size: int) -> Callable[[World, str], None]:
         def strand(world: World, name: str) -> Strand:
             yield world.call(name, text(name, size), "0", remaining_uses=0)
@@ -280,7 +280,7 @@ def test_a_program_learns_from_its_runs_what_it_never_says():
     assert world.sim.scheduler.stats.num_preemptions == preemptions
 
 
-def test_news_releases_what_no_call_will_extend():
+def test_an_update_releases_prefixes_that_no_call_extends():
     world = World(60)
     hint: dict[str, object] = {"remaining_uses": None}
     first = world.sim.add(world.call("p", text("p", 40), "0", **hint))
@@ -335,7 +335,7 @@ def test_of_texts_scored_after_one_prompt_each_finds_it():
     assert not world.sim.cache.num_locked
 
 
-def test_a_program_that_vanishes_holds_nothing_for_ever():
+def test_a_program_that_vanishes_holds_nothing_forever():
     world = World(60)
     world.sim.add(world.call("p", text("p", 40), "0", remaining_uses=3, tokens_to_come=500))
     world.sim.drain()
@@ -372,7 +372,7 @@ def strands(draw: st.DrawFn) -> list[list[tuple[int, int, dict[str, object], flo
     plain=st.lists(st.integers(1, 100), max_size=4),
     says_the_end=st.booleans(),
 )
-def test_whatever_hints_claim_every_program_ends(programs, num_pages, plain, says_the_end):
+def test_every_program_ends_under_any_hints(programs, num_pages, plain, says_the_end):
     world = World(num_pages, checks=True, says_the_end=says_the_end)
 
     def strand(name: str, number: int, calls: list[tuple[int, int, dict[str, object], float]]):

@@ -32,7 +32,7 @@ def test_more_programs_than_are_remembered(policy: str, tool: str, pause_s: floa
     assert again.num_output == 1
 
 
-def test_idle_time_tells_nothing_of_the_rate() -> None:
+def test_idle_time_does_not_change_the_rate() -> None:
     sim = Simulation(SchedulerConfig(), num_pages=64, page_size=4)
     params = SamplingParams(temperature=0, max_tokens=4, ignore_eos=True)
     throughput = sim.scheduler._admission.throughput

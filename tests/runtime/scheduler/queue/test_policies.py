@@ -136,7 +136,7 @@ def test_program_aware_serves_the_least_served_program_and_its_critical_path():
 
 
 @pytest.mark.parametrize("policy", ["shortest-remaining", "program-aware", "longest-prefix"])
-def test_nobody_waits_for_ever(policy):
+def test_no_request_waits_forever(policy):
     sim = simulate(policy=policy, max_wait_s=100.0)
     patient = sim.add(request(40, 20, max_tokens=20, hint=ProgramHint(program_id="old")))
     patient_events = sim.events[patient]
@@ -196,7 +196,7 @@ def test_a_full_queue_says_when_to_come_back():
     assert 1 <= caught.value.retry_after_s <= 60
 
 
-def test_goodput_counts_who_met_their_targets():
+def test_goodput_counts_requests_that_met_their_targets():
     sim = simulate()
     sim.add(request(40, ttft_target_s=2.0, tpot_target_s=1.5))
     sim.add(request(60, ttft_target_s=2.0))  # it waits behind the first
@@ -237,7 +237,7 @@ def test_a_pause_keeps_its_pages_as_long_as_the_tool_usually_takes():
     assert sim.cache.match(known).matched_len == 0
 
 
-def test_pauses_give_way_to_who_runs():
+def test_pausing_programs_give_way_to_running_ones():
     sim = simulate(num_pages=12)
     sim.add(request(40, 20, max_tokens=8, hint=ProgramHint(program_id="p", tool="t")))
     sim.drain()

@@ -6,7 +6,7 @@ from ramet.runtime.scheduler.queue import policy
 from ramet.runtime.scheduler.queue.policy import TenantShares
 
 
-def test_tenants_that_come_once_are_not_kept_for_ever():
+def test_tenants_that_come_once_are_not_kept_forever():
     shares = TenantShares({})
     shares.add_request("stays")
     for number in range(3 * policy._MAX_IDLE_TENANTS):

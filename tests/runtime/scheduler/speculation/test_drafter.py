@@ -55,7 +55,7 @@ def test_its_own_text_is_followed_and_goes_round(sim, drafter):
     assert draft.acceptance == sorted(draft.acceptance, reverse=True)
 
 
-def test_odds_follow_what_has_come_though_nothing_was_guessed(sim, drafter):
+def test_acceptance_rates_are_learned_without_drafting(sim, drafter):
     sequence = sim.add(request([5, 6, 7, 8, 5, 6, 7, 8], max_tokens=400))
     before = drafter.propose(sequence, 4).acceptance[0]
     feed(drafter, sequence, [5, 6, 7, 8] * 20)
@@ -70,7 +70,7 @@ def test_odds_follow_what_has_come_though_nothing_was_guessed(sim, drafter):
     assert not draft.acceptance or draft.acceptance[0] < 0.2
 
 
-def test_what_one_sequence_does_lowers_no_odds_of_another_for_long(sim, drafter):
+def test_one_sequence_lowers_acceptance_rates_of_others_only_briefly(sim, drafter):
     loops = sim.add(request([5, 6, 7, 8, 5, 6, 7, 8], max_tokens=400))
     feed(drafter, loops, [5, 6, 7, 8] * 10)
     misleads = sim.add(request([20, 21, 22, 23], max_tokens=900))
@@ -102,7 +102,7 @@ def test_a_text_that_is_caught_up_with_is_followed_no_further(sim, drafter):
     assert drafter.propose(behind, 8).token_ids in ([120, 121], [120])
 
 
-def test_guesses_take_only_what_prompts_leave():
+def test_drafts_take_only_the_budget_that_prompts_leave():
     """While prompts wait, steps hold what they hold without guesses."""
     taken = {}
     for max_draft_len in (0, 16):
@@ -121,7 +121,7 @@ def test_guesses_take_only_what_prompts_leave():
     assert taken[16] == taken[0]
 
 
-def test_texts_that_differ_are_read_in_as_many_steps_and_tokens_as_without_guesses():
+def test_texts_that_differ_are_read_in_as_many_steps_and_tokens_as_without_drafts():
     counts = []
     for max_draft_len in (0, 16):
         sim = simulation(max_draft_len=max_draft_len)

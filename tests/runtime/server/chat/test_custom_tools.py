@@ -113,7 +113,7 @@ def test_chat_streams_its_text(patching):
     assert "".join(call["custom"]["input"] for call in calls) == TEXT
 
 
-def test_a_grammar_holds_whatever_the_model_would_say():
+def test_a_grammar_holds_for_any_logits():
     with testing.scripted_server([["<<", "no end", "\n"] * 40]) as server:
         choice = {"type": "custom", "name": "patch"}
         (item,) = respond(server, tool_choice=choice, max_output_tokens=90).json()["output"]

@@ -113,7 +113,7 @@ def both(server, **fields):
     return said, whole["finish_reason"]
 
 
-def test_channels_are_told_apart(serve):
+def test_channels_are_distinguished(serve):
     server = start(serve, *THOUGHT, *FINAL, "It is ", "sunny.")
     said, reason = both(server)
     assert said["content"] == "It is sunny."
@@ -133,7 +133,7 @@ def test_a_call_is_a_message_to_a_function(serve):
 
 @pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "time"}}])
 @pytest.mark.parametrize("parallel", [False, True])
-def test_a_forced_call_is_valid_whatever_the_model_wants(serve, choice, parallel):
+def test_a_forced_call_is_valid_for_any_logits(serve, choice, parallel):
     server = start(serve, *THOUGHT, *FINAL, "no")
     fields = {"tools": TOOLS, "tool_choice": choice, "parallel_tool_calls": parallel}
     said, reason = both(server, **fields, max_tokens=400, temperature=0)

@@ -61,7 +61,7 @@ def collect(chunks):
 
 
 @pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "time"}}])
-def test_a_forced_call_is_valid_whatever_the_model_wants(serve, choice):
+def test_a_forced_call_is_valid_for_any_logits(serve, choice):
     server = serve(RAMBLE)
     fields = {
         "tools": TOOLS,

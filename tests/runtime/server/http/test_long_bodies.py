@@ -63,7 +63,7 @@ def workers(monkeypatch: pytest.MonkeyPatch) -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("path", CALLS)
-def test_a_long_body_is_taken_in_beside_the_event_loop(
+def test_a_long_body_is_read_off_the_event_loop(
     serve: Callable[..., RunningServer], workers: dict[str, set[str]], path: str
 ) -> None:
     server = serve(["ok"], model_options={"max_context_len": 1 << 20, "num_pages": 1 << 13})
@@ -86,7 +86,7 @@ def test_a_short_one_is_not_handed_over(
     assert workers["_validated"] == workers["for_template"] == {LOOP}
 
 
-def test_a_fault_of_a_long_body_is_told_as_of_a_short_one(ok_server: RunningServer) -> None:
+def test_a_fault_of_a_long_body_is_reported_as_of_a_short_one(ok_server: RunningServer) -> None:
     wrong = {**TURNS[1], "role": "nobody"}
     answer = ok_server.http.post(
         "/v1/chat/completions", json={"model": "m", "messages": [*TURNS, wrong, *TURNS]}

@@ -97,7 +97,7 @@ def test_a_connection_that_says_nothing_ends_without_a_word(serve: Serve) -> Non
         assert to_the_end(client) == b""
 
 
-def test_a_body_that_was_answered_early_is_not_awaited_for_ever(serve: Serve) -> None:
+def test_a_body_that_was_answered_early_is_not_awaited_forever(serve: Serve) -> None:
     server = serve(["ok"], receive_timeout_s=TIMEOUT_S, max_body_bytes=100)
     with connected(server) as client:
         client.sendall(raw(user="x" * 1000)[:-10])

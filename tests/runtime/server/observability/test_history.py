@@ -59,7 +59,7 @@ def test_a_sample_has_rates_since_the_last(clock: Clock, stats: EngineStats) -> 
     assert found.since(sample["time"]) == []
 
 
-def test_a_new_engine_begins_anew(clock: Clock, stats: EngineStats) -> None:
+def test_a_new_engine_begins_again(clock: Clock, stats: EngineStats) -> None:
     found = history(clock)
     for num_steps in (9, 2, 4):
         found.add(dataclasses.replace(stats, num_steps=num_steps))

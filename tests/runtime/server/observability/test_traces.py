@@ -236,7 +236,7 @@ def test_health_and_metrics_are_no_traces(collector):
 
 
 @pytest.mark.parametrize("listens", [True, False], ids=["never answers", "is not there"])
-def test_a_collector_that_fails_hurts_nobody(caplog, listens):
+def test_a_collector_that_fails_affects_no_request(caplog, listens):
     with (
         caplog.at_level(logging.CRITICAL),
         socket.create_server(("127.0.0.1", 0)) as deaf,
@@ -291,7 +291,7 @@ def test_off_unless_asked_for():
     assert tracing.open_tracing(None, {}) is tracing.NO_TRACING
 
 
-def test_what_can_not_be_is_told_before_a_model_is_loaded(monkeypatch):
+def test_what_can_not_be_is_reported_before_a_model_is_loaded(monkeypatch):
     with pytest.raises(InvalidParameterError, match="URL"):
         ServerConfig(otlp_endpoint="collector:4317")
     monkeypatch.setattr(otlp_endpoint, "_is_installed", lambda: False)

@@ -74,7 +74,7 @@ def test_what_is_not_supported_is_named(ok_server, fields, path, keyword):
     assert answer["reason"]
 
 
-def test_an_empty_language_is_told(ok_server):
+def test_an_empty_language_is_reported(ok_server):
     schema = {"type": "integer", "minimum": 3, "maximum": 2}
     answer = check(ok_server, response_format=schema_format(schema))
     assert answer["supported"]

@@ -1,4 +1,4 @@
-"""``/v1/hint_updates``: what is kept for a program goes when it says so, and only its own."""
+"""``/v1/hint_updates`` releases the prefixes that are kept for a program, and no others."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def kept(server) -> int:
     return server.engine.stats().num_cached_pages
 
 
-def tell(server, **news):
-    answer = server.http.post("/v1/hint_updates", json=news)
+def update_hints(server, **update):
+    answer = server.http.post("/v1/hint_updates", json=update)
     assert answer.status_code == 200, answer.text
 
 
@@ -28,14 +28,14 @@ def test_what_is_kept_for_a_program_goes_when_it_says_so(serve):
     keep(server, "one")
     both = kept(server)
     assert both > 0
-    tell(server, program_id="another", has_ended=True)
-    tell(server, program_id="one", unneeded=["7"])
-    tell(server, program_id="one", cache_salt="salt", has_ended=True)
+    update_hints(server, program_id="another", has_ended=True)
+    update_hints(server, program_id="one", unneeded=["7"])
+    update_hints(server, program_id="one", cache_salt="salt", has_ended=True)
     assert kept(server) == both
-    tell(server, program_id="one", unneeded=["0"])
+    update_hints(server, program_id="one", unneeded=["0"])
     assert kept(server) == 0
     keep(server, "two", cache_salt="salt")
-    tell(server, program_id="two", cache_salt="salt", has_ended=True)
+    update_hints(server, program_id="two", cache_salt="salt", has_ended=True)
     assert kept(server) == 0
 
 
@@ -49,7 +49,7 @@ def test_what_is_kept_for_a_program_goes_when_it_says_so(serve):
         ({"program_id": "p", "other": 1}, "other"),
     ],
 )
-def test_what_is_no_news_is_refused_by_name(serve, body, param):
+def test_wrong_fields_are_refused_by_name(serve, body, param):
     answer = serve(["ok"]).http.post("/v1/hint_updates", json=body)
     assert answer.status_code == 400
     assert answer.json()["error"]["param"] == param

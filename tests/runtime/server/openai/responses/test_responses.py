@@ -478,7 +478,7 @@ def test_events_join_to_the_whole_answer_however_the_text_is_cut(cuts):
     assert {item["status"] for item in items} == {"completed"}
 
 
-def test_many_at_once_are_all_answered(serve):
+def test_many_together_are_all_answered(serve):
     server = serve(["Hello", " world"])
 
     async def ask_all():

@@ -1,4 +1,4 @@
-"""Promised: a model is held to the same, and choices are scored alike, in process and served."""
+"""Constraints and scores are equal in process and on a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program that needs more than there is runs alone, rather than never."""
+"""A program that needs more than the page pool runs alone, rather than never."""
 
 from __future__ import annotations
 

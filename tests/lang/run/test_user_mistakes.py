@@ -1,4 +1,4 @@
-"""Careless programs: a mistake is named where it is made, and no reference gets out as text."""
+"""Mistakes in programs are reported where they are made, and no reference leaks as text."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Promised: names and languages that are told apart are, whatever they are laid over, and what is
-said to be reachable is."""
+"""Labelled names and languages are distinguished over any base, and reachable labels are exact."""
 
 from __future__ import annotations
 

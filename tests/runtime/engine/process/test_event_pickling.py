@@ -1,4 +1,4 @@
-"""What crosses the processes comes back as it was, every field of it."""
+"""Messages between the processes are pickled without loss of any field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Promised: a name that is there, or can't be, is no way into a dead end, however few are left."""
+"""Objects with finitely many names have no dead ends, even when few names are left."""
 
 from __future__ import annotations
 

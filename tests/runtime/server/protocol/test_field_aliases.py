@@ -1,4 +1,4 @@
-"""Fields as other servers' clients send them, and errors that name what was really sent."""
+"""Fields under other servers' names, and errors that use the name that was sent."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_hints_name_only_what_is_taken(serve, path, name, hint):
     assert error["message"].endswith(f"did you mean {hint}?" if hint else f"parameter {name}")
 
 
-def test_a_tool_without_a_type_is_told_what_it_lacks(serve):
+def test_a_tool_without_a_type_is_refused_with_what_it_lacks(serve):
     error = post(serve(), CHAT, tools=[{"function": TOOL}]).json()["error"]
     assert (error["param"], error["message"]) == ("tools[0].type", "tools[0].type is required")
     error = post(serve(), CHAT, tools=[{"type": "web"}]).json()["error"]
@@ -119,7 +119,9 @@ def test_a_result_names_its_call(serve, result, message):
         ),
     ],
 )
-def test_a_budget_below_the_minimum_is_told_by_the_field_that_was_sent(serve, path, field, fields):
+def test_a_budget_below_the_minimum_is_reported_by_the_field_that_was_sent(
+    serve, path, field, fields
+):
     fields = fields | {field: 2, "ramet": {"complete": True}}
     error = post(serve(), path, **fields).json()["error"]
     assert error["param"] == field
