@@ -71,7 +71,7 @@ unit: $(VENV)/.installed-test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 --dist worksteal $(TESTS)
 
 # These don't fit into one environment, so each has its own, without Ramet.
-CLIENTS := instructor langchain-openai litellm openai-agents pydantic-ai schemathesis
+CLIENTS := instructor langchain-openai litellm ollama openai-agents pydantic-ai schemathesis
 
 $(VENV)/clients/%/.installed: tests/clients/%/requirements.txt tests/clients/%/constraints.txt \
 		| $(VENV)/bin/python

@@ -31,6 +31,12 @@ from ramet.runtime.server.observability.history import EngineHistory
 from ramet.runtime.server.observability.metrics import ServerMetrics
 from ramet.runtime.server.observability.stats_log import StatsLog
 from ramet.runtime.server.observability.trace import NO_TRACING, Tracing
+from ramet.runtime.server.ollama.bodies import (
+    OllamaChatRequest,
+    OllamaGenerateRequest,
+    OllamaShowRequest,
+)
+from ramet.runtime.server.ollama.routes import ollama_router
 from ramet.runtime.server.openai.chat.bodies import ChatCompletionRequest
 from ramet.runtime.server.openai.chat.routes import chat_router
 from ramet.runtime.server.openai.completions.bodies import CompletionRequest
@@ -55,6 +61,9 @@ _BODIES = (
     DetokenizeRequest,
     AbortRequest,
     GrammarCheckRequest,
+    OllamaChatRequest,
+    OllamaGenerateRequest,
+    OllamaShowRequest,
     MessagesRequest,
     CountTokensRequest,
     ResponsesRequest,
@@ -113,6 +122,7 @@ def create_app(
         embeddings_router,
         responses_router,
         anthropic_router,
+        ollama_router,
         grammar_router,
         tokenize_router,
         models_router,

@@ -125,6 +125,11 @@ class ChatPlanner:
         self._in_channels = self._tool_format.style == "channels"
 
     @property
+    def reasons(self) -> bool:
+        """Whether the model reasons before it answers."""
+        return self._reasoning is not None
+
+    @property
     def template(self) -> ChatTemplate:
         """The template; ``ChatTemplateError`` if the model has none."""
         return self._template or ChatTemplate.of(self._tokenizer)

@@ -59,6 +59,8 @@ def error_headers(error: RametError) -> Mapping[str, str]:
 
 def error_body(error: RametError, path: str) -> dict[str, Any]:
     """Formats an error for the API that ``path`` belongs to."""
+    if path.startswith("/api/"):  # Ollama's
+        return {"error": _shortened(error.message)}
     if not path.startswith("/v1/messages"):
         body: dict[str, Any] = error.body()
         for field in ("message", "param"):

@@ -32,7 +32,7 @@ def test_a_field_sets_its_parameter_and_no_other(body: Any, name: str) -> None:
     kind = SAMPLING_PARAMS[name].kind
     value = BY_KIND[kind] if kind != "boolean" else not getattr(SamplingParams(), name)
     asks = {"prompt": "x"} if body is CompletionRequest else {"messages": [_MESSAGE]}
-    found = sampling_params(body.model_validate({**asks, name: value}))
+    found = sampling_params(body.model_validate({**asks, name: value}), {})
     parameter = {5: -1.5} if kind == "biases" else value
     assert found == SamplingParams.from_mapping({name: parameter})
     assert found != SamplingParams()

@@ -1,0 +1,1 @@
+"""Ollama's API, for the clients that speak it."""
