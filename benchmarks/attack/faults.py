@@ -37,14 +37,20 @@ class Faults:
         while True:
             await asyncio.sleep(self._rng.uniform(0.3, 1.0) * self._pause_s)
             await self._victim.ready.wait()
-            hard = [self.kill_engine, self.kill_server, self.stop_engine] if self.with_kills else []
-            fault = self._rng.choice([*mild, *hard])
+            hard = [self.kill_engine, self.kill_restarting, self.kill_server, self.stop_engine]
+            fault = self._rng.choice([*mild, *hard] if self.with_kills else mild)
             self.counts[fault.__name__] += 1
             await fault()
 
     async def kill_engine(self) -> None:
         """The engine's process is gone."""
         self._signal(self._victim.engine_pid(), signal.SIGKILL)
+
+    async def kill_restarting(self) -> None:
+        """The engine's process is gone, and so are those that replace it, while they start."""
+        for _ in range(self._rng.randint(2, 4)):
+            self._signal(self._victim.engine_pid(), signal.SIGKILL)
+            await asyncio.sleep(self._rng.uniform(0.1, 1.5))
 
     async def kill_server(self) -> None:
         """The server's process is gone, and its engine ends with it."""

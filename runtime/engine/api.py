@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Protocol
 
@@ -111,6 +111,10 @@ class EngineApi(GenerationEngine, Protocol):
     @property
     def error(self) -> BaseException | None:
         """The error that ended the engine; None while it runs."""
+        ...
+
+    def set_tenant_weights(self, weights: Mapping[str, float]) -> None:
+        """Replaces the tenants' shares of a busy engine, for tokens to come; never waits."""
         ...
 
     def compile(self, constraint: Constraint, scope: GrammarScope = ...) -> Future[None]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
 from concurrent.futures import Future
 from contextlib import ExitStack
@@ -272,6 +272,11 @@ class Engine:
         """Updates what is known of a program's future calls; safe from any thread."""
         self._fork_guard.require("the engine")
         self._thread.post(lambda: self._scheduler.update_hint(update))
+
+    def set_tenant_weights(self, weights: Mapping[str, float]) -> None:
+        """Replaces the tenants' shares, for tokens to come; safe from any thread."""
+        self._fork_guard.require("the engine")
+        self._thread.post(lambda: self._scheduler.set_tenant_weights(weights))
 
     def generate(
         self,

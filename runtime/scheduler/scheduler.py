@@ -8,7 +8,7 @@ tokens that the model has yet to read, and draws a new one when it has read them
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from ramet.runtime.api.batch import StepResult
 from ramet.runtime.api.errors import (
@@ -245,6 +245,10 @@ class Scheduler:
     def update_hint(self, update: HintUpdate) -> None:
         """Updates what is known of a program's future calls."""
         self._programs.update_hint(update)
+
+    def set_tenant_weights(self, weights: Mapping[str, float]) -> None:
+        """Replaces the tenants' shares, for tokens to come."""
+        self._ranking.shares.weights = weights
 
     # -- a step --------------------------------------------------------------------------------
 

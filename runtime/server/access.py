@@ -36,7 +36,6 @@ class Access:
 
         If one can't be used, the keys or the certificate stay as they were, and an error is logged.
         """
-        weights = self.tenants.weights()
         try:
             tenants = read_tenants(self._config)
         except InvalidParameterError as error:
@@ -44,9 +43,6 @@ class Access:
         else:
             self.tenants.replace(tenants)
             logger.info("API keys of %d tenants have been read", len(tenants))
-            for tenant in tenants:
-                if weights.get(tenant.name, 1.0) != tenant.weight:
-                    logger.warning("the weight of %s counts from the next start on", tenant.name)
         if self.tls is not None:
             try:
                 load_certificate(self.tls, self._config)

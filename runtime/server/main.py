@@ -55,6 +55,7 @@ class HttpServer(uvicorn.Server):
         on_started: Callable[[int], None] | None = None,
         collector: IdleCollector | None = None,
     ) -> None:
+        self._engine = engine
         self._on_started = on_started
         self._collector = collector
         self._num_idle_ticks = 0
@@ -130,7 +131,11 @@ class HttpServer(uvicorn.Server):
         if self._loop is None or not self._access.has_files:
             self.handle_exit(sig, frame)
         else:
-            self._loop.call_soon_threadsafe(self._access.reload)
+            self._loop.call_soon_threadsafe(self._reload)
+
+    def _reload(self) -> None:
+        self._access.reload()
+        self._engine.set_tenant_weights(self._access.tenants.weights())
 
     def stop(self) -> None:
         """Starts draining, from any thread."""

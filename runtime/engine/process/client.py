@@ -1,8 +1,9 @@
 """The callers' side: an engine that looks like ``Engine`` and runs in another process.
 
 If that process dies, its requests end in ``EngineDeadError``, ``error`` says so, and a new process
-is started. One without progress is reported by ``error`` and killed after ``timeout_s``. A thread
-sends the commands, so no caller waits for it; deadlines and aborts are kept on this side.
+is started, after growing pauses while starts fail, and a bounded number of times. One without
+progress is reported by ``error`` and killed after ``timeout_s``. A thread sends the commands, so no
+caller waits for it; deadlines and aborts are kept on this side.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import logging
 import multiprocessing
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from functools import cached_property, partial
 from pathlib import Path
@@ -48,12 +49,14 @@ from ramet.runtime.engine.process.messages import (
     Question,
     Ready,
     Report,
+    SetTenantWeights,
     StartFailed,
     Submit,
     UpdateHint,
 )
 from ramet.runtime.engine.process.pending_answers import PendingAnswers
 from ramet.runtime.engine.process.pending_requests import PendingRequests
+from ramet.runtime.engine.process.restarts import MAX_FAILED_STARTS, RestartPolicy
 from ramet.runtime.engine.process.sender import CommandSender
 from ramet.runtime.engine.process.worker import load_engine, run_engine
 from ramet.runtime.engine.requests.admission import check_request
@@ -71,7 +74,6 @@ logger = logging.getLogger("ramet.engine")
 
 _SPAWN = multiprocessing.get_context("spawn")
 _ANSWER_TIMEOUT_S = 60.0
-_RESTART_PAUSE_S = 0.5
 _STATS_TIMEOUT_S = 2.0
 _CLOSE_TIMEOUT_S = 30.0
 _TIMEOUT_S = 30.0
@@ -137,7 +139,8 @@ class EngineProcess:
         self._lock = threading.RLock()
         self._pending = PendingRequests(self._lock)
         self._answers = PendingAnswers()
-        self._closing = False
+        self._closing = threading.Event()
+        self._tenant_weights: Mapping[str, float] | None = None
         self._sender: CommandSender | None = None
         self._process: Any = None
         self._started: Future[Ready] = Future()
@@ -244,6 +247,14 @@ class EngineProcess:
         with contextlib.suppress(EngineUnresponsiveError):  # hints may be lost
             self._send(UpdateHint(update))
 
+    def set_tenant_weights(self, weights: Mapping[str, float]) -> None:
+        """Replaces the tenants' shares, for tokens to come; kept when the process is replaced."""
+        self._fork_guard.require("the engine")
+        with self._lock:
+            self._tenant_weights = weights
+            if self._error is None:
+                self._send(SetTenantWeights(weights), bounded=False)
+
     def stats(self) -> EngineStats:
         """Counts as of now; EngineDeadError if the engine doesn't answer."""
         stats: EngineStats = self._ask("stats", _STATS_TIMEOUT_S)
@@ -271,7 +282,7 @@ class EngineProcess:
         if not self._fork_guard.is_owner:
             return
         with self._lock:
-            self._closing = True
+            self._closing.set()
             if self.error is None:
                 self._send(Close(), bounded=False)
             else:
@@ -333,23 +344,41 @@ class EngineProcess:
     # -- the supervisor's thread -----------------------------------------------------------------
 
     def _supervise(self) -> None:
-        while not self._closing:
-            started = time.monotonic()
+        restarts = RestartPolicy()
+        while not self._closing.is_set():
+            started, has_served = time.monotonic(), False
             try:
-                self._run_once()
+                has_served = self._run_once()
             except Exception as error:
                 logger.critical("the engine's process can't be started", exc_info=error)
                 if not self._started.done():
                     self._started.set_exception(error)
+            self._liveness.suspend()
             if not self._started.done() or self._started.exception() is not None:
                 break
-            if time.monotonic() - started < _RESTART_PAUSE_S:
-                time.sleep(_RESTART_PAUSE_S)
+            ran_s = time.monotonic() - started
+            pause_s = restarts.next_pause_s(ran_s, has_served=has_served)
+            if pause_s is None:
+                self._give_up()
+                break
+            self._closing.wait(pause_s)
         if not self._started.done():
             self._started.set_exception(EngineDeadError("the engine died while it started"))
 
-    def _run_once(self) -> None:
-        """One process, from its start to its end."""
+    def _give_up(self) -> None:
+        if self._closing.is_set():
+            return
+        error = EngineDeadError(
+            f"the engine could not be started again in {MAX_FAILED_STARTS} attempts: "
+            "restart the server",
+            code="engine_not_restarted",
+        )
+        logger.critical("%s", error)
+        with self._lock:
+            self._error = error
+
+    def _run_once(self) -> bool:
+        """One process, from its start to its end; returns whether it finished its start."""
         ours, theirs = _SPAWN.Pipe()
         process = _SPAWN.Process(
             target=run_engine, args=(theirs, self._factory), name="ramet-engine", daemon=True
@@ -360,7 +389,7 @@ class EngineProcess:
         sender = CommandSender(ours)
         with self._lock:
             self._process, self._sender = process, sender
-            if self._closing:
+            if self._closing.is_set():
                 process.kill()
         try:
             while True:
@@ -372,9 +401,11 @@ class EngineProcess:
             if process.is_alive():
                 process.kill()
                 process.join()
+            has_served = self._error is None
             self._answer_everybody(process.exitcode)
             sender.stop()
             ours.close()
+        return has_served
 
     def _handle(self, report: Report) -> None:
         match report:
@@ -387,6 +418,8 @@ class EngineProcess:
             case Ready():
                 self._liveness.beat(0.0, preparing=False)
                 with self._lock:
+                    if self._tenant_weights is not None:
+                        self._send(SetTenantWeights(self._tenant_weights), bounded=False)
                     self._error = None
                 if not self._started.done():
                     self._started.set_result(report)
@@ -397,7 +430,7 @@ class EngineProcess:
                     logger.critical("the engine can't be started again", exc_info=error)
 
     def _answer_everybody(self, exit_code: int | None) -> None:
-        closing = self._closing
+        closing = self._closing.is_set()
         reason = "has been closed" if closing else f"has died (its exit code is {exit_code})"
         dead = EngineDeadError(f"the engine {reason}")
         if not closing:

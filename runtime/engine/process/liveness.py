@@ -41,6 +41,7 @@ class Liveness:
         self._step_s = 0.0
         self._preparing = True
         self._has_timed_out = False
+        self._is_watching = False
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ramet-engine-liveness", daemon=True)
         self._thread.start()
@@ -49,6 +50,12 @@ class Liveness:
         """Notes that a process is started: it loads the model first."""
         self._silent_s, self._step_s, self._preparing = 0.0, 0.0, True
         self._has_timed_out = False
+        self._is_watching = True
+
+    def suspend(self) -> None:
+        """Judges nothing until ``start``: there is no process."""
+        self._is_watching = False
+        self._silent_s, self._step_s = 0.0, 0.0
 
     def beat(self, step_s: float, *, preparing: bool) -> None:
         """Notes a heartbeat.
@@ -96,7 +103,8 @@ class Liveness:
         last = time.monotonic()
         while not self._stopped.wait(_TICK_S):
             now = time.monotonic()
-            self._silent_s += min(now - last, 2 * _TICK_S)
+            if self._is_watching:
+                self._silent_s += min(now - last, 2 * _TICK_S)
             last = now
             self._on_tick()
             limit_s = self._timeout_s * (_PREPARING_FACTOR if self._preparing else 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -35,6 +36,13 @@ class UpdateHint:
     """To the engine: an update of a program's hints."""
 
     update: HintUpdate
+
+
+@dataclass(frozen=True, slots=True)
+class SetTenantWeights:
+    """To the engine: the tenants' shares from now on."""
+
+    weights: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,5 +116,5 @@ class Heartbeat:
     preparing: bool
 
 
-Command = Submit | Abort | UpdateHint | Ask | Compile | Forget | Close
+Command = Submit | Abort | UpdateHint | SetTenantWeights | Ask | Compile | Forget | Close
 Report = Ready | StartFailed | Events | Answer | Heartbeat

@@ -32,6 +32,7 @@ from ramet.runtime.engine.process.messages import (
     Forget,
     Ready,
     Report,
+    SetTenantWeights,
     StartFailed,
     Submit,
     UpdateHint,
@@ -149,6 +150,8 @@ def _obey(
             engine.abort(request_id)
         case UpdateHint(update):
             engine.update_hint(update)
+        case SetTenantWeights(weights):
+            engine.set_tenant_weights(weights)
         case Ask(number, question):
             try:
                 outbox.send(Answer(number, getattr(engine, question)()))

@@ -141,10 +141,13 @@ class TenantShares:
 
     Each tenant's counter grows by its tokens divided by its weight; the smallest is served first.
     A tenant that comes back from idleness starts at the least active counter: it can't save up.
+
+    Attributes:
+        weights: shares by tenant, for tokens to come; 1 where not named.
     """
 
     def __init__(self, weights: Mapping[str, float]) -> None:
-        self._weights = weights
+        self.weights = weights
         self._counters: dict[str, float] = {}
         self._live: Counter[str] = Counter()
         self._floor = 0.0
@@ -176,7 +179,7 @@ class TenantShares:
             del self._counters[tenant]
 
     def charge(self, tenant: str, num_tokens: int) -> None:
-        self._counters[tenant] += num_tokens / self._weights.get(tenant, 1.0)
+        self._counters[tenant] += num_tokens / self.weights.get(tenant, 1.0)
 
     def counter(self, tenant: str) -> float:
         """0 while there is one tenant alone: then nothing needs sharing."""

@@ -38,7 +38,7 @@ class TenantEntry(BaseModel):
 
     name: str = Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")
     keys: tuple[str, ...] = Field(min_length=1)
-    weight: float = Field(default=1.0, gt=0)
+    weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     max_concurrent: int | None = Field(default=None, ge=1)
     tokens_per_minute: int | None = Field(default=None, ge=1)
     admin: bool = False
@@ -76,6 +76,7 @@ class Tenant:
         """Takes new limits; what it has used in this minute counts towards them."""
         used = (self._per_minute or 0) - self._budget
         self.admin = entry.admin
+        self.weight = entry.weight
         self._max_concurrent = entry.max_concurrent
         self._per_minute = entry.tokens_per_minute
         self._budget = (self._per_minute or 0) - used
@@ -142,7 +143,7 @@ class Tenants:
         ]
 
     def weights(self) -> dict[str, float]:
-        """Each tenant's share of a busy engine, as at the start."""
+        """Each tenant's share of a busy engine."""
         return {tenant.name: tenant.weight for tenant in self._by_name.values()}
 
     def find(self, headers: Headers) -> Tenant:

@@ -159,6 +159,17 @@ def test_tenants_share_by_weight():
     assert 11 <= gold <= 13
 
 
+def test_new_weights_count_for_tokens_to_come():
+    sim = simulate(max_num_seqs=1, tenant_weights={"tin": 3.0})
+    sim.scheduler.set_tenant_weights({"gold": 3.0})
+    sequences = []
+    for i in range(40):
+        tenant = "gold" if i % 2 else "tin"
+        sequences.append(sim.add(request(20 + 5 * i, 4, max_tokens=4, tenant=tenant)))
+    order = ends_in_order(sim, sequences)
+    assert 11 <= sum(index % 2 for index in order[:16]) <= 13
+
+
 def test_a_flood_by_one_tenant_does_not_delay_another():
     sim = simulate()
     for i in range(30):

@@ -5,15 +5,36 @@ from __future__ import annotations
 import json
 import logging
 import os
+import signal
+from functools import partial
 
 import httpx
 import pytest
 
 from ramet.runtime.api.errors import InvalidParameterError
+from ramet.runtime.engine.process import EngineProcess
 from ramet.runtime.server.access import Access
 from ramet.runtime.server.calls.api_keys import read_tenants
 from ramet.runtime.server.config import ServerConfig
+from ramet.runtime.testing.scripted_engine import scripted_engine
 from ramet.runtime.testing.scripted_model import Script
+from ramet.runtime.testing.scripted_tokenizer import scripted_tokenizer
+from ramet.runtime.testing.server import running_server
+
+
+def engine_that_shows_weights(path):
+    """Writes the weights that it is given into a file."""
+    engine = scripted_engine()
+    replace = engine.set_tenant_weights
+
+    def show_and_replace(weights):
+        replace(weights)
+        path.with_suffix(".new").write_text(json.dumps(dict(weights)))
+        path.with_suffix(".new").rename(path)
+
+    engine.set_tenant_weights = show_and_replace
+    return engine
+
 
 ENDLESS = Script(["word "], repeat=True)
 
@@ -130,6 +151,30 @@ def test_reloading_replaces_keys_and_limits_and_keeps_what_runs(serve, tmp_path,
             assert more.status_code == expected
         next(pieces)
     wait_until(lambda: server.num_live() == 0)
+
+
+def test_reloaded_weights_reach_the_engine_and_the_one_that_replaces_it(tmp_path, wait_until):
+    file = tmp_path / "keys.json"
+
+    def write(weight):
+        file.write_text(json.dumps({"tenants": [{"name": "a", "keys": ["k"], "weight": weight}]}))
+
+    def weights():
+        return json.loads(seen.read_text()) if seen.exists() else None
+
+    seen = tmp_path / "weights"
+    write(1.0)
+    factory = partial(engine_that_shows_weights, seen)
+    with (
+        EngineProcess(factory, scripted_tokenizer(), model_name="m") as engine,
+        running_server(engine, api_keys_file=file) as server,
+    ):
+        write(4.0)
+        server.http_server.handle_hangup(1, None)
+        wait_until(lambda: weights() == {"a": 4.0})
+        seen.unlink()
+        os.kill(engine.process_id, signal.SIGKILL)
+        wait_until(lambda: weights() == {"a": 4.0})
 
 
 def test_a_file_that_is_wrong_leaves_the_keys_as_they_were(tmp_path, caplog):
