@@ -26,5 +26,10 @@ class GcPauses:
             self.longest_s = max(self.longest_s, time.perf_counter() - self._began)
 
 
+    def reset(self) -> None:
+        """Forgets what there has been, such as a start's collections."""
+        self.longest_s = 0.0
+
+
 GC_PAUSES = GcPauses()
-"""Of this process, since this module was imported."""
+"""Of this process, since its start has finished."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import time
 
+from ramet.runtime.engine.monitoring.gc_pauses import GC_PAUSES
+
 _YOUNG, _MIDDLE = 700, 10
 _NEVER = 1 << 30
 """Thresholds of the three generations: the oldest is never collected by itself."""
@@ -39,6 +41,7 @@ class IdleCollector:
         gc.freeze()
         self._num_frozen = gc.get_freeze_count()
         gc.set_threshold(_YOUNG, _MIDDLE, _NEVER)
+        GC_PAUSES.reset()
         gc.enable()
 
     def collect(self, *, idle: bool) -> bool:

@@ -68,13 +68,13 @@ _ENGINE_SERIES: tuple[tuple[str, str, str, Reading], ...] = (
     (
         "ramet:longest_gc_pause_seconds",
         "gauge",
-        "Longest garbage collection of the engine's process.",
+        "Longest garbage collection of the engine's process since its start.",
         lambda stats: stats.longest_gc_pause_s,
     ),
     (
         "ramet:server_longest_gc_pause_seconds",
         "gauge",
-        "Longest garbage collection of the server's process.",
+        "Longest garbage collection of the server's process since its start.",
         lambda _: GC_PAUSES.longest_s,
     ),
     (

@@ -13,6 +13,7 @@ from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.api.request import Request
 from ramet.runtime.engine import Engine
 from ramet.runtime.engine.monitoring import idle_collector
+from ramet.runtime.engine.monitoring.gc_pauses import GC_PAUSES
 from ramet.runtime.engine.monitoring.idle_collector import IdleCollector
 from ramet.runtime.testing.scripted_model import ScriptedModel
 from ramet.runtime.testing.server import wait_until
@@ -102,3 +103,15 @@ def test_a_full_collection_is_run_in_any_case_when_it_is_overdue(
     assert collector.collect(idle=False)
     assert not collector.collect(idle=True)
     assert len(kept) == 60_000
+
+
+def test_pauses_of_the_start_do_not_count(monkeypatch) -> None:
+    thresholds = gc.get_threshold()
+    monkeypatch.setattr(GC_PAUSES, "longest_s", 1.0)
+    monkeypatch.setattr(gc, "enable", lambda: None)
+    try:
+        IdleCollector().start()
+        assert GC_PAUSES.longest_s < 1.0
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()
