@@ -230,8 +230,10 @@ class Clients:
         self._tally.ends["hostile: pipelined"] += 1
 
     def _is_disturbed(self, since: float) -> bool:
-        """Whether a process was killed or stopped not long before a time, or later."""
-        return any(each > since - _AFTERMATH_S for each in self._victim.kills)
+        """Whether a process was killed, stopped or started not long before a time, or later."""
+        if not self._victim.ready.is_set():
+            return True
+        return any(each > since - _AFTERMATH_S for each in self._victim.disturbances)
 
     @contextlib.asynccontextmanager
     async def _connect(

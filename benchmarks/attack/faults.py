@@ -100,6 +100,6 @@ class Faults:
         if pid is None:
             return
         if number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT):
-            self._victim.kills.append(time.monotonic())
+            self._victim.disturbances.append(time.monotonic())
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)

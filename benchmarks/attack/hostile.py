@@ -190,6 +190,14 @@ def tag_bomb(rng: random.Random) -> tuple[str, Body]:
     return _completion(structured_outputs={"structural_tag": json.dumps(form)})
 
 
+def nested(depth: int) -> Any:
+    """Lists in lists; the server's parser bounds their depth."""
+    value: Any = "x"
+    for _ in range(min(depth, 200)):  # what mutations can copy
+        value = [value]
+    return value
+
+
 def wide_bomb(rng: random.Random) -> tuple[str, Body]:
     """Many choices, long prompts, many stops, many tools."""
     size = rng.choice([8, 64, 128])
@@ -201,6 +209,10 @@ def wide_bomb(rng: random.Random) -> tuple[str, Body]:
         _completion(prompt="word " * 50 * size),
         _completion(prompt=["a"] * size, stop=[str(i) for i in range(size)]),
         _completion(bad_words=[f"w{i}" for i in range(size)], logprobs=5),
+        _completion(prompt="word " * 100, n=size, max_tokens=60),
+        _completion(logit_bias={str(i): 1.0 for i in range(40 * size)}, stop=["\0" * size] * size),
+        ("/v1/chat/completions", {**chat, "tools": tools * 20, "tool_choice": "auto"}),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": nested(size)}]}),
         ("/v1/chat/completions", {**chat, "tools": tools, "tool_choice": "required"}),
         ("/v1/embeddings", {"input": ["word " * 20] * size}),
         ("/v1/grammar/check", {"guided_regex": "(a|b)*a(a|b){30}", "text": "ab" * size}),

@@ -31,7 +31,8 @@ class Victim:
 
     Attributes:
         url: its address.
-        kills: when the server, or its engine, was killed or stopped, by ``time.monotonic``.
+        disturbances: when the server or its engine was killed, stopped or started, by
+            ``time.monotonic``.
         ready: is set while the process that runs has finished its start. A start that is
             disturbed may fail, so faults wait for it.
         complaints: errors and anything but records in its log.
@@ -43,7 +44,7 @@ class Victim:
         with socket.create_server(("127.0.0.1", 0)) as free:
             self._port: int = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self._port}"
-        self.kills: list[float] = []
+        self.disturbances: list[float] = []
         self.complaints: deque[str] = deque(maxlen=50)
         self.ready = asyncio.Event()
         self.num_starts = 0
@@ -79,6 +80,7 @@ class Victim:
             while time.monotonic() < deadline and self.process.returncode is None:
                 with contextlib.suppress(httpx.HTTPError):
                     if (await client.get("/ready")).status_code == 200:
+                        self.disturbances.append(time.monotonic())
                         self.ready.set()
                         return
                 await asyncio.sleep(0.1)

@@ -25,7 +25,6 @@ class GcPauses:
         elif self._began is not None:
             self.longest_s = max(self.longest_s, time.perf_counter() - self._began)
 
-
     def reset(self) -> None:
         """Forgets what there has been, such as a start's collections."""
         self.longest_s = 0.0
