@@ -20,6 +20,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ramet.kernels.cpu_support.buffers import CACHE_LINE, aligned_empty
+from ramet.kernels.linear.cpu_words import (
+    q4_k_sides,
+    q4_k_words,
+    q6_k_sides,
+    q6_k_words,
+    q8_0_words,
+)
 
 UInt8Array = npt.NDArray[np.uint8]
 Float32Array = npt.NDArray[np.float32]
@@ -148,6 +155,8 @@ def pack_rows(
     for block in range(0, num_blocks, step):
         first, end = block * BLOCK_ROWS, min((block + step) * BLOCK_ROWS, num_rows)
         target = data[block : block + step]
+        if end % BLOCK_ROWS:
+            target[-1] = 0
         stored = rows(first, end).reshape(end - first, -1)
         if kind in _FLOATS:
             values = _FLOATS[kind](stored).reshape(end - first, num_columns)
@@ -156,6 +165,14 @@ def pack_rows(
             block_len = _BLOCK_LENS.get(kind, GROUP)
             pieces = stored.reshape(end - first, num_columns // block_len, -1)
             words, scales, others = _UNPACK[kind][1](pieces)
+            if words is None:
+                stored = np.ascontiguousarray(stored)
+                source = stored.ctypes.data, stored.shape[1], end - first, pieces.shape[1]
+                place = target.ctypes.data, target.shape[1], form.stride
+                _WORDS[kind](*source, *place)
+                if kind in _SIDES:
+                    _SIDES[kind](*source, *place, form.has_middle)
+                    continue
             if form.has_middle and others is not None and scales is not None:
                 middle = others.astype(np.float32) + form.zero_point * scales.astype(np.float32)
                 _lay_out(form, words, scales, _bf16(middle), target)
@@ -186,22 +203,20 @@ def _quantised(values: Float32Array, *, exact: bool) -> _Unpacked:
 
 def _lay_out(
     form: WeightFormat,
-    words: npt.NDArray[np.uint32],
+    words: npt.NDArray[np.uint32] | None,
     scales: npt.NDArray[np.float16] | None,
     others: npt.NDArray[np.float16] | npt.NDArray[np.uint16] | None,
     data: UInt8Array,
 ) -> None:
-    """Writes blocks. ``words`` [rows, groups, words a row and group]; ``scales`` and ``others``
-    (minimums, middles or second scales) [rows, groups]."""
-    num_rows, num_groups, _ = words.shape
+    """Writes blocks. ``words`` [rows, groups, words a row and group], or None: they are there;
+    ``scales`` and ``others`` (minimums, middles or second scales) [rows, groups]."""
     num_blocks = len(data)
-    if num_rows % BLOCK_ROWS:
-        data[-1] = 0
-    groups = data[:, : num_groups * form.stride].reshape(num_blocks, num_groups, form.stride)
-    parts: list[tuple[npt.NDArray[Any], int]] = [(words, 0)]
+    parts: list[tuple[npt.NDArray[Any], int]] = [] if words is None else [(words, 0)]
     for side, values in enumerate((scales, others)):
         if values is not None:
             parts.append((values[..., None], form.group_bytes + 2 * BLOCK_ROWS * side))
+    num_rows, num_groups = parts[0][0].shape[:2]
+    groups = data[:, : num_groups * form.stride].reshape(num_blocks, num_groups, form.stride)
     for values, first in parts:
         size = BLOCK_ROWS * values.shape[2] * values.itemsize
         target = groups[..., first : first + size].view(values.dtype)
@@ -222,9 +237,9 @@ def _bf16(values: Float32Array) -> npt.NDArray[np.uint16]:
 
 
 _Unpacked = tuple[
-    npt.NDArray[np.uint32], npt.NDArray[np.float16] | None, npt.NDArray[np.float16] | None
+    npt.NDArray[np.uint32] | None, npt.NDArray[np.float16] | None, npt.NDArray[np.float16] | None
 ]
-"""Words, scales, and minimums or second scales."""
+"""Words, unless they are of ``_WORDS``; scales; and minimums or second scales."""
 
 
 def _half(blocks: UInt8Array, first: int) -> npt.NDArray[np.float16]:
@@ -245,7 +260,7 @@ def _q4_1(blocks: UInt8Array) -> _Unpacked:
 
 
 def _q8_0(blocks: UInt8Array) -> _Unpacked:
-    return _words(blocks[..., 2:] ^ np.uint8(0x80)), _half(blocks, 0), None
+    return None, _half(blocks, 0), None
 
 
 def _five_bits(high: UInt8Array, low: UInt8Array) -> UInt8Array:
@@ -288,12 +303,6 @@ def _k_nibbles(quants: UInt8Array) -> UInt8Array:
     return values.reshape(len(quants), -1, GROUP)
 
 
-def _q4_k(blocks: UInt8Array) -> _Unpacked:
-    values = _k_nibbles(blocks[..., 16:])
-    nibbles: UInt8Array = values[..., :16] | (values[..., 16:] << np.uint8(4))
-    return _words(nibbles), *_k_scales(blocks)
-
-
 def _q5_k(blocks: UInt8Array) -> _Unpacked:
     # Byte i of the high bits holds the fifth bit of value i of each of the block's eight groups.
     fifth = np.unpackbits(blocks[..., 16:48, None], axis=-1, bitorder="little").swapaxes(-1, -2)
@@ -302,30 +311,27 @@ def _q5_k(blocks: UInt8Array) -> _Unpacked:
     return _words(values), *_k_scales(blocks)
 
 
-def _q6_k(blocks: UInt8Array) -> _Unpacked:
-    # Each half of a block has 64 bytes of low nibbles, the first two groups' below the last two's,
-    # and 32 bytes that hold the upper two bits of one value of each of its four groups.
-    low = blocks[..., :128].reshape(*blocks.shape[:2], 2, 2, GROUP)
-    nibbles = np.concatenate([low & 15, low >> 4], axis=-2)
-    upper = blocks[..., 128:192].reshape(*blocks.shape[:2], 2, 1, GROUP)
-    upper = upper >> np.array([[0], [2], [4], [6]], np.uint8) & np.uint8(3)
-    values: UInt8Array = nibbles | upper << np.uint8(4)
-    factors = blocks[..., 192:208].view(np.int8).astype(np.float32)
-    scales = (_half(blocks, 208).astype(np.float32)[..., None] * factors).astype(np.float16)
-    scales = scales.reshape(len(blocks), -1, 2)
-    return _words(values.reshape(len(blocks), -1, GROUP)), scales[..., 0], scales[..., 1]
+def _compiled(_blocks: UInt8Array) -> _Unpacked:
+    """Nothing: compiled code writes all of it."""
+    return None, None, None
 
 
 _UNPACK: Final = {
     "Q4_0": ("u4", _q4_0),
     "Q4_1": ("u4_min", _q4_1),
-    "Q4_K": ("u4_min", _q4_k),
+    "Q4_K": ("u4_min", _compiled),
     "Q5_K": ("u8_min", _q5_k),
-    "Q6_K": ("u8_half", _q6_k),
+    "Q6_K": ("u8_half", _compiled),
     "Q5_0": ("u8", _q5_0),
     "Q5_1": ("u8_min", _q5_1),
     "Q8_0": ("u8", _q8_0),
 }
+
+_WORDS: Final = {"Q4_K": q4_k_words, "Q6_K": q6_k_words, "Q8_0": q8_0_words}
+"""Types whose words compiled code makes, in a single pass."""
+
+_SIDES: Final = {"Q4_K": q4_k_sides, "Q6_K": q6_k_sides}
+"""Types of them whose scales it makes, too."""
 
 _BLOCK_LENS: Final = {"Q4_K": 256, "Q5_K": 256, "Q6_K": 256}
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import math
+import time
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +27,9 @@ from ramet.runtime.model.cpu.weights import (
 from ramet.runtime.model.files.model_file import ModelFile
 from ramet.runtime.model.rotary import inverse_frequencies
 
+logger = logging.getLogger("ramet.model")
+_REPORT_PAUSE_S = 2.0
+
 Order = npt.NDArray[np.intp]
 
 
@@ -38,14 +43,22 @@ def load_cpu_weights(
     """
     check_sizes(file, config)
     loader = _Loader(file, config, exact, middles)
-    layers = tuple(loader.layer(index) for index in range(config.num_layers))
+    layers = []
+    reported = time.monotonic()
+    for index in range(config.num_layers):
+        layers.append(loader.layer(index))
+        file.drop_cached()  # or all of the file would be in memory, next to what is made of it
+        if time.monotonic() - reported >= _REPORT_PAUSE_S:
+            reported = time.monotonic()
+            done = 100 * (index + 1) // config.num_layers
+            logger.info("loading %s: %d%% of its layers", file.path.name, done)
     embedding = loader.packed("token_embd.weight")
     head = embedding if config.tied_embeddings else loader.packed("output.weight")
     output_norm = loader.norm("output_norm", config.logit_scale)
     assert output_norm is not None
     return CpuWeights(
         embedding=embedding,
-        layers=layers,
+        layers=tuple(layers),
         output_norm=output_norm,
         head=LinearWeight(head),
         frequencies={

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import mmap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from ramet.runtime.model.files.huggingface_experts import expert_metadata
 from ramet.runtime.model.files.huggingface_names import UnknownName, gguf_name
 from ramet.runtime.model.files.huggingface_tokenizer import tokenizer_metadata
 from ramet.runtime.model.files.model_file import MetadataValue, ModelFile, read_json
+from ramet.runtime.model.files.quantised import plain_tensors
 from ramet.runtime.model.files.safetensors import read_safetensors
 from ramet.runtime.model.files.tensor import GgufTensor, MadeTensor, UInt8Array
 from ramet.runtime.model.files.unified import unify_tensors
@@ -72,7 +74,7 @@ _SAMPLING = {
     "min_p": "min_p",
     "penalty_repeat": "repetition_penalty",
 }
-_PLAIN_TYPES = ("F32", "F16", "BF16", "MXFP4")
+_PLAIN_TYPES = ("F32", "F16", "BF16", "MXFP4", "Q4_1", "Q8_0")
 
 
 class HfDirectory(ModelFile):
@@ -114,6 +116,12 @@ class HfDirectory(ModelFile):
         """A hash of the configuration, the tensors' descriptions and samples of their values."""
         return self._fingerprint
 
+    def drop_cached(self) -> None:
+        """Unmaps the files' pages from memory; the system reads them again when they are used."""
+        if hasattr(mmap, "MADV_DONTNEED"):
+            for buffer in self._buffers:
+                buffer.madvise(mmap.MADV_DONTNEED)
+
     def _recommended_sampling(self) -> dict[str, MetadataValue]:
         """Numbers of ``generation_config.json``, under GGUF's keys."""
         path = self.path / "generation_config.json"
@@ -128,7 +136,6 @@ class HfDirectory(ModelFile):
         activation = config.get("hidden_activation") or config.get("hidden_act")
         wanted = "gelu_pytorch_tanh" if architecture in _GEMMA else "silu"
         refused = {
-            "a quantization_config (use the model's GGUF file)": config.get("quantization_config"),
             f"the activation {activation!r}": activation != wanted,
         }
         for what, present in refused.items():
@@ -185,22 +192,27 @@ class HfDirectory(ModelFile):
 
     def _read_tensors(self, config: Mapping[str, Any], architecture: str) -> None:
         digest = hashlib.blake2b(json.dumps(config, sort_keys=True).encode(), digest_size=16)
-        parts: dict[str, dict[int, GgufTensor]] = {}
+        stored: dict[str, GgufTensor] = {}
+        self._buffers: list[mmap.mmap] = []
         for path in self._weight_files():
-            tensors, header_hash = read_safetensors(path)
+            tensors, header_hash, buffer = read_safetensors(path)
+            self._buffers.append(buffer)
+            stored |= tensors
             digest.update(header_hash.encode())
-            for name, tensor in tensors.items():
-                found = self._gguf_name(name, config, architecture)
-                if found is None or (
-                    found[0] == "output.weight" and config.get("tie_word_embeddings", False)
-                ):
-                    continue
+            for tensor in tensors.values():
                 digest.update(tensor.data[0, :4096].tobytes() + tensor.data[-1, :4096].tobytes())
-                ours, part = found
-                if part is not None:
-                    parts.setdefault(ours, {})[part] = tensor
-                else:
-                    self.tensors[ours] = self._in_gguf_order(ours, tensor, architecture)
+        parts: dict[str, dict[int, GgufTensor]] = {}
+        for name, tensor in plain_tensors(self.path, config, stored).items():
+            found = self._gguf_name(name, config, architecture)
+            if found is None or (
+                found[0] == "output.weight" and config.get("tie_word_embeddings", False)
+            ):
+                continue
+            ours, part = found
+            if part is not None:
+                parts.setdefault(ours, {})[part] = tensor
+            else:
+                self.tensors[ours] = self._in_gguf_order(ours, tensor, architecture)
         self.tensors |= {name: stacked(self, name, parts[name]) for name in parts}
         split_experts(self)
         for name, tensor in self.tensors.items():
@@ -260,7 +272,9 @@ class HfDirectory(ModelFile):
                 return GgufTensor(name, "F32", shape, values.view(np.uint8).reshape(1, -1))
 
             def rows(first: int, end: int) -> UInt8Array:
-                taken: UInt8Array = tensor.data[order[first:end]]
+                wanted = order[first:end]  # of few heads: others aren't read
+                lowest = int(wanted.min())
+                taken: UInt8Array = tensor.rows(lowest, int(wanted.max()) + 1)[wanted - lowest]
                 return taken
 
             return MadeTensor(name, tensor.type, shape, rows)

@@ -19,8 +19,8 @@ _ITEM_BYTES = {"F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "U8": 1, "I8": 1, "I
 _MAX_HEADER_BYTES = 100 << 20
 
 
-def read_safetensors(path: Path) -> tuple[dict[str, GgufTensor], str]:
-    """(the file's tensors under their own names, a hash of its header and size).
+def read_safetensors(path: Path) -> tuple[dict[str, GgufTensor], str, mmap.mmap]:
+    """(the file's tensors under their own names, a hash of its header and size, the mapped file).
 
     Raises ``ModelLoadError`` for a damaged file, ``UnsupportedModelError`` for a tensor type that
     Ramet doesn't read.
@@ -40,7 +40,7 @@ def read_safetensors(path: Path) -> tuple[dict[str, GgufTensor], str]:
     except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
         raise ModelLoadError(f"{path}: a damaged safetensors header ({error!r})") from None
     digest = hashlib.blake2b(header + len(buffer).to_bytes(8, "little"), digest_size=16)
-    return tensors, digest.hexdigest()
+    return tensors, digest.hexdigest(), buffer
 
 
 def _tensor(

@@ -162,7 +162,7 @@ def change_config(path: Path, **changes: Any) -> None:
     [
         ({"model_type": "mamba"}, "'mamba'"),
         ({"hidden_act": "gelu"}, "'gelu'"),
-        ({"quantization_config": {"bits": 4}}, "quantization_config"),
+        ({"quantization_config": {"quant_method": "hqq"}}, "'hqq'"),
         ({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}, "'dynamic'"),
     ],
 )
