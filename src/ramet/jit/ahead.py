@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterable, Iterator
 from importlib import import_module
 from itertools import chain
+from types import ModuleType
 from typing import Protocol
 
 from ramet.jit.disk import writable_folder
@@ -54,11 +55,23 @@ def compiled_of(*names: str) -> Iterator[Compiled]:
         package = import_module(name)
         inside = pkgutil.walk_packages(getattr(package, "__path__", ()), f"{name}.")
         for module_name in (name, *(each.name for each in inside)):
-            module = import_module(module_name)
+            module = _imported(module_name)
+            if module is None:
+                continue
             for value in list(vars(module).values()):
                 if isinstance(value, Function) and value.py_func.__module__ == module_name:
                     yield value
             yield from getattr(module, "likely_ops", list)()
+
+
+def _imported(name: str) -> ModuleType | None:
+    """A module; None if it needs a package that isn't installed, as optional backends do."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] == "ramet":
+            raise
+        return None
 
 
 def is_compiled(*names: str) -> bool:
