@@ -51,7 +51,7 @@ def locate_model(model: str | Path) -> Path:
         advice = ""
         if _REPOSITORY.fullmatch(str(model)):
             advice = (
-                "; Ramet downloads no models: fetch this one's files first, for example by"
+                "; `ramet serve --download` downloads it; or fetch its files, for example by"
                 f" `hf download {model} --local-dir FOLDER`, and give that folder or a GGUF file"
             )
         raise ModelLoadError(

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from functools import partial
+from pathlib import Path
 from typing import Any, NoReturn
 
 import typer
@@ -76,8 +77,9 @@ def run(settings: ServeSettings) -> None:
 
     # Bind first: a port in use should fail before the model is loaded.
     sockets = bind(host, server_config.port)
+    model = _located(settings)
     with EngineProcess.from_model(
-        settings.model, engine_config, overlap=_import_server, prepare=start_log
+        model, engine_config, overlap=_import_server, prepare=start_log
     ) as engine:
         from ramet.lang.serving import PROGRAMS
         from ramet.runtime.server.main import serve as serve_engine
@@ -91,6 +93,15 @@ def run(settings: ServeSettings) -> None:
             on_started=announce,
             collector=collector,
         )
+
+
+def _located(settings: ServeSettings) -> str | Path:
+    """The model to load; downloads it first if that is allowed."""
+    if not settings.download:
+        return settings.model
+    from ramet.runtime.model.files.hub import download_model
+
+    return download_model(settings.model)
 
 
 def _import_server() -> None:

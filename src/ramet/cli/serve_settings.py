@@ -72,6 +72,15 @@ class ServeSettings(BaseSettings):
             Setting(group=Group.BASIC, help="Model name (see ramet info) or file.", metavar="NAME")
         ),
     ] = "smollm2"
+    download: Annotated[
+        bool,
+        Option(
+            Setting(
+                group=Group.ENGINE,
+                help="Download OWNER/NAME from a Hugging Face hub (extra hub).",
+            )
+        ),
+    ] = False
 
     @field_validator("*", mode="before")
     @classmethod
