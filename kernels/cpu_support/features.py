@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import platform
+import sys
 from functools import cache
 from typing import Literal
 
 import llvmlite.binding as llvm
 from numba.core import config
 
-DotPath = Literal["avx512-vnni", "avx-vnni", "avx2", "neon-dot", "portable"]
-"""How int8 products are summed: 512-bit or 256-bit ``vpdpbusd``, ``vpmaddubsw``/``vpmaddwd``,
-``sdot``, or plain vector arithmetic that LLVM lowers to what the target has (NEON, SSE)."""
+DotPath = Literal[
+    "amx-int8", "avx512-vnni", "avx-vnni", "avx2", "neon-dot", "portable", "amx-emulated"
+]
+"""How int8 products are summed: Intel's tiles where 8 rows or more meet the weights, 512-bit or
+256-bit ``vpdpbusd``, ``vpmaddubsw``/``vpmaddwd``, ``sdot``, or plain vector arithmetic that LLVM
+lowers to what the target has (NEON, SSE). ``amx-emulated`` is for tests of tiles on any CPU."""
 
-DOT_PATHS: tuple[DotPath, ...] = ("avx512-vnni", "avx-vnni", "avx2", "neon-dot", "portable")
+DOT_PATHS: tuple[DotPath, ...] = (
+    "amx-int8",
+    "avx512-vnni",
+    "avx-vnni",
+    "avx2",
+    "neon-dot",
+    "portable",
+)
 """Fastest first."""
 
 AttentionPath = Literal["bf16", "float32"]
 """How attention multiplies: in pairs of bfloat16, summed in float32 (``vdpbf16ps``), or all in
 float32. Keys and values are bfloat16 either way."""
 
+_AVX512_VNNI = frozenset({"avx512f", "avx512bw", "avx512vl", "avx512vnni"})
+
 _NEEDED: dict[DotPath, frozenset[str]] = {
-    "avx512-vnni": frozenset({"avx512f", "avx512bw", "avx512vl", "avx512vnni"}),
+    "amx-int8": _AVX512_VNNI | {"amx-tile", "amx-int8"},
+    "avx512-vnni": _AVX512_VNNI,
     "avx-vnni": frozenset({"avx2", "avxvnni"}),
     "avx2": frozenset({"avx2"}),
     "neon-dot": frozenset({"dotprod"}),
@@ -61,7 +77,44 @@ def num_vector_registers() -> int:
 
 def supported_dot_paths() -> tuple[DotPath, ...]:
     """The paths that run on this machine, fastest first."""
-    return tuple(path for path in DOT_PATHS if _NEEDED[path] <= host_features())
+    return tuple(
+        path
+        for path in DOT_PATHS
+        if _NEEDED[path] <= host_features() and (path != "amx-int8" or grants_tiles())
+    )
+
+
+@cache
+def grants_tiles() -> bool:
+    """Asks the kernel for this process's use of tile data, and returns whether it is granted: the
+    CPU may have tiles where the kernel or a hypervisor withholds them.
+
+    Linux's ``arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA)``; it holds for all threads.
+    """
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        return False
+    arch_prctl, request_permission, tile_data = 158, 0x1023, 18
+    syscall = ctypes.CDLL(None).syscall
+    return bool(syscall(arch_prctl, request_permission, tile_data) == 0)
+
+
+def tiles_of(path: DotPath | None) -> Literal["amx", "emulated"] | None:
+    """Which tiles a path has, if any."""
+    if path == "amx-int8":
+        return "amx"
+    return "emulated" if path == "amx-emulated" else None
+
+
+def vector_path(path: DotPath | None) -> DotPath | None:
+    """The path by which a path multiplies few rows."""
+    if path == "amx-emulated":
+        return next(each for each in supported_dot_paths() if each != "amx-int8")
+    return "avx512-vnni" if path == "amx-int8" else path
+
+
+def pairs_middles(path: DotPath | None) -> bool:
+    """Whether formats with middles are multiplied by this path on this machine."""
+    return vector_path(path) == "avx512-vnni" and multiplies_bf16()
 
 
 def best_dot_path() -> DotPath:
@@ -70,15 +123,23 @@ def best_dot_path() -> DotPath:
     Raises ``ValueError`` if the variable names none that this machine supports.
     """
     wanted = os.environ.get("RAMET_CPU_DOT_PATH")
+    return supported_dot_paths()[0] if wanted is None else _supported("RAMET_CPU_DOT_PATH", wanted)
+
+
+def chosen_dot_path(name: str) -> DotPath:
+    """The path of that name; ``auto``: ``best_dot_path()``.
+
+    Raises ``ValueError`` if this machine supports none of that name.
+    """
+    return best_dot_path() if name == "auto" else _supported("cpu_path", name)
+
+
+def _supported(setting: str, name: str) -> DotPath:
     supported = supported_dot_paths()
-    if wanted is None:
-        return supported[0]
     for path in supported:
-        if path == wanted:
+        if path == name:
             return path
-    raise ValueError(
-        f"RAMET_CPU_DOT_PATH is {wanted!r}; this machine supports {', '.join(supported)}"
-    )
+    raise ValueError(f"{setting} is {name!r}; this machine supports {', '.join(supported)}")
 
 
 def multiplies_bf16() -> bool:
@@ -100,10 +161,12 @@ def usable_cores() -> int:
 
 def describe() -> dict[str, str]:
     """Facts for ``ramet info``."""
+    best = best_dot_path()
     return {
         "cpu": host_name(),
         "cores": str(usable_cores()),
-        "int8 dot product": best_dot_path(),
+        "int8 dot product": best,
+        "or by --cpu-path": ", ".join(path for path in supported_dot_paths() if path != best),
         "attention": best_attention_path(),
         "vector width": "512 bit" if "avx512f" in host_features() else "chosen by LLVM",
     }

@@ -13,7 +13,7 @@ from functools import cache
 from numba import njit, types
 
 from ramet.kernels.cpu_support.compiled_op import Op, op
-from ramet.kernels.cpu_support.features import DotPath
+from ramet.kernels.cpu_support.features import DotPath, vector_path
 from ramet.kernels.cpu_support.memory import (
     load_f32,
     load_i32,
@@ -34,8 +34,6 @@ from ramet.kernels.linear.cpu import (
     WEIGHT,
     Y_STRIDE,
     Y,
-    block_product,
-    operation_label,
 )
 from ramet.kernels.linear.cpu_fused import (
     GATES,
@@ -45,6 +43,7 @@ from ramet.kernels.linear.cpu_fused import (
     UP_WEIGHT,
     Gate,
 )
+from ramet.kernels.linear.cpu_product import block_product, operation_label
 from ramet.kernels.norm.cpu import add_scaled_row
 
 # NUM_BLOCKS is that of one expert. ITEMS, where it isn't among an operation's other operands:
@@ -103,8 +102,9 @@ def _item(items, task, num_chunks):  # type: ignore[no-untyped-def]
 @cache
 def expert_gated_op(gate: Gate, gate_format: str, up_format: str, path: DotPath | None) -> Op:
     """``gate(x @ gate.T) * (x @ up.T)`` of each row with its expert's weights."""
-    gate_product = block_product(gate_format, path)
-    up_product = block_product(up_format, path)
+    # By vector instructions: an expert's rows are few, and don't begin where tiles do.
+    gate_product, _ = block_product(gate_format, vector_path(path))
+    up_product, _ = block_product(up_format, vector_path(path))
     gated_group = GATES[gate]
 
     def expert_gated(stage: int, step: int, counter: int, thread: int) -> None:
@@ -130,8 +130,9 @@ def expert_gated_op(gate: Gate, gate_format: str, up_format: str, path: DotPath 
                         if bias != 0:
                             bias += 64 * (block + half)
                             up_bias += 64 * (block + half)
-                        gate_product(stage, g, g + gate_bytes, m, end, at, 256, 0, bias, 0, 0)
-                        up_product(stage, u, u + up_bytes, m, end, at + 128, 256, 0, up_bias, 0, 0)
+                        gate_product(stage, g, g + gate_bytes, m, end, at, 256, 0, bias, 0, 0, 0)
+                        up_product(stage, u, u + up_bytes, m, end, at + 128, 256, 0, up_bias,
+                                   0, 0, 0)  # fmt: skip
                     for row in range(m, end):
                         x = local + 256 * (row - m)
                         out = load_i64(stage, OUT)
@@ -149,7 +150,7 @@ def expert_gated_op(gate: Gate, gate_format: str, up_format: str, path: DotPath 
 @cache
 def expert_linear_op(format_name: str, path: DotPath | None) -> Op:
     """``x @ w.T + bias`` of each row with its expert's weight."""
-    product = block_product(format_name, path)
+    product, _ = block_product(format_name, vector_path(path))
 
     def expert_linear(stage: int, step: int, counter: int, thread: int) -> None:
         num_blocks = load_i64(stage, NUM_BLOCKS)
@@ -170,7 +171,7 @@ def expert_linear_op(format_name: str, path: DotPath | None) -> Op:
                 y = load_i64(stage, Y) + 64 * block
                 for m in range(begin, stop, TILE_ROWS):
                     product(stage, w, w + block_bytes, m, min(m + TILE_ROWS, stop),
-                            y + m * y_stride, y_stride, 0, bias, 0, 0)  # fmt: skip
+                            y + m * y_stride, y_stride, 0, bias, 0, 0, 0)  # fmt: skip
 
     return Op(f"expert_linear_{operation_label(format_name, path)}", expert_linear)
 

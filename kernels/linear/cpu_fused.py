@@ -40,9 +40,13 @@ from ramet.kernels.linear.cpu import (
     TASK_ROWS,
     TILE_ROWS,
     WEIGHT,
+)
+from ramet.kernels.linear.cpu_product import (
     block_product,
     operation_label,
     task_piece,
+    tile_session,
+    unpacked_bytes,
 )
 from ramet.kernels.norm.cpu import normalise_row
 
@@ -50,6 +54,8 @@ Gate = Literal["silu", "gelu_tanh", "clamped"]
 
 _Function = Callable[[Builder, Value], Value]
 _HEAD_ROWS = 32  # most rows of a task of ``heads_op``: there are few heads
+
+_UNIT_BLOCKS = 4  # two of the gate and two of the up projection
 
 # Operands of ``gated_op``; those of ``linear`` up to BIAS are the gate's.
 UP_WEIGHT, UP_BLOCK_BYTES = 14, 15
@@ -69,9 +75,11 @@ HEAD_NORM_STRIDE = 28  # bytes from one head's weights to the next one's; 0: all
 HEAD_CENTRED = 29  # 1: LayerNorm
 
 
-def tile_scratch_bytes(head_dim: int) -> int:
-    """Bytes of one thread's scratch that these operations need."""
-    return TILE_ROWS * 4 * max(64, head_dim)
+def scratch_bytes(path: DotPath | None, head_dim: int, num_groups: int) -> int:
+    """Bytes of one thread's scratch that these operations need for so many groups of inputs."""
+    num_blocks = max(_UNIT_BLOCKS, head_dim // 16)
+    results = TILE_ROWS * 4 * max(64, head_dim)
+    return results + unpacked_bytes(path, num_groups, num_blocks)
 
 
 def _silu(b: Builder, x: Value) -> Value:
@@ -132,8 +140,10 @@ GATES = {
 @cache
 def gated_op(gate: Gate, gate_format: str, up_format: str, path: DotPath | None) -> Op:
     """``gate(x @ gate.T) * (x @ up.T)``, as float32, quantised, or both."""
-    gate_product = block_product(gate_format, path)
-    up_product = block_product(up_format, path)
+    gate_product, gate_unpack = block_product(gate_format, path)
+    up_product, up_unpack = block_product(up_format, path)
+    begin_tiles, end_tiles = tile_session(path)
+    block_scratch = unpacked_bytes(path, 1, 1)
     gated_group = GATES[gate]
 
     def gated(stage: int, step: int, counter: int, thread: int) -> None:
@@ -142,8 +152,12 @@ def gated_op(gate: Gate, gate_format: str, up_format: str, path: DotPath | None)
         num_rows = load_i64(step, load_i64(stage, ROWS))
         gate_bytes, up_bytes = load_i64(stage, BLOCK_BYTES), load_i64(stage, UP_BLOCK_BYTES)
         local = load_i64(step, SCRATCH) + thread * load_i64(step, SCRATCH_BYTES)
-        plan = fetch_plan(stage, step, num_rows, load_i64(stage, NUM_GROUPS))
+        num_groups = load_i64(stage, NUM_GROUPS)
+        plan = fetch_plan(stage, step, num_rows, num_groups)
         num_tiles = (num_rows + TILE_ROWS - 1) // TILE_ROWS
+        space = local + 256 * TILE_ROWS
+        unpacked_size = num_groups * block_scratch
+        begin_tiles(num_rows)
         task = next_task(counter)
         while True:
             first, end_unit, begin, stop = task_piece(
@@ -161,6 +175,14 @@ def gated_op(gate: Gate, gate_format: str, up_format: str, path: DotPath | None)
                     turn = following
                 # From a unit's first half to its second, then to the next unit.
                 steps = 1, 2 * (turn - unit) - 1
+                unpacked = 0
+                for half in range(2):
+                    at = space + 2 * half * unpacked_size
+                    gate_unpack(gate_at + half * gate_bytes, num_groups, stop - begin, at)
+                    at = up_unpack(up_at + half * up_bytes, num_groups, stop - begin,
+                                   at + unpacked_size)  # fmt: skip
+                    if at != 0:
+                        unpacked = space
                 for m in range(begin, stop, TILE_ROWS):
                     end = min(m + TILE_ROWS, stop)
                     for half in range(2):
@@ -169,11 +191,16 @@ def gated_op(gate: Gate, gate_format: str, up_format: str, path: DotPath | None)
                         next_g, next_u = g + steps[half] * gate_bytes, u + steps[half] * up_bytes
                         tile = 4 * (unit * num_tiles + m // TILE_ROWS) + 2 * half
                         fetch, last_fetch = fetch_piece(stage, step, plan, tile)
+                        bytes_at = unpacked
+                        if unpacked != 0:
+                            bytes_at += 2 * half * unpacked_size
                         gate_product(stage, g, next_g, m, end, at, 256, 0, 0,
-                                     fetch, last_fetch)  # fmt: skip
+                                     fetch, last_fetch, bytes_at)  # fmt: skip
                         fetch, last_fetch = fetch_piece(stage, step, plan, tile + 1)
+                        if unpacked != 0:
+                            bytes_at += unpacked_size
                         up_product(stage, u, next_u, m, end, at + 128, 256, 0, 0,
-                                   fetch, last_fetch)  # fmt: skip
+                                   fetch, last_fetch, bytes_at)  # fmt: skip
                     for row in range(m, end):
                         x = local + 256 * (row - m)
                         out = load_i64(stage, OUT)
@@ -183,6 +210,7 @@ def gated_op(gate: Gate, gate_format: str, up_format: str, path: DotPath | None)
                             out += row * load_i64(stage, OUT_STRIDE) + 128 * unit
                         gated_group(x, x + 128, out)
                         store_quantised(stage, out, row, unit, 1)
+        end_tiles(num_rows)
 
     label = operation_label(f"{gate}_{gate_format}_{up_format}", path)
     return Op(f"gated_{label}", gated)
@@ -306,7 +334,9 @@ def heads_op(format_name: str, path: DotPath | None) -> Op:
     Queries are scaled and go to ``HEAD_OUT``; keys and values go to pages as bfloat16, keys
     [head_dim / 2, page_size, 2] and values [page_size / 2, head_dim, 2] in a head's page.
     """
-    product = block_product(format_name, path)
+    product, unpack = block_product(format_name, path)
+    begin_tiles, end_tiles = tile_session(path)
+    block_scratch = unpacked_bytes(path, 1, 1)
 
     def heads(stage: int, step: int, counter: int, thread: int) -> None:
         head_dim = load_i64(stage, HEAD_DIM)
@@ -316,8 +346,12 @@ def heads_op(format_name: str, path: DotPath | None) -> Op:
         block_bytes = load_i64(stage, BLOCK_BYTES)
         local = load_i64(step, SCRATCH) + thread * load_i64(step, SCRATCH_BYTES)
         bias = load_i64(stage, BIAS)
-        plan = fetch_plan(stage, step, num_rows, load_i64(stage, NUM_GROUPS))
+        num_groups = load_i64(stage, NUM_GROUPS)
+        plan = fetch_plan(stage, step, num_rows, num_groups)
         num_tiles = (num_rows + TILE_ROWS - 1) // TILE_ROWS
+        space = local + 4 * head_dim * TILE_ROWS
+        unpacked_size = num_groups * block_scratch
+        begin_tiles(num_rows)
         task = next_task(counter)
         while True:
             head, _, begin, stop = task_piece(task, 1, num_heads, _HEAD_ROWS, num_rows)
@@ -326,6 +360,11 @@ def heads_op(format_name: str, path: DotPath | None) -> Op:
             task = next_task(counter)
             following = task_piece(task, 1, num_heads, _HEAD_ROWS, num_rows)[0]
             w = load_i64(stage, WEIGHT) + head * head_blocks * block_bytes
+            unpacked = 0
+            for block in range(head_blocks):
+                at = space + block * unpacked_size
+                if unpack(w + block * block_bytes, num_groups, stop - begin, at) != 0:
+                    unpacked = space
             for m in range(begin, stop, TILE_ROWS):
                 end = min(m + TILE_ROWS, stop)
                 for block in range(head_blocks):
@@ -337,10 +376,14 @@ def heads_op(format_name: str, path: DotPath | None) -> Op:
                         turn = (following - head) * head_blocks
                     tile = (head * num_tiles + m // TILE_ROWS) * head_blocks + block
                     fetch, last_fetch = fetch_piece(stage, step, plan, tile)
+                    bytes_at = unpacked
+                    if unpacked != 0:
+                        bytes_at += block * unpacked_size
                     product(stage, w + block * block_bytes, w + turn * block_bytes, m, end,
                             local + 64 * block, 4 * head_dim, 0, at,
-                            fetch, last_fetch)  # fmt: skip
+                            fetch, last_fetch, bytes_at)  # fmt: skip
                 for row in range(m, end):
                     finish_head(stage, step, local + 4 * head_dim * (row - m), row, head)
+        end_tiles(num_rows)
 
     return Op(f"heads_{operation_label(format_name, path)}", heads)

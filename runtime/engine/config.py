@@ -62,6 +62,12 @@ class EngineConfig(SchedulerConfig):
         least=1,
         most=_MAX_THREADS,
     )
+    cpu_path: str = setting(
+        "auto",
+        Group.ENGINE,
+        "Integer dot product on a CPU; `ramet info` lists them.",
+        metavar="NAME",
+    )
     # Of several threads, one is reserved for large constraints. With one alone, a constraint that
     # takes seconds keeps all others waiting.
     grammar_threads: int = setting(2, Group.ENGINE, "Threads that compile constraints.", least=1)

@@ -61,6 +61,7 @@ def load_model(model: str | Path, config: EngineConfig) -> LoadedModel:
         page_size=config.page_size,
         kv_bytes=memory.kv or config.cache_bytes or DEFAULT_CACHE_BYTES,
         num_threads=config.num_threads,
+        cpu_path=config.cpu_path,
     )
     if config.max_draft_len is None and runner.exact_in_any_batch:
         config = dataclasses.replace(config, max_draft_len=_DRAFT_LEN)

@@ -20,6 +20,7 @@ def load_runner(
     page_size: int = 16,
     kv_bytes: int,
     num_threads: int | None = None,
+    cpu_path: str = "auto",
 ) -> ModelRunner:
     """A runner for an opened model: the compiled one on a CPU, the torch one on a GPU.
 
@@ -27,6 +28,7 @@ def load_runner(
         device: ``cpu``; ``cuda`` or ``cuda:1``; ``auto``: a GPU if there is one.
         num_pages: pages of keys and values; None: as many as fit ``kv_bytes``.
         num_threads: threads of a step on a CPU; None: one a usable core.
+        cpu_path: the integer dot product of a CPU (``DotPath``); ``auto``: the fastest one.
 
     ModelLoadError: a device that isn't there, or that Ramet doesn't know; kernels that the CPU
     lacks; too little memory.
@@ -34,13 +36,13 @@ def load_runner(
     device = chosen_device(device)
     # Each runner's libraries take a while to import, so only the one that runs is.
     if device == "cpu":
-        from ramet.kernels.cpu_support.features import best_dot_path
+        from ramet.kernels.cpu_support.features import chosen_dot_path
         from ramet.runtime.model.cpu.runner import CpuRunner
 
         try:
-            best_dot_path()
+            dot_path = chosen_dot_path(cpu_path)
         except ValueError as error:
-            raise ModelLoadError(str(error), param="device") from None
+            raise ModelLoadError(str(error), param="cpu_path") from None
         try:
             return CpuRunner(
                 model,
@@ -48,6 +50,7 @@ def load_runner(
                 page_size=page_size,
                 kv_bytes=kv_bytes,
                 num_threads=num_threads,
+                dot_path=dot_path,
             )
         except OSError as error:
             if error.errno != errno.ENOMEM:
@@ -59,6 +62,10 @@ def load_runner(
     if kind != "cuda" or (index and not index.isdecimal()):
         raise ModelLoadError(
             f"the device {device!r} is not known: auto, cpu, cuda or cuda:<number>", param="device"
+        )
+    if cpu_path != "auto":
+        raise ModelLoadError(
+            f"cpu_path is {cpu_path!r}, and the device is no CPU", param="cpu_path"
         )
     from ramet.runtime.model.torch.runner import TorchOptions, TorchRunner
 

@@ -16,6 +16,7 @@ from ramet.kernels.cpu_support.compiled_op import Op
 from ramet.kernels.cpu_support.features import AttentionPath, DotPath
 from ramet.kernels.linear import cpu as linear
 from ramet.kernels.linear import cpu_fused as linear_fused
+from ramet.kernels.linear.cpu_product import linear_op
 from ramet.kernels.linear.cpu_weights import GROUP
 from ramet.kernels.norm import cpu as rows
 from ramet.runtime.model.config import ModelConfig
@@ -197,7 +198,7 @@ class Emitter:
         path, operands = self.product(layer, x, quantised, count)
         self.emit(
             tokens,
-            linear.linear_op(layer.weight.form.name, path),
+            linear_op(layer.weight.form.name, path),
             operands
             | self.share(layer)
             | {

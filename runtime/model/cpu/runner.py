@@ -11,13 +11,16 @@ from ramet.kernels.attention import cpu as attention
 from ramet.kernels.cpu.program import Program, Team
 from ramet.kernels.cpu_support.features import (
     AttentionPath,
+    DotPath,
     best_attention_path,
     best_dot_path,
-    multiplies_bf16,
+    pairs_middles,
     usable_cores,
 )
 from ramet.kernels.experts.cpu_route import scratch_bytes as expert_scratch_bytes
 from ramet.kernels.linear import cpu_fused as linear_fused
+from ramet.kernels.linear.cpu_product import unpacked_bytes
+from ramet.kernels.linear.cpu_weights import GROUP
 from ramet.kernels.sampling.cpu import keep_to_masks
 from ramet.kernels.sampling.rows import without_logprobs
 from ramet.runtime.api.batch import Batch, Float32Array, Overlap, StepResult
@@ -30,7 +33,7 @@ from ramet.runtime.model.cpu.load_weights import load_cpu_weights
 from ramet.runtime.model.cpu.pages import KvPages, MemoryAhead
 from ramet.runtime.model.cpu.program import decoder_program
 from ramet.runtime.model.cpu.step import StepRecorder
-from ramet.runtime.model.cpu.weights import CpuWeights
+from ramet.runtime.model.cpu.weights import CpuWeights, packed_weights
 from ramet.runtime.model.files.model_file import ModelFile
 from ramet.runtime.model.load import open_model
 from ramet.runtime.model.rotary import RopeKind, magnitude
@@ -60,6 +63,7 @@ class CpuRunner:
         activations: what meets the weights: ``int8`` with a scale a group of 32 values, or
             ``float32``, slower, for reference. With ``int8``, queries and weights of attention
             meet keys and values as bfloat16 where the CPU multiplies those.
+        dot_path: how products of int8 are summed; None: the fastest way of this machine.
         group_pages: read pages that rows share once for all of them. Changes no result.
     """
 
@@ -74,6 +78,7 @@ class CpuRunner:
         kv_bytes: int = DEFAULT_KV_BYTES,
         num_threads: int | None = None,
         activations: ActivationKind = "int8",
+        dot_path: DotPath | None = None,
         group_pages: bool = True,
     ) -> None:
         file = model if isinstance(model, ModelFile) else open_model(model)
@@ -85,9 +90,9 @@ class CpuRunner:
         if num_pages is None:
             num_pages = max(1, kv_bytes // KvPages.page_bytes(self.config, page_size))
         reduced = activations == "int8"
-        self._dot_path = best_dot_path() if reduced else None
+        self._dot_path = (dot_path or best_dot_path()) if reduced else None
         self._attention_path: AttentionPath = best_attention_path() if reduced else "float32"
-        self._middles = self._dot_path == "avx512-vnni" and multiplies_bf16()
+        self._middles = pairs_middles(self._dot_path)
         self._weights: CpuWeights = load_cpu_weights(
             file, self.config, exact=not reduced, middles=self._middles
         )
@@ -108,7 +113,7 @@ class CpuRunner:
             ),
             scratch_bytes=max(
                 attention.scratch_bytes(group_size, self.config.head_dim),
-                linear_fused.tile_scratch_bytes(self.config.head_dim),
+                self._linear_scratch_bytes(),
                 4 * self.config.hidden_size,
                 expert_scratch_bytes(self.config.experts.num if self.config.experts else 0),
             ),
@@ -235,6 +240,14 @@ class CpuRunner:
         self._program = self._buffers = None
         self._pages = KvPages.zeros(self.config, 0, self.page_size)
         self._memory_ahead = MemoryAhead(self._pages)
+
+    def _linear_scratch_bytes(self) -> int:
+        config, path = self.config, self._dot_path
+        widest = max(weight.num_groups for weight in packed_weights(self._weights))
+        return max(
+            unpacked_bytes(path, widest, 1),
+            linear_fused.scratch_bytes(path, config.head_dim, config.hidden_size // GROUP),
+        )
 
     def _rotary_tables(self) -> dict[RopeKind, RotaryTable]:
         """The table of each kind of layers."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -131,3 +133,15 @@ def check_sizes(file: ModelFile, config: ModelConfig) -> None:
                 f"{file.path}: the CPU kernels need a {name} that is a multiple of {multiple}, "
                 f"and it is {size}"
             )
+
+
+def packed_weights(part: object) -> Iterator[PackedWeight]:
+    """All packed weights of a model's weights, or of a part of them."""
+    if isinstance(part, PackedWeight):
+        yield part
+    elif isinstance(part, tuple):
+        for each in part:
+            yield from packed_weights(each)
+    elif dataclasses.is_dataclass(part):
+        for field in dataclasses.fields(part):
+            yield from packed_weights(getattr(part, field.name))

@@ -20,7 +20,7 @@ from numba.core.ccallback import CFunc
 from ramet.kernels.attention import cpu as attention
 from ramet.kernels.linear import cpu_dot as dot
 from ramet.kernels.sampling import cpu_largest as largest
-from ramet.kernels.linear import cpu as linear
+from ramet.kernels.linear import cpu_product
 from ramet.kernels.cpu_support.compiled_op import _SIGNATURE
 # This machine's code can't hold the instruction: a function has its place, and is never called.
 import llvmlite.binding as llvm
@@ -37,10 +37,10 @@ print(compiled._library.get_llvm_str().replace("@sdot(", f"@{sdot}("))
 @pytest.mark.parametrize(
     ("operation", "multiply_add"),
     [
-        ("linear.linear_op('u4_min', 'portable')", "mla"),
-        ("linear.linear_op('u4_min', 'neon-dot')", "sdot"),
-        ("linear.linear_op('u8_half', 'neon-dot')", "sdot"),
-        ("linear.linear_op('u8', None)", "fmla"),
+        ("cpu_product.linear_op('u4_min', 'portable')", "mla"),
+        ("cpu_product.linear_op('u4_min', 'neon-dot')", "sdot"),
+        ("cpu_product.linear_op('u8_half', 'neon-dot')", "sdot"),
+        ("cpu_product.linear_op('u8', None)", "fmla"),
         ("attention.attend_op('float32')", "fmla"),
         ("largest.largest_of_rows", "fcmgt"),
     ],

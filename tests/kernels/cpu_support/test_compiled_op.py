@@ -77,14 +77,28 @@ def test_the_dot_path_can_be_chosen(monkeypatch):
     with pytest.raises(ValueError, match="abacus"):
         features.best_dot_path()
     monkeypatch.delenv("RAMET_CPU_DOT_PATH")
+    assert features.chosen_dot_path("auto") == features.supported_dot_paths()[0]
+    assert features.chosen_dot_path("portable") == "portable"
+    with pytest.raises(ValueError, match="cpu_path is 'amx-emulated'"):
+        features.chosen_dot_path("amx-emulated")
     assert features.supported_dot_paths()[-1] == "portable"
     assert set(features.describe()) == {
         "cpu",
         "cores",
         "int8 dot product",
+        "or by --cpu-path",
         "attention",
         "vector width",
     }
+
+
+@pytest.mark.parametrize("granted", [True, False])
+def test_tiles_need_the_kernels_permission(monkeypatch, granted):
+    wanted = {"amx-tile", "amx-int8", "avx512f", "avx512bw", "avx512vl", "avx512vnni"}
+    monkeypatch.setattr(features, "host_features", lambda: frozenset(wanted))
+    monkeypatch.setattr(features, "grants_tiles", lambda: granted)
+    assert ("amx-int8" in features.supported_dot_paths()) == granted
+    assert features.supported_dot_paths()[0] == ("amx-int8" if granted else "avx512-vnni")
 
 
 PRODUCT = """

@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from ramet.kernels.cpu.program import Program, Stage, Team, float_operand
 from ramet.kernels.cpu_support import quantise
 from ramet.kernels.cpu_support import step as words
+from ramet.kernels.cpu_support.buffers import aligned_empty
 from ramet.kernels.cpu_support.features import multiplies_bf16, supported_dot_paths
 from ramet.kernels.linear import cpu as linear
 from ramet.kernels.linear import cpu_fused as linear_fused
+from ramet.kernels.linear.cpu_product import linear_op
 from ramet.kernels.linear.cpu_weights import pack
 from ramet.kernels.norm import cpu as rows
 
@@ -31,7 +33,7 @@ def stored(kind, values):
 
 def run(stages, num_rows, num_threads=1, token_ids=None):
     step = np.zeros(words.SIZE, np.int64)
-    scratch = np.zeros((num_threads, 65536), np.uint8)
+    scratch = aligned_empty((num_threads, 131072))
     step[words.NUM_TOKENS] = num_rows
     if token_ids is not None:
         step[words.TOKEN_IDS] = token_ids.ctypes.data
@@ -42,14 +44,16 @@ def run(stages, num_rows, num_threads=1, token_ids=None):
 
 
 class Quantised:
-    """float32 rows in the kernels' int8 form, made by the kernel."""
+    """float32 rows in the kernels' int8 form, made by the kernel. Tiles read them by 16."""
 
     def __init__(self, x, *, bf16_sums=False):
         num_rows, width = x.shape
         self.bf16_sums = bf16_sums
-        self.quants = np.zeros((num_rows, width), np.int8)
-        self.scales, self.scaled = np.zeros((2, num_rows, width // 32), np.float32)
-        self.sums = np.zeros((num_rows, width // 32), np.int32)
+        readable = -(-num_rows // 16) * 16
+        self.quants = np.zeros((readable, width), np.int8)[:num_rows]
+        sides = np.zeros((2, readable, width // 32), np.float32)
+        self.scales, self.scaled = sides[:, :num_rows]
+        self.sums = np.zeros((readable, width // 32), np.int32)[:num_rows]
         run([Stage(rows.quantise_rows, {
             rows.X: x.ctypes.data, rows.X_STRIDE: x.strides[0], rows.WIDTH: width,
             rows.ROWS: words.NUM_TOKENS} | self.as_output())], num_rows)  # fmt: skip
@@ -100,7 +104,7 @@ def product(weight, x, path, *, y=None, bias=None, num_threads=1):
     operands = weight_operands(weight) | source | {
         linear.Y: y.ctypes.data, linear.Y_STRIDE: y.strides[0], linear.ACCUMULATE: accumulate,
         linear.TASK_BLOCKS: 2, linear.BIAS: 0 if bias is None else bias.ctypes.data}  # fmt: skip
-    run([Stage(linear.linear_op(weight.form.name, path), operands)], num_rows, num_threads)
+    run([Stage(linear_op(weight.form.name, path), operands)], num_rows, num_threads)
     return y[:, : weight.num_rows]
 
 

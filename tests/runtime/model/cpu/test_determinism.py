@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ramet.kernels.cpu_support.features import best_dot_path, vector_path
 from ramet.runtime.model.cpu.runner import CpuRunner
 
 PAGE_SIZE = 16
@@ -97,12 +98,12 @@ MODELS = {
 
 @pytest.fixture(scope="module", params=MODELS)
 def runners(model_factory, request):
-    """The same model: one thread; two threads; two without grouping."""
+    """The same model: one thread; two threads; two without grouping and without tiles."""
     file = model_factory(**MODELS[request.param])
     options = [
         {"num_threads": 1},
         {"num_threads": 2},
-        {"num_threads": 2, "group_pages": False},
+        {"num_threads": 2, "group_pages": False, "dot_path": vector_path(best_dot_path())},
     ]
     made = [CpuRunner(file, num_pages=NUM_PAGES, **option) for option in options]
     yield made
