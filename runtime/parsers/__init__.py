@@ -16,6 +16,7 @@ from ramet.runtime.parsers.deltas import (
     ToolCallStart,
     join_deltas,
 )
+from ramet.runtime.parsers.known_formats import TOOL_FORMATS, detect_tool_format
 from ramet.runtime.parsers.output import OutputStream, StreamStep
 from ramet.runtime.parsers.reasoning import (
     REASONING_FORMATS,
@@ -25,7 +26,7 @@ from ramet.runtime.parsers.reasoning import (
 )
 from ramet.runtime.parsers.stop_strings import StopMatch, StopStringMatcher, StopStrings
 from ramet.runtime.parsers.tool_calls import ToolCallParser
-from ramet.runtime.parsers.tool_formats import TOOL_FORMATS, ToolFormat, detect_tool_format
+from ramet.runtime.parsers.tool_formats import TagSyntax, ToolFormat, read_tool_format
 from ramet.runtime.parsers.utf8 import Utf8Assembler
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "StopStringMatcher",
     "StopStrings",
     "StreamStep",
+    "TagSyntax",
     "ToolArgumentsDelta",
     "ToolCallEnd",
     "ToolCallParser",
@@ -54,4 +56,5 @@ __all__ = [
     "detect_reasoning_format",
     "detect_tool_format",
     "join_deltas",
+    "read_tool_format",
 ]

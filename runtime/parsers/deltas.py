@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 
@@ -75,3 +75,13 @@ def cut_at_tag(text: str, tag: str) -> tuple[str, bool, str]:
         if tag.startswith(text[-length:]):
             return text[:-length], False, text[-length:]
     return text, False, ""
+
+
+def cut_at_tags(text: str, tags: Sequence[str]) -> tuple[str, str | None, str]:
+    """``cut_at_tag`` for the first of several tags, which is named; None: none is there."""
+    places = [(place, tag) for tag in tags if (place := text.find(tag)) >= 0]
+    before, _, rest = min((cut_at_tag(text, tag) for tag in tags), key=lambda cut: len(cut[0]))
+    if not places or len(before) < min(places)[0]:
+        return before, None, text[len(before) :]
+    place, tag = min(places)
+    return before, tag, rest

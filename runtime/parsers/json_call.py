@@ -12,6 +12,7 @@ _SPACE = " \t\n\r"
 _STRING_RUN = re.compile(r'[^"\\]*')
 _VALUE_RUN = re.compile(r'[^"{}\[\],]*')
 _NAME = re.compile(r"\s*([\w.-]*)\s*")
+_NUMBER = re.compile(r"^:\d+\s*")
 _MAX_NAME_LEN = 256
 _CLOSING = {"{": "}", "[": "]"}
 
@@ -266,10 +267,14 @@ def _decode(text: str) -> object:
 
 
 class NamedCallReader:
-    """Reads ``name`` and the arguments' object right behind it, or behind a separator."""
+    """Reads ``name`` and the arguments' object right behind it, or behind a separator.
 
-    def __init__(self, separator: str) -> None:
-        self._separator = separator
+    With ``is_numbered``, ``:N`` may follow the name.
+    """
+
+    def __init__(self, separator: str, *, is_numbered: bool = False) -> None:
+        self._separator = separator.strip()
+        self._is_numbered = is_numbered
         self._head = ""
         self._object: JsonCallReader | None = None
         self._is_bad = False
@@ -295,12 +300,14 @@ class NamedCallReader:
     def _read_head(self) -> str:
         """Looks for the name before the object; returns what is behind it."""
         name, rest = _split(_NAME, self._head)
+        if name and self._is_numbered:
+            rest = _NUMBER.sub("", rest, count=1)
         rest = rest.removeprefix(self._separator).lstrip() if name else rest
         if rest.startswith("{") and name:
             self._object = JsonCallReader(("arguments",), ends_with_arguments=True)
             self._object.read(f'{{"name": {json.dumps(name)}, "arguments": ')
             return rest
-        may_follow = self._separator.startswith(rest)
+        may_follow = self._separator.startswith(rest) or (self._is_numbered and rest == ":")
         self._is_bad = not may_follow or len(name) > _MAX_NAME_LEN
         return rest if self._is_bad else ""
 

@@ -14,11 +14,13 @@ from ramet.runtime.parsers.deltas import (
     ToolCallEnd,
     ToolCallStart,
     cut_at_tag,
+    cut_at_tags,
     join_deltas,
 )
 from ramet.runtime.parsers.json_call import CallReader, JsonCallReader, NamedCallReader
+from ramet.runtime.parsers.python_call import PythonCallReader
+from ramet.runtime.parsers.tagged_call import TaggedCallReader
 from ramet.runtime.parsers.tool_formats import ToolFormat
-from ramet.runtime.parsers.xml_call import XmlCallReader
 
 _EXTRA_KEYS = frozenset({"id", "type"})
 
@@ -26,6 +28,7 @@ _EXTRA_KEYS = frozenset({"id", "type"})
 class _State(enum.Enum):
     START = enum.auto()  # of the output, where a bare call may stand
     TEXT = enum.auto()
+    SECTION_START = enum.auto()
     LIST_START = enum.auto()
     CALL = enum.auto()
     AFTER_CALL = enum.auto()
@@ -52,6 +55,7 @@ class ToolCallParser:
         self._format = tool_format
         self._schemas = schemas or {}
         self._state = _State.START if tool_format.is_bare else _State.TEXT
+        self._marks = tuple(mark.strip() for mark in tool_format.starts)
         self._buffer = ""
         self._space = ""  # at the end of the text so far; dropped if a call follows
         self._is_behind_call = False
@@ -78,6 +82,8 @@ class ToolCallParser:
                 return self._read_start()
             case _State.TEXT:
                 return self._read_text(out)
+            case _State.SECTION_START:
+                return self._read_section_start(out)
             case _State.LIST_START:
                 return self._read_list_start(out)
             case _State.CALL:
@@ -85,7 +91,7 @@ class ToolCallParser:
             case _State.AFTER_CALL:
                 return self._read_after_call()
             case _State.BROKEN:
-                _, found, self._buffer = cut_at_tag(self._buffer, self._format.end or "\0")
+                _, found, self._buffer = cut_at_tag(self._buffer, self._format.end.strip() or "\0")
                 self._state = _State.TEXT if found else _State.BROKEN
                 return found
 
@@ -93,22 +99,50 @@ class ToolCallParser:
         text = self._buffer.lstrip()
         if not text:
             return False
-        if text[0] == "{":
+        first = self._format.brackets[0] if self._format.style == "python" else "{"
+        if text.startswith(first):
+            self._raw = self._buffer[: len(self._buffer) - len(text)]
+            self._buffer = text
+            if first != "{":
+                self._raw += first
+                self._buffer = text[len(first) :]
             self._begin_call(bare=True)
         else:
             self._state = _State.TEXT
         return True
 
     def _read_text(self, out: list[ChatDelta]) -> bool:
-        text, found, self._buffer = cut_at_tag(self._buffer, self._format.begin)
+        text, found, self._buffer = cut_at_tags(self._buffer, self._marks)
         self._add_text(out, text)
-        if found:
-            self._raw = self._format.begin
-            if self._format.style == "json_list":
-                self._state = _State.LIST_START
-            else:
-                self._begin_call()
-        return found
+        if found is None:
+            return False
+        self._raw = found
+        if found == self._format.section[0]:
+            self._state = _State.SECTION_START
+        else:
+            self._begin_calls()
+        return True
+
+    def _read_section_start(self, out: list[ChatDelta]) -> bool:
+        """Reads on to the first call of a section."""
+        text, begin = self._buffer.lstrip(), self._marks[-1]
+        if text.startswith(begin):
+            num_read = len(self._buffer) - len(text) + len(begin)
+            self._raw += self._buffer[:num_read]
+            self._buffer = self._buffer[num_read:]
+            self._begin_calls()
+        elif not begin.startswith(text):
+            self._give_up(out)
+        else:
+            return False
+        return True
+
+    def _begin_calls(self) -> None:
+        has_list = self._format.style in ("json_list", "python") and self._format.brackets[0]
+        if has_list:
+            self._state = _State.LIST_START
+        else:
+            self._begin_call()
 
     def _read_list_start(self, out: list[ChatDelta]) -> bool:
         text = self._buffer.lstrip()
@@ -116,12 +150,15 @@ class ToolCallParser:
             return False
         self._raw += self._buffer[: len(self._buffer) - len(text)]
         self._buffer = text
-        if text[0] == "[":
-            self._raw += "["
-            self._buffer = text[1:]
+        bracket = self._format.brackets[0]
+        if text.startswith(bracket):
+            self._raw += bracket
+            self._buffer = text[len(bracket) :]
             self._begin_call()
         elif text[0] == "{":
             self._begin_call()
+        elif bracket.startswith(text):
+            return False
         else:
             self._give_up(out)
         return True
@@ -131,9 +168,14 @@ class ToolCallParser:
         self._is_bare = bare
         self._arguments = None
         if self._format.style == "xml":
-            self._reader = XmlCallReader(self._schemas)
+            end = self._format.tail.partition("\n")[0].strip()
+            self._reader = TaggedCallReader(self._format.tags, end, self._schemas)
         elif self._format.style == "named_json":
-            self._reader = NamedCallReader(self._format.separator)
+            self._reader = NamedCallReader(
+                self._format.separator, is_numbered=self._format.is_numbered
+            )
+        elif self._format.style == "python":
+            self._reader = PythonCallReader((self._schemas or None) if bare else None)
         else:
             keys = {self._format.arguments_key, "arguments", "parameters"}
             self._reader = (
@@ -197,33 +239,43 @@ class ToolCallParser:
             self._buffer = ""
             return False
         self._buffer = text
-        ends = [end for end in self._call_ends() if end]
+        ends = [end.strip() for end in self._call_ends() if end.strip()]
         for end in ends:
             if text.startswith(end):
                 self._buffer = text[len(end) :]
-                self._begin_call() if end in (",", self._format.separator) else self._end_block(end)
+                if end == self._format.between.strip():
+                    self._begin_call()
+                elif end in self._last_ends():
+                    self._state = _State.TEXT
                 return True
         if any(end.startswith(text) for end in ends):
             return False
-        if text[0] == "{" and self._format.style == "json":
+        if self._may_begin_unmarked(text[0]):
             self._begin_call()
         else:
             self._state = _State.TEXT
         return True
 
-    def _call_ends(self) -> tuple[str, ...]:
-        """Texts allowed after a call."""
-        if self._format.style == "json_list":
-            return (",", "]", self._format.end)
-        if self._format.style == "json":
-            return (self._format.end, self._format.separator)
-        return (self._format.end,)
+    def _may_begin_unmarked(self, char: str) -> bool:
+        """Whether another call begins here, with no mark before it."""
+        if self._format.style == "python":
+            return not self._format.brackets[0] and (char.isalpha() or char == "_")
+        return char == "{" and self._format.style == "json"
 
-    def _end_block(self, end: str) -> None:
-        # A list's bracket may be followed by its closing tag.
-        if end == "]" and self._format.end:
-            return
-        self._state = _State.TEXT
+    def _call_ends(self) -> tuple[str, ...]:
+        """What may come behind a call."""
+        each = self._format
+        bracket = each.brackets[1] if each.style in ("json_list", "python") else ""
+        return (each.between, bracket, each.end, each.section[1])
+
+    def _last_ends(self) -> tuple[str, ...]:
+        """Those behind which no call of the same list or section comes."""
+        each = self._format
+        if each.section[1]:
+            return (each.section[1].strip(),)
+        if each.end:
+            return (each.end.strip(),)
+        return self._call_ends()
 
     def _give_up(self, out: list[ChatDelta]) -> None:
         """Treats everything since the tag as text."""

@@ -1,19 +1,43 @@
-"""The formats of tool calls, as data: a new format of a known style is one more entry."""
+"""How models write tool calls, as data: see ``known_formats`` for the entries."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import starmap
+from pathlib import Path
 from typing import Any, Literal
 
-from ramet.runtime.parsers.reasoning import speaks_harmony
+from pydantic import TypeAdapter, ValidationError
 
-ToolCallStyle = Literal["json", "json_list", "named_json", "xml", "channels"]
-"""``json``: one object with name and arguments a call. ``json_list``: a list of such objects.
-``named_json``: the name, then the arguments' object. ``xml``: a tag a parameter. ``channels``: a
-message to a function, see ``streams.channels``."""
+from ramet.runtime.api.errors import InvalidParameterError
+from ramet.runtime.parsers.argument_values import write_value
+
+ToolCallStyle = Literal["json", "json_list", "named_json", "xml", "python", "channels"]
+"""``json``: an object with name and arguments for each call. ``json_list``: a list of such objects.
+``named_json``: the name, then the arguments' object. ``xml``: tags around each argument, see
+``TagSyntax``. ``python``: a list of Python calls with keyword arguments. ``channels``: a message to
+a function, see ``channels``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagSyntax:
+    """What encloses the parts of a call in the style ``xml``; white space around it may vary.
+
+    Attributes:
+        name, key, value: the texts before and behind the tool's name, a key, and a value.
+        end: the text behind the last argument.
+    """
+
+    name: tuple[str, str] = ("\n<function=", ">\n")
+    key: tuple[str, str] = ("<parameter=", ">")
+    value: tuple[str, str] = ("\n", "\n</parameter>\n")
+    end: str = "</function>\n"
+
+    @property
+    def value_end(self) -> str:
+        """The mark that ends a value."""
+        return self.value[1].strip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,78 +45,160 @@ class ToolFormat:
     """One way of writing tool calls.
 
     Attributes:
-        name: what the server's option takes.
+        name: value of the server's option.
         style: see ``ToolCallStyle``.
         begin, end: around a call, or around the list of them; ``end`` may be empty.
+        section: around all calls of an answer; empty in the styles with a list.
+        between: the text between two calls.
+        gap: the text between the marks and the object in ``json``.
         arguments_key: the key of the arguments, in the styles that have one.
-        is_bare: a call may also stand without ``begin``, where the output begins with it.
-        has_control_tags: the tags are control tokens in the vocabularies that use this format,
-            so the text must be taken with ``skip_special_tokens=False``.
+        separator: the text between name and arguments in ``named_json`` and ``channels``.
+        is_numbered: ``:N`` follows the name, N counting the calls of a conversation from 0.
+        brackets: around the list of calls in ``json_list`` and ``python``.
+        tags: the tags in the style ``xml``.
+        result: how a tool's result is printed, ``{}`` standing for it, where the template has
+            no turns of tools.
+        is_bare: calls may also stand without ``begin``, where the output begins with them.
+        template_marks: texts that a chat template which teaches the format has, all of them;
+            empty: the format is chosen by its name only.
     """
 
     name: str
     style: ToolCallStyle
     begin: str
     end: str = ""
+    section: tuple[str, str] = ("", "")
+    between: str = "\n"
+    gap: str = "\n"
     arguments_key: str = "arguments"
     separator: str = ""
+    is_numbered: bool = False
+    brackets: tuple[str, str] = ("[", "]")
+    tags: TagSyntax = TagSyntax()
+    result: str = "<tool_response>\n{}\n</tool_response>"
     is_bare: bool = False
-    has_control_tags: bool = False
+    template_marks: tuple[str, ...] = ()
 
     @property
     def has_json_arguments(self) -> bool:
         """Whether a call is fixed text around the arguments' JSON."""
-        return self.style != "xml"
+        return self.style not in ("xml", "python")
+
+    @property
+    def starts(self) -> tuple[str, ...]:
+        """The marks with which calls begin."""
+        return (self.section[0], self.begin) if self.section[0] else (self.begin,)
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """All texts that may be, or hold, control tokens of a vocabulary."""
+        marks = (*self.section, self.begin, self.separator, self.end, *self.tags.key)
+        return tuple(mark for mark in marks if mark)
+
+    @property
+    def enclosure(self) -> tuple[str, str]:
+        """The texts before the first call of an answer and behind the last one."""
+        if self.style in ("json_list", "python"):
+            return self.begin + self.brackets[0], self.brackets[1] + self.end
+        if self.style == "json" and not self.end:
+            return self.begin, ""
+        return self.section
+
+    def head(self, tool_name: str, number: int | None = 0) -> str:
+        """The text of a call before its arguments, or before its number where that is None."""
+        match self.style:
+            case "json" | "json_list":
+                gap = f"{self.begin}{self.gap}" if self.style == "json" and self.end else ""
+                name = json.dumps(tool_name, ensure_ascii=False)
+                return f'{gap}{{"name": {name}, "{self.arguments_key}": '
+            case "xml":
+                return self.begin + self.tags.name[0] + tool_name + self.tags.name[1]
+            case "python":
+                return f"{tool_name}("
+        if not self.is_numbered:
+            return self.begin + tool_name + self.separator
+        head = f"{self.begin}{tool_name}:"
+        return head if number is None else f"{head}{number}{self.separator}"
+
+    @property
+    def tail(self) -> str:
+        """The text of a call behind its arguments."""
+        match self.style:
+            case "json":
+                return "}" + (f"{self.gap}{self.end}" if self.end else "")
+            case "json_list":
+                return "}"
+            case "xml":
+                return self.tags.end + self.end
+            case "python":
+                return ")"
+        return self.end
 
     def opening(self, tool_name: str) -> str:
-        """The fixed text before a call's JSON arguments, for constraining the output."""
-        head = json.dumps(tool_name, ensure_ascii=False)
-        if self.style == "json":
-            gap = "\n" if self.end else ""
-            return f'{self.begin}{gap}{{"name": {head}, "{self.arguments_key}": '
-        if self.style == "json_list":
-            return f'{self.begin}[{{"name": {head}, "{self.arguments_key}": '
-        if self.style in ("named_json", "channels"):
-            return f"{self.begin}{tool_name}{self.separator}"
-        raise ValueError(f"{self.name} has no JSON arguments")
+        """The text before the arguments of an answer's only call."""
+        return self.enclosure[0] + self.head(tool_name)
 
     @property
     def closing(self) -> str:
-        """The fixed text behind a call's JSON arguments."""
-        if self.style == "json":
-            return "}" + ("\n" + self.end if self.end else "")
-        if self.style == "json_list":
-            return "}]" + self.end
-        if self.style in ("named_json", "channels"):
-            return self.end
-        raise ValueError(f"{self.name} has no JSON arguments")
+        """The text behind the arguments of an answer's only call."""
+        return self.tail + self.enclosure[1]
 
-    def call(self, tool_name: str, arguments: Mapping[str, Any] | str) -> str:
-        """A whole call as the model writes it; a text stands where its arguments would."""
+    def call(
+        self,
+        tool_name: str,
+        arguments: Mapping[str, Any] | str,
+        schema: Mapping[str, Any] | None = None,
+    ) -> str:
+        """A whole call as the model writes it; see ``calls``."""
+        return self.calls([(tool_name, arguments)], {tool_name: schema} if schema else {})
+
+    def calls(
+        self,
+        calls: Iterable[tuple[str, Mapping[str, Any] | str]],
+        schemas: Mapping[str, Mapping[str, Any]] | None = None,
+        *,
+        first_number: int = 0,
+    ) -> str:
+        """All calls of an answer, names with arguments, as the model writes them.
+
+        A text as arguments is written in their place. ``schemas``: the tools' argument schemas;
+        without one, texts in the styles with tags stand unquoted.
+        """
+        written = []
+        for number, (name, arguments) in enumerate(calls, first_number):
+            text = arguments
+            if not isinstance(text, str):
+                text = self._arguments(text, (schemas or {}).get(name))
+            written.append(self.head(name, number) + text + self.tail)
+        begin, end = self.enclosure
+        return begin + self.between.join(written) + end
+
+    def _arguments(self, arguments: Mapping[str, Any], schema: Mapping[str, Any] | None) -> str:
         if self.has_json_arguments:
-            text = arguments if isinstance(arguments, str) else _json(arguments)
-            return self.opening(tool_name) + text + self.closing
-        text = (
-            arguments if isinstance(arguments, str) else "".join(starmap(_tag, arguments.items()))
-        )
-        return f"{self.begin}\n<function={tool_name}>\n{text}</function>\n{self.end}"
+            return json.dumps(arguments, ensure_ascii=False)
+        properties = (schema or {}).get("properties", {})
+        if self.style == "python":
+            return ", ".join(
+                f"{key}={write_value(value, properties.get(key), None)}"
+                for key, value in arguments.items()
+            )
+        tags = self.tags
+        return "".join(
+            tags.key[0] + key + tags.key[1] + tags.value[0]
+            + write_value(value, properties.get(key), tags.value_end) + tags.value[1]
+            for key, value in arguments.items()
+        )  # fmt: skip
 
     def instruct(self, tools: Sequence[Mapping[str, Any]]) -> str:
-        """Describes tools and the format of calls for a model whose template doesn't."""
+        """Describes the tools, and how to call them, to a model whose template doesn't."""
         if self.has_json_arguments:
             example = self.call("the tool's name", "{its arguments as JSON}")
+        elif self.style == "python":
+            example = self.call("tool_name", "argument_name=value")
         else:
             example = self.call("the tool's name", {"an argument's name": "its value"})
-        return _INSTRUCTIONS.format(tools="\n".join(map(_json, tools)), example=example)
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _tag(name: str, value: Any) -> str:
-    text = value if isinstance(value, str) else _json(value)
-    return f"<parameter={name}>\n{text}\n</parameter>\n"
+        listed = "\n".join(json.dumps(tool, ensure_ascii=False) for tool in tools)
+        return _INSTRUCTIONS.format(tools=listed, example=example)
 
 
 _INSTRUCTIONS = """\
@@ -101,53 +207,44 @@ You can call tools. The tools, one JSON description a line:
 To call a tool, write exactly this, and nothing after it:
 {example}"""
 
-TOOL_FORMATS = {
-    each.name: each
-    for each in (
-        ToolFormat(name="hermes", style="json", begin="<tool_call>", end="</tool_call>"),
-        ToolFormat(
-            name="llama3_json",
-            style="json",
-            begin="<|python_tag|>",
-            arguments_key="parameters",
-            separator=";",
-            is_bare=True,
-            has_control_tags=True,
-        ),
-        ToolFormat(name="mistral", style="json_list", begin="[TOOL_CALLS]", has_control_tags=True),
-        ToolFormat(
-            name="mistral_args",
-            style="named_json",
-            begin="[TOOL_CALLS]",
-            separator="[ARGS]",
-            has_control_tags=True,
-        ),
-        ToolFormat(
-            name="harmony",
-            style="channels",
-            begin="<|channel|>commentary to=functions.",
-            separator=" <|constrain|>json<|message|>",
-            end="<|call|>",
-            has_control_tags=True,
-        ),
-        ToolFormat(name="qwen3_xml", style="xml", begin="<tool_call>", end="</tool_call>"),
-        ToolFormat(name="generic", style="json", begin="<tool_call>", end="</tool_call>"),
-    )
-}
-"""By the name that the server's options use."""
+_ADAPTER = TypeAdapter(ToolFormat)
 
 
-def detect_tool_format(chat_template: str | None) -> ToolFormat:
-    """The format that a chat template teaches; ``generic`` where it teaches none."""
-    template = chat_template or ""
-    if speaks_harmony(template):
-        return TOOL_FORMATS["harmony"]
-    if "<function=" in template and "<parameter=" in template:
-        return TOOL_FORMATS["qwen3_xml"]
-    if "<tool_call>" in template:
-        return TOOL_FORMATS["hermes"]
-    if "[TOOL_CALLS]" in template:
-        return TOOL_FORMATS["mistral_args" if "[ARGS]" in template else "mistral"]
-    if "<|python_tag|>" in template or "ipython" in template:
-        return TOOL_FORMATS["llama3_json"]
-    return TOOL_FORMATS["generic"]
+def read_tool_format(path: str | Path) -> ToolFormat:
+    """A format of one's own, from a JSON file with the attributes of ``ToolFormat``.
+
+    Raises:
+        InvalidParameterError: the file can't be read, or declares no usable format.
+    """
+    try:
+        text = Path(path).expanduser().read_text(encoding="utf-8")
+        own = _ADAPTER.validate_python(_strict(json.loads(text)))
+    except (OSError, ValueError) as error:
+        reason = _first_fault(error) if isinstance(error, ValidationError) else error
+        raise InvalidParameterError(
+            f"the tool format {path} can't be read: {reason}", param="tool_format"
+        ) from None
+    if not own.begin.strip():
+        raise InvalidParameterError(
+            f"the tool format {path} needs a text in 'begin'", param="tool_format"
+        )
+    return own
+
+
+def _strict(declared: Any) -> Any:
+    """The declaration, refused where it has attributes that no format has."""
+    if not isinstance(declared, dict):
+        raise ValueError("it must be a JSON object")
+    if declared.get("style") == "channels":
+        raise ValueError("the style 'channels' has one format, harmony")
+    tags = declared.get("tags", {})
+    for given, known in ((declared, ToolFormat), (tags, TagSyntax)):
+        for key in given:
+            if key not in known.__dataclass_fields__:
+                raise ValueError(f"unknown attribute {key!r}")
+    return declared
+
+
+def _first_fault(error: ValidationError) -> str:
+    first = error.errors()[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"

@@ -130,7 +130,10 @@ class ServerConfig:
         choices=("refuse", "warn"),
     )
     tool_format: str | None = setting(
-        None, Group.CHAT, "Tool call format, if not the template's.", metavar="NAME"
+        None,
+        Group.CHAT,
+        "Tool call format, if not the template's: a name, or a JSON file.",
+        metavar="NAME",
     )
     reasoning_format: str | None = setting(
         None, Group.CHAT, "Reasoning format, if not the template's.", metavar="NAME"

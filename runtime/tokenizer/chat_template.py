@@ -23,7 +23,7 @@ from ramet.runtime.api.errors import (
     RequestAbortedError,
 )
 from ramet.runtime.tokenizer.encoders import PromptPiece
-from ramet.runtime.tokenizer.messages import Message, normalise_messages
+from ramet.runtime.tokenizer.messages import Message, arguments_as_text, normalise_messages
 from ramet.runtime.tokenizer.protection import Protection
 from ramet.runtime.tokenizer.template_sandbox import (
     MAX_SOURCE_LEN,
@@ -167,17 +167,23 @@ class ChatTemplate:
         if continue_final_message:
             protected[-1]["content"] += guard.end_mark
         budget = RenderBudget(guard.num_chars)
-        printed = self._print(
-            {
-                **budget.variables(),
-                **guard.protect(variables),
-                "messages": protected,
-                "tools": guard.protect(tools) if tools else None,
-                "add_generation_prompt": add_generation_prompt,
-                "bos_token": self._text_of(self._tokenizer.bos_id),
-                "eos_token": self._text_of(self._tokenizer.eos_id),
-            }
-        )
+        inputs = {
+            **budget.variables(),
+            **guard.protect(variables),
+            "messages": protected,
+            "tools": guard.protect(tools) if tools else None,
+            "add_generation_prompt": add_generation_prompt,
+            "bos_token": self._text_of(self._tokenizer.bos_id),
+            "eos_token": self._text_of(self._tokenizer.eos_id),
+        }
+        try:
+            printed = self._print(inputs)
+        except ChatTemplateError as error:
+            # Some templates append a call's arguments to a text, and so need JSON text.
+            if not isinstance(error.__cause__, TypeError) or not _has_call_objects(plain):
+                raise
+            inputs["messages"] = arguments_as_text(protected)
+            printed = self._print(inputs)
         if continue_final_message:
             head, end_mark, _ = printed.rpartition(guard.end_mark)
             if not end_mark:
@@ -215,6 +221,14 @@ class ChatTemplate:
 
     def _text_of(self, token_id: int | None) -> str:
         return "" if token_id is None else self._tokenizer.token_bytes(token_id).decode()
+
+
+def _has_call_objects(messages: Sequence[Message]) -> bool:
+    return any(
+        isinstance(call["function"]["arguments"], Mapping)
+        for message in messages
+        for call in message.get("tool_calls", ())
+    )
 
 
 class _TemplateRefusal(Exception):

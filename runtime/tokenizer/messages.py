@@ -29,6 +29,24 @@ def normalise_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
     return [_normalise(message, index) for index, message in enumerate(messages)]
 
 
+def arguments_as_text(messages: Sequence[Message]) -> list[Message]:
+    """The normalised messages with each call's arguments as JSON text."""
+    return [
+        {**message, "tool_calls": [_with_text(call) for call in message["tool_calls"]]}
+        if "tool_calls" in message
+        else message
+        for message in messages
+    ]
+
+
+def _with_text(call: Mapping[str, Any]) -> dict[str, Any]:
+    function = call["function"]
+    arguments = function["arguments"]
+    if not isinstance(arguments, str):
+        arguments = json.dumps(arguments, ensure_ascii=False)
+    return {**call, "function": {**function, "arguments": arguments}}
+
+
 def _normalise(message: Message, index: int) -> dict[str, Any]:
     where = f"messages[{index}]"
     if not isinstance(message, Mapping):

@@ -27,7 +27,7 @@ def fold_tools(
         if not is_result:
             folded.append(_with_calls_as_text(message, tool_format))
         else:
-            text = f"<tool_response>\n{message['content']}\n</tool_response>"
+            text = tool_format.result.replace("{}", message["content"])
             if was_result:
                 folded[-1]["content"] += "\n" + text
             else:
@@ -39,11 +39,10 @@ def fold_tools(
 
 
 def _with_calls_as_text(message: dict[str, Any], tool_format: ToolFormat) -> dict[str, Any]:
-    calls = message.pop("tool_calls", ())
+    calls = [each["function"] for each in message.pop("tool_calls", ())]
     texts = [message["content"]] if message["content"] else []
-    for call in calls:
-        function = call["function"]
-        texts.append(tool_format.call(function["name"], function["arguments"]))
+    if calls:
+        texts.append(tool_format.calls((each["name"], each["arguments"]) for each in calls))
     return {**message, "content": "\n".join(texts)}
 
 

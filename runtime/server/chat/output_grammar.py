@@ -90,7 +90,7 @@ def channels_constraint(
 def text_without_calls(tool_format: ToolFormat) -> StructuralTag:
     """Any text in which no tool call begins: models that were shown calls may write more."""
     is_channel = tool_format.style == "channels"
-    return StructuralTag(FreeText(excluded=MARKERS if is_channel else (tool_format.begin,)))
+    return StructuralTag(FreeText(excluded=MARKERS if is_channel else tool_format.starts))
 
 
 def _part(answer: Constraint) -> Part:

@@ -36,6 +36,33 @@ def results_after_calls(messages: Sequence[Message]) -> Sequence[Message]:
     return [messages[index] for index in ordered]
 
 
+def numbered_calls(messages: Sequence[Message]) -> list[Message]:
+    """The messages with ids of the form ``functions.NAME:N``, N counting all calls from 0.
+
+    Templates of such models print the id as the call's head.
+    """
+    out: list[Message] = []
+    given: dict[Any, str] = {}
+    number = 0
+    for message in messages:
+        calls = message.get("tool_calls")
+        if calls and isinstance(calls, Sequence):
+            renamed = []
+            for call in calls:
+                function = call.get("function") if isinstance(call, Mapping) else None
+                if isinstance(function, Mapping):
+                    own = f"functions.{function.get('name')}:{number}"
+                    given[call.get("id")] = own
+                    call = {**call, "id": own}
+                renamed.append(call)
+                number += 1
+            message = {**message, "tool_calls": renamed}
+        elif message.get("role") == "tool" and message.get("tool_call_id") in given:
+            message = {**message, "tool_call_id": given[message["tool_call_id"]]}
+        out.append(message)
+    return out
+
+
 def has_calls(messages: Sequence[Message]) -> bool:
     """Whether tools have been called in a conversation."""
     return any(message.get("tool_calls") for message in messages)

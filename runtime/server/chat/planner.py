@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -20,6 +20,7 @@ from ramet.runtime.parsers import (
     ToolFormat,
     detect_reasoning_format,
     detect_tool_format,
+    read_tool_format,
 )
 from ramet.runtime.server.chat.channel_messages import channel_messages, described_tools
 from ramet.runtime.server.chat.conversation import Conversation
@@ -29,7 +30,11 @@ from ramet.runtime.server.chat.output_grammar import (
     chat_constraint,
     text_without_calls,
 )
-from ramet.runtime.server.chat.past_calls import has_calls, results_after_calls
+from ramet.runtime.server.chat.past_calls import (
+    has_calls,
+    numbered_calls,
+    results_after_calls,
+)
 from ramet.runtime.server.chat.reasoning_budget import ReasoningBudget
 from ramet.runtime.server.chat.tool_grammar import ToolGrammar
 from ramet.runtime.server.chat.tool_schemas import ToolSchema, tool_schemas
@@ -143,6 +148,8 @@ class ChatPlanner:
             printed = results_after_calls(conversation.messages)
             if "developer" not in template.source:
                 printed = [_as_system(message) for message in printed]
+            if self._tool_format.is_numbered:
+                printed = numbered_calls(printed)
             if self._in_channels:
                 printed, shown = channel_messages(printed), described_tools(shown)
             if not template.prints_tools:
@@ -201,7 +208,8 @@ class ChatPlanner:
             budget = ReasoningBudget(
                 conversation.thinking_budget, reasoning, is_open, narrowed(None, False)
             )
-        tags = [each.begin for each in (reasoning, tool_format) if each is not None]
+        tags = [reasoning.begin] if reasoning else []
+        tags += tool_format.marks if tool_format else ()
         controls = self._tokenizer.control_texts
         return ChatPlan(
             prompt,
@@ -214,7 +222,7 @@ class ChatPlanner:
             origins=origins,
             in_channels=self._in_channels,
             is_answer_open=conversation.continue_final_message,
-            shows_special=self._in_channels or any(tag in controls for tag in tags),
+            shows_special=self._in_channels or _has_any(tags, controls),
             budget=budget,
         )
 
@@ -321,6 +329,11 @@ class ChatPlanner:
             warnings.add(conversation.thinking_field, _NEVER_REASONS)
 
 
+def _has_any(tags: Sequence[str], controls: Collection[str]) -> bool:
+    """Whether a tag is, or holds, one of the vocabulary's control tokens."""
+    return any(control in tag for tag in tags for control in controls if control)
+
+
 def _formats(source: str | None, config: ServerConfig) -> tuple[ToolFormat, ReasoningFormat | None]:
     """Detects the tool and reasoning formats from the template, unless configured.
 
@@ -328,7 +341,12 @@ def _formats(source: str | None, config: ServerConfig) -> tuple[ToolFormat, Reas
     """
     tools, reasoning = detect_tool_format(source), detect_reasoning_format(source)
     if config.tool_format is not None:
-        tools = _find_format(TOOL_FORMATS, config.tool_format, "tool_format")
+        is_file = config.tool_format.endswith(".json")
+        tools = (
+            read_tool_format(config.tool_format)
+            if is_file
+            else _find_format(TOOL_FORMATS, config.tool_format, "tool_format")
+        )
     if config.reasoning_format is not None:
         reasoning = _find_format(REASONING_FORMATS, config.reasoning_format, "reasoning_format")
     in_channels = (

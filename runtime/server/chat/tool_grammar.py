@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import keyword
+from collections.abc import Mapping, Set
 from typing import Any
 
 from ramet.grammars.constraints import (
@@ -12,13 +13,19 @@ from ramet.grammars.constraints import (
     JsonSchema,
     JsonString,
     Part,
+    Regex,
     Repeated,
     Series,
 )
 from ramet.runtime.api.errors import InvalidConstraintError
 from ramet.runtime.api.paths import field_path
 from ramet.runtime.parsers import ToolFormat
-from ramet.runtime.parsers.xml_values import ANNOTATIONS, END, is_plain_text, listed_texts
+from ramet.runtime.parsers.argument_values import (
+    ANNOTATIONS,
+    PYTHON_WORDS,
+    is_plain_text,
+    listed_texts,
+)
 from ramet.runtime.server.chat.conversation import ToolChoice
 from ramet.runtime.server.chat.offered_tools import INPUT, TextGrammar
 from ramet.runtime.server.chat.tool_schemas import ToolSchema
@@ -26,7 +33,7 @@ from ramet.runtime.server.protocol.param_paths import Origins
 
 Tools = Mapping[str, ToolSchema]
 
-_XML_KEYWORDS = ANNOTATIONS | {
+_ROOT_KEYWORDS = ANNOTATIONS | {
     "$defs", "additionalProperties", "definitions", "properties", "required", "type",
 }  # fmt: skip
 """Root keywords of an argument schema whose parameters are written separately."""
@@ -62,50 +69,56 @@ class ToolGrammar:
         if choice == "required" or has_answer or is_channel:
             return some
         free = FreeText(excluded=self._triggers())
+        later = self._some(self._tools, at_most=at_most, bare=False)
+        first: Part = free
+        if self._format.is_bare:  # only the beginning of an output may be a call without a mark
+            first = AnyOf((free, self._some(self._tools, at_most=at_most)))
         if not parallel:
-            return AnyOf((free, Series((free, some))))
-        return Series((free, Repeated(Series((some, free)))))
+            return AnyOf((first, Series((free, later))))
+        return Series((first, Repeated(Series((later, free)))))
 
     def _triggers(self) -> tuple[str, ...]:
         """Texts that mark the beginning of a call."""
-        begin = self._format.begin
-        if not self._format.is_bare:
-            return (begin,)
-        return (begin, self._format.opening("").removeprefix(begin)[:-2])
+        written = self._format
+        if not written.is_bare:
+            return written.starts
+        bracket = written.brackets[0] if written.style == "python" else ""
+        heads = (bracket + written.head(name) for name in self._tools)
+        return (*written.starts, *(head.partition(",")[0] for head in heads))
 
-    def _some(self, tools: Tools, *, at_most: int | None) -> Part:
-        """One or more calls, in the format's sequence."""
+    def _some(self, tools: Tools, *, at_most: int | None, bare: bool = True) -> Part:
+        """One or more calls, in the format's sequence; ``bare``: also without their first mark."""
         more = None if at_most is None else at_most - 1
-        begin, end = self._format.begin, self._format.end
-        match self._format.style:
-            case "json_list":
-                call = self._any(tools, begin + "[", "]" + end)
-                rest = Repeated(Series((FixedText(", "), call)), maximum=more)
-                return Series((FixedText(begin + "["), call, rest, FixedText("]" + end)))
-            case "json" if not end:
-                call = self._any(tools, begin, "")
-                head: Part = FixedText(begin)
-                if self._format.is_bare:
-                    head = AnyOf((head, FixedText("")))
-                rest = Repeated(Series((FixedText(self._format.separator), call)), maximum=more)
-                return Series((head, call, rest))
-            case "channels":  # the token that ends a call ends the output
-                return self._any(tools, "", end)
-            case "xml":
-                one: Part = AnyOf(tuple(self._xml(*tool) for tool in tools.items()))
-            case _:
-                one = self._any(tools, "", "")
-        return Series((one, Repeated(Series((FixedText("\n"), one)), maximum=more)))
+        begin, end = self._format.enclosure
+        if self._format.has_json_arguments:
+            one = self._any_with_json(tools)
+        else:
+            _check_by_name(self._format, tools)
+            one = AnyOf(tuple(self._argument_by_argument(*tool) for tool in tools.items()))
+        head: list[Part] = [FixedText(begin)] if begin else []
+        tail: list[Part] = [FixedText(end)] if end else []
+        rest = Repeated(Series((FixedText(self._format.between), one)), maximum=more)
+        if not self._format.between:
+            rest = Repeated(one, maximum=more)
+        marked = Series((*head, one, rest, *tail))
+        if not (bare and self._format.is_bare):
+            return marked
+        bare_begin = begin.removeprefix(self._format.begin)
+        bare_end = end.removesuffix(self._format.end) if self._format.end else end
+        around = [FixedText(bare_begin)] if bare_begin else []
+        behind = [FixedText(bare_end)] if bare_end else []
+        return AnyOf((marked, Series((*around, one, rest, *behind))))
 
-    def _any(self, tools: Tools, head: str, tail: str) -> Part:
-        """One call with JSON arguments, without ``head`` and ``tail``, which enclose several."""
-        closing = self._format.closing
-        end = closing[: len(closing) - len(tail)]
-        calls = []
+    def _any_with_json(self, tools: Tools) -> Part:
+        """One call with JSON arguments."""
+        written, calls = self._format, []
         for name, tool in tools.items():
-            opening = self._format.opening(name).removeprefix(head)
-            arguments = self._arguments(name, tool)
-            calls.append(Series((FixedText(opening), arguments, FixedText(end))))
+            head: tuple[Part, ...] = (FixedText(written.head(name)),)
+            if written.is_numbered:
+                number = Regex("0|[1-9][0-9]{0,3}")
+                head = (FixedText(written.head(name, None)), number, FixedText(written.separator))
+            tail = (FixedText(written.tail),) if written.tail else ()
+            calls.append(Series((*head, self._arguments(name, tool), *tail)))
         return AnyOf(tuple(calls))
 
     def _arguments(self, name: str, tool: ToolSchema) -> Part:
@@ -115,32 +128,40 @@ class ToolGrammar:
         text = self._note(name, tool.text_grammar, tool.field)
         return Series((FixedText(f'{{"{INPUT}": '), JsonString(text), FixedText("}")))
 
-    def _xml(self, name: str, tool: ToolSchema) -> Part:
-        """One call with a tag for each parameter, in the schema's order."""
-        _check_xml(name, tool)
+    def _argument_by_argument(self, name: str, tool: ToolSchema) -> Part:
+        """One call that names each argument: required ones first in Python, to place commas."""
+        written = self._format
+        properties = tool.schema.get("properties", {})
         required = set(tool.schema.get("required", ()))
-        own = tool.text_grammar
-        parts: list[Part] = [FixedText(f"{self._format.begin}\n<function={name}>\n")]
-        for key, value in tool.schema.get("properties", {}).items():
-            parameter = Series(
-                (
-                    FixedText(f"<parameter={key}>\n"),
-                    self._note(name, own, tool.field)
-                    if own
-                    else self._xml_value(name, tool, key, value),
-                    FixedText("\n</parameter>\n"),
-                )
-            )
+        values: dict[str, Part] = {}
+        for key, schema in properties.items():
+            if tool.text_grammar is None:
+                values[key] = self._value(name, tool, key, schema)
+                continue
+            text = self._note(name, tool.text_grammar, tool.field)
+            values[key] = JsonString(text) if written.style == "python" else text
+        head, tail = FixedText(written.head(name)), FixedText(written.tail)
+        if written.style == "python":
+            return Series((head, _keyword_arguments(values, required), tail))
+        tags = written.tags
+        parts: list[Part] = []
+        for key, value in values.items():
+            begin = tags.key[0] + key + tags.key[1] + tags.value[0]
+            parameter = Series((FixedText(begin), value, FixedText(tags.value[1])))
             parts.append(parameter if key in required else Repeated(parameter, maximum=1))
-        parts.append(FixedText(f"</function>\n{self._format.end}"))
-        return Series(tuple(parts))
+        return Series((head, *parts, tail))
 
-    def _xml_value(self, name: str, tool: ToolSchema, key: str, value: Any) -> Part:
-        """A parameter's value, written as ``xml_values`` reads it."""
-        if is_plain_text(value):
-            return FreeText(excluded=(END,))
-        if texts := listed_texts(value):
-            return AnyOf(tuple(map(FixedText, texts)))
+    def _value(self, name: str, tool: ToolSchema, key: str, value: Any) -> Part:
+        """An argument's value, written as ``argument_values`` reads it."""
+        if self._format.style == "python":
+            if words := _python_words(value):
+                return AnyOf(tuple(map(FixedText, words)))
+        else:
+            end = self._format.tags.value_end
+            if is_plain_text(value):
+                return FreeText(excluded=(end,))
+            if texts := listed_texts(value, end):
+                return AnyOf(tuple(map(FixedText, texts)))
         shared = {n: tool.schema[n] for n in ("$defs", "definitions") if n in tool.schema}
         schema = {**shared, **value} if isinstance(value, Mapping) else value
         escaped = key.replace("~", "~0").replace("/", "~1")
@@ -151,14 +172,55 @@ class ToolGrammar:
         return self._origins.add_part(part, field, f"the tool {name!r}")
 
 
-def _check_xml(name: str, tool: ToolSchema) -> None:
-    """Refuses what a call with a tag for each parameter can't be held to."""
-    style = "in the XML style in which this model calls tools"
-    for keyword in tool.schema:
-        if keyword not in _XML_KEYWORDS:
+def _python_words(schema: Any) -> tuple[str, ...]:
+    """The words that are all of a boolean's or null's values in Python."""
+    if not isinstance(schema, Mapping) or set(schema) - {"type"} - ANNOTATIONS:
+        return ()
+    words = {"boolean": ("true", "false"), "null": ("null",)}.get(str(schema.get("type")), ())
+    return tuple(PYTHON_WORDS[word] for word in words)
+
+
+def _keyword_arguments(values: Mapping[str, Part], required: Set[str]) -> Part:
+    """``key=value`` with commas between, required ones first, then any of the others in order."""
+    keys = sorted(values, key=lambda key: key not in required)
+    written = [Series((FixedText(f"{key}="), values[key])) for key in keys]
+    more = [
+        Series((FixedText(", "), part)) if key in required
+        else Repeated(Series((FixedText(", "), part)), maximum=1)
+        for key, part in zip(keys, written, strict=True)
+    ]  # fmt: skip
+    if not written:
+        return FixedText("")
+    if keys[0] in required:
+        return Series((written[0], *more[1:]))
+    first = [Series((part, *more[i + 1 :])) for i, part in enumerate(written)]
+    return Repeated(AnyOf(tuple(first)), maximum=1)
+
+
+def _check_by_name(tool_format: ToolFormat, tools: Tools) -> None:
+    """Refuses tools whose calls can't be held to their schema argument by argument."""
+    style = f"in the style in which this model calls tools ({tool_format.name})"
+    for name, tool in tools.items():
+        _check_keywords(name, tool, style)
+        for key in tool.schema.get("properties", {}):
+            if tool_format.style == "python":
+                can_stand = key.isidentifier() and key.isascii() and not keyword.iskeyword(key)
+            else:
+                mark = tool_format.tags.key[1].strip()
+                can_stand = key == key.strip() and bool(key) and mark not in key
+            if not can_stand:
+                raise InvalidConstraintError(
+                    f"the parameter {key!r} of the tool {name!r} can't be written {style}",
+                    param=field_path(tool.field, "/properties"),
+                )
+
+
+def _check_keywords(name: str, tool: ToolSchema, style: str) -> None:
+    for word in tool.schema:
+        if word not in _ROOT_KEYWORDS:
             raise InvalidConstraintError(
-                f"{keyword!r} of the tool {name!r} can't be enforced {style}",
-                param=field_path(tool.field, f"/{keyword}"),
+                f"{word!r} of the tool {name!r} can't be enforced {style}",
+                param=field_path(tool.field, f"/{word}"),
             )
     properties = tool.schema.get("properties", {})
     for key in tool.schema.get("required", ()):
@@ -166,10 +228,4 @@ def _check_xml(name: str, tool: ToolSchema) -> None:
             raise InvalidConstraintError(
                 f"the tool {name!r} requires {key!r}, which is not among its properties",
                 param=field_path(tool.field, "/required"),
-            )
-    for key in properties:
-        if key != key.strip() or not key or ">" in key:
-            raise InvalidConstraintError(
-                f"the parameter {key!r} of the tool {name!r} can't be written {style}",
-                param=field_path(tool.field, "/properties"),
             )

@@ -280,11 +280,11 @@ def test_two_hundred_tools_are_fine_and_too_many_are_refused(serve):
     assert server.chat(tools=tools).json()["error"]["param"] == "tools"
 
 
-@pytest.mark.parametrize("name", sorted(set(TOOL_FORMATS) - {"qwen3_xml", "harmony"}))
-def test_every_json_format_gives_valid_calls(serve, name):
+@pytest.mark.parametrize("name", sorted(set(TOOL_FORMATS) - {"harmony"}))
+def test_every_format_gives_valid_calls(serve, name):
     server = serve(RAMBLE, tool_format=name)
     fields = {"tools": TOOLS, "tool_choice": "required", "parallel_tool_calls": False}
-    answer = server.chat(**fields, max_tokens=150, temperature=0).json()["choices"][0]
+    answer = server.chat(**fields, max_tokens=400, temperature=0).json()["choices"][0]
     assert answer["finish_reason"] == "tool_calls"
     (made,) = answer["message"]["tool_calls"]
     jsonschema.validate(json.loads(made["function"]["arguments"]), CITY)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import enum
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
+from ramet.runtime.parsers.argument_values import may_continue, read_value
 from ramet.runtime.parsers.deltas import cut_at_tag
-from ramet.runtime.parsers.xml_values import END, may_continue, read_value
+from ramet.runtime.parsers.tool_formats import TagSyntax
 
-_FUNCTION, _FUNCTION_END = "<function=", "</function>"
-_PARAMETER, _PARAMETER_END = "<parameter=", END
+_NAME = re.compile(r"[^\s<>]*")
 
 
 class _State(enum.Enum):
@@ -19,21 +20,26 @@ class _State(enum.Enum):
     NAME = enum.auto()
     BODY = enum.auto()
     KEY = enum.auto()
+    VALUE_BEGIN = enum.auto()
     VALUE = enum.auto()
     DONE = enum.auto()
     BAD = enum.auto()
 
 
-class XmlCallReader:
-    """Reads ``<function=name><parameter=key>value</parameter>...</function>``.
+class TaggedCallReader:
+    """Reads a name, then keys and values, each between tags: ``<parameter=key>value</parameter>``.
 
-    A value is text between newlines; by the tool's schema it is plain or JSON, see ``xml_values``.
+    By the tool's schema a value is plain text or JSON, see ``argument_values``.
 
     Args:
+        tags: the tags; white space around them may vary.
+        end: the mark behind the last argument.
         schemas: the parameters' schema of each tool, by the tool's name.
     """
 
-    def __init__(self, schemas: Mapping[str, Mapping[str, Any]]) -> None:
+    def __init__(self, tags: TagSyntax, end: str, schemas: Mapping[str, Mapping[str, Any]]) -> None:
+        self._tags = tags
+        self._end = end
         self._schemas = schemas
         self._state = _State.BEGIN
         self._buffer = ""
@@ -68,29 +74,57 @@ class XmlCallReader:
         return text
 
     def _step(self) -> None:
-        state = self._state
-        if state is _State.BEGIN:
-            self._expect({_FUNCTION: _State.NAME})
-        elif state is _State.NAME:
-            if self._read_word(">"):
-                self.name = self._take_word().strip()
-                self._arguments.append("{")
-                self._state = _State.BODY if self.name else _State.BAD
-        elif state is _State.BODY:
-            self._expect({_PARAMETER: _State.KEY, _FUNCTION_END: _State.DONE})
-            if self._state is _State.DONE:
-                self._arguments.append("}")
-        elif state is _State.KEY:
-            if self._read_word(">"):
-                self._key = self._take_word().strip()
-                self._state = _State.VALUE
-        elif self._read_word(_PARAMETER_END):
-            value = self._take_word()
-            if may_continue(value, self._schema()):
-                self._word.append(value + _PARAMETER_END)
-            else:
-                self._add_parameter(value)
-                self._state = _State.BODY
+        tags = self._tags
+        match self._state:
+            case _State.BEGIN:
+                self._expect({tags.name[0].strip(): _State.NAME})
+            case _State.NAME:
+                self._read_name()
+            case _State.BODY:
+                self._expect({tags.key[0].strip(): _State.KEY, self._end: _State.DONE})
+                if self.is_done:
+                    self._arguments.append("}")
+            case _State.KEY:
+                if self._read_word(tags.key[1].strip()):
+                    self._key = self._take_word().strip()
+                    self._state = _State.VALUE_BEGIN
+            case _State.VALUE_BEGIN:
+                begin = tags.value[0].strip()
+                if begin:
+                    self._expect({begin: _State.VALUE})
+                else:
+                    self._state = _State.VALUE
+            case _:
+                self._read_value()
+
+    def _read_name(self) -> None:
+        """Reads the name up to its mark, or to white space where it has none."""
+        end = self._tags.name[1].strip()
+        if end:
+            if not self._read_word(end):
+                return
+        else:
+            text = self._buffer if self._word else self._buffer.lstrip()
+            found = _NAME.match(text)
+            name = found.group() if found else ""
+            self._word.append(name)
+            self._buffer = text[len(name) :]
+            if not self._buffer:
+                return
+        self.name = self._take_word().strip()
+        self._arguments.append("{")
+        self._state = _State.BODY if self.name else _State.BAD
+
+    def _read_value(self) -> None:
+        end = self._tags.value_end
+        if not self._read_word(end):
+            return
+        value = self._take_word()
+        if may_continue(value, self._schema(), end):
+            self._word.append(value + end)
+        else:
+            self._add_parameter(value)
+            self._state = _State.BODY
 
     def _expect(self, tags: Mapping[str, _State]) -> None:
         """Skips white space and takes one of ``tags``."""
@@ -114,14 +148,13 @@ class XmlCallReader:
         return word
 
     def _add_parameter(self, value: str) -> None:
-        value = value.removeprefix("\n").removesuffix("\n")
+        if not self._tags.value[0].strip():
+            value = value.removeprefix("\n").removesuffix("\n")
         comma = ", " if self._num_parameters else ""
         self._num_parameters += 1
         key = json.dumps(self._key, ensure_ascii=False)
-        self._arguments.append(f"{comma}{key}: {self._as_json(value)}")
-
-    def _as_json(self, value: str) -> str:
-        return json.dumps(read_value(value, self._schema()), ensure_ascii=False)
+        text = read_value(value, self._schema(), self._tags.value_end)
+        self._arguments.append(f"{comma}{key}: {text}")
 
     def _schema(self) -> Any:
         """The current parameter's schema; None for an undeclared one."""
