@@ -102,6 +102,7 @@ def _dense_attention(
     scale: float,
     soft_cap: float = 0.0,
     window: int = 0,
+    sinks: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Softmax attention, one row at a time, over its gathered keys: knows nothing of plans."""
     q, k, v = (tensor.double().cpu() for tensor in (q, k, v))
@@ -120,7 +121,11 @@ def _dense_attention(
         hidden = key > position
         if window:
             hidden |= key <= position - window
-        weight = torch.softmax(score.masked_fill(hidden, -torch.inf), -1)
+        score = score.masked_fill(hidden, -torch.inf)
+        if sinks is not None:
+            column = sinks.double()[:, None, None].expand(-1, score.shape[1], 1)
+            score = torch.cat([score, column], -1)
+        weight = torch.softmax(score, -1)[..., : int(context_len)]
         out[first:end] = torch.einsum("htn,nhd->thd", weight, values)
     return out
 

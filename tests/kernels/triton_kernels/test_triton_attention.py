@@ -20,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning")
 DEVICE = "cpu" if interpreting() else "cuda"
 
 
-def attend(tree, q, k, v, *, scale, soft_cap=0.0, window=0, **options):
+def attend(tree, q, k, v, *, scale, soft_cap=0.0, window=0, sinks=None, **options):
     """Attention over a tree's rows, back on the CPU, and the plan that it followed."""
     shape = attention_shape(
         q.shape[1], k.shape[1], q.shape[2], q.dtype, architecture(torch.device(DEVICE))
@@ -37,7 +37,10 @@ def attend(tree, q, k, v, *, scale, soft_cap=0.0, window=0, **options):
     )
     inputs = AttentionInputs.from_plan(plan, tree.page_tables, tree.positions, DEVICE)
     q, k, v = (tensor.to(DEVICE) for tensor in (q, k, v))
-    out = paged_attention(q, k, v, inputs, scale=scale, soft_cap=soft_cap, window=window)
+    sinks = None if sinks is None else sinks.to(DEVICE)
+    out = paged_attention(
+        q, k, v, inputs, scale=scale, soft_cap=soft_cap, window=window, sinks=sinks
+    )
     return out.cpu(), plan
 
 
@@ -75,6 +78,19 @@ def test_long_rows_are_split_and_merged(row_tree, dense_attention):
     assert plan.num_slots > tree.num_tokens
     expected = dense_attention(tree, q, k, v, scale=0.125)
     torch.testing.assert_close(out.double(), expected, rtol=0, atol=2e-3)
+
+
+@pytest.mark.parametrize("grouping", ["never", "always"])
+def test_sinks_take_their_part_of_each_heads_weights(row_tree, dense_attention, grouping):
+    tree = row_tree(16, [(0, 0, 40, 1), (0, 30, 300, 1), (0, 30, 3, 2)])
+    k, v = tree.pages(2, 64, seed=3)
+    q = tree.queries(4, 64, seed=3)
+    arguments = {"scale": 0.125, "sinks": torch.tensor([0.5, -2.0, 3.0, 1.0])}
+    out, plan = attend(tree, q, k, v, grouping=grouping, **arguments)
+    if grouping == "always":
+        assert len(plan.merge_tokens)
+    expected = dense_attention(tree, q, k, v, **arguments)
+    torch.testing.assert_close(out.double(), expected, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("grouping", ["never", "always"])
