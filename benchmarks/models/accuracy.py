@@ -77,29 +77,6 @@ def whole_prompt(token_ids: list[int], page_size: int) -> Batch:
 
     num_tokens = len(token_ids)
     num_pages = -(-num_tokens // page_size)
-    nothing = np.zeros(0, np.int32)
-    floats, starts = nothing.astype(np.float32), np.zeros(1, np.int32)
-    sampling = SamplingRows(
-        temperature=floats,
-        top_p=floats,
-        top_k=nothing,
-        min_p=floats,
-        presence_penalty=floats,
-        frequency_penalty=floats,
-        repetition_penalty=floats,
-        seeds=nothing.astype(np.uint64),
-        positions=nothing.astype(np.int64),
-        mask_rows=nothing,
-        masks=np.zeros((0, 1), np.int32),
-        num_logprobs=nothing,
-        targets=nothing,
-        bias_starts=starts,
-        bias_token_ids=nothing,
-        bias_values=floats,
-        seen_starts=starts,
-        seen_token_ids=nothing,
-        seen_output_counts=nothing,
-    )
     return Batch(
         token_ids=np.array(token_ids, np.int32),
         positions=np.arange(num_tokens, dtype=np.int32),
@@ -108,7 +85,7 @@ def whole_prompt(token_ids: list[int], page_size: int) -> Batch:
         page_tables=np.arange(num_pages, dtype=np.int32)[None],
         page_copies=np.zeros((0, 3), np.int32),
         logit_tokens=np.arange(num_tokens, dtype=np.int32),
-        sampling=sampling,
+        sampling=SamplingRows.greedy(0),
     )
 
 

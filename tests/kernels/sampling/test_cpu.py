@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -21,29 +23,13 @@ VOCAB_SIZES = [1, 31, 64, 1000, 4099]
 
 def make_rows(num_rows, **changes):
     """Sampling arrays of rows that ask for nothing, with whole arrays replaced by ``changes``."""
-    rows = {
-        "temperature": np.zeros(num_rows, np.float32),
-        "top_p": np.ones(num_rows, np.float32),
-        "top_k": np.zeros(num_rows, np.int32),
-        "min_p": np.zeros(num_rows, np.float32),
-        "presence_penalty": np.zeros(num_rows, np.float32),
-        "frequency_penalty": np.zeros(num_rows, np.float32),
-        "repetition_penalty": np.ones(num_rows, np.float32),
-        "seeds": np.arange(num_rows, dtype=np.uint64),
-        "positions": np.zeros(num_rows, np.int64),
-        "mask_rows": np.full(num_rows, -1, np.int32),
-        "masks": np.zeros((0, 1), np.int32),
-        "num_logprobs": np.full(num_rows, -1, np.int32),
-        "targets": np.full(num_rows, -1, np.int32),
-        "bias_starts": np.zeros(num_rows + 1, np.int32),
-        "bias_token_ids": np.zeros(0, np.int32),
-        "bias_values": np.zeros(0, np.float32),
-        "seen_starts": np.zeros(num_rows + 1, np.int32),
-        "seen_token_ids": np.zeros(0, np.int32),
-        "seen_output_counts": np.zeros(0, np.int32),
-    }
-    assert not changes.keys() - rows.keys()
-    return rows | changes
+    rows = dataclasses.replace(
+        SamplingRows.greedy(num_rows),
+        seeds=np.arange(num_rows, dtype=np.uint64),
+        masks=np.zeros((0, 1), np.int32),
+    )
+    rows = dataclasses.replace(rows, **changes)
+    return {field.name: getattr(rows, field.name) for field in dataclasses.fields(rows)}
 
 
 def random_rows(rng, num_rows, vocab_size):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -10,28 +12,7 @@ from ramet.runtime.model.sampler import Sampler
 
 
 def rows(num_rows, **changes):
-    arrays = {
-        "temperature": np.zeros(num_rows, np.float32),
-        "top_p": np.ones(num_rows, np.float32),
-        "top_k": np.zeros(num_rows, np.int32),
-        "min_p": np.zeros(num_rows, np.float32),
-        "presence_penalty": np.zeros(num_rows, np.float32),
-        "frequency_penalty": np.zeros(num_rows, np.float32),
-        "repetition_penalty": np.ones(num_rows, np.float32),
-        "seeds": np.zeros(num_rows, np.uint64),
-        "positions": np.zeros(num_rows, np.int64),
-        "mask_rows": np.full(num_rows, -1, np.int32),
-        "masks": np.zeros((0, 1), np.int32),
-        "num_logprobs": np.full(num_rows, -1, np.int32),
-        "targets": np.full(num_rows, -1, np.int32),
-        "bias_starts": np.zeros(num_rows + 1, np.int32),
-        "bias_token_ids": np.zeros(0, np.int32),
-        "bias_values": np.zeros(0, np.float32),
-        "seen_starts": np.zeros(num_rows + 1, np.int32),
-        "seen_token_ids": np.zeros(0, np.int32),
-        "seen_output_counts": np.zeros(0, np.int32),
-    }
-    return SamplingRows(**(arrays | changes))
+    return dataclasses.replace(SamplingRows.greedy(num_rows), **changes)
 
 
 def test_each_field_reaches_its_own_row():

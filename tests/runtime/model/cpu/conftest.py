@@ -103,33 +103,6 @@ def write_model(
     return path
 
 
-def no_sampling() -> SamplingRows:
-    """Rows that a runner never looks at."""
-    empty = np.zeros(0, np.int32)
-    floats, starts = empty.astype(np.float32), np.zeros(1, np.int32)
-    return SamplingRows(
-        temperature=floats,
-        top_p=floats,
-        top_k=empty,
-        min_p=floats,
-        presence_penalty=floats,
-        frequency_penalty=floats,
-        repetition_penalty=floats,
-        seeds=empty.astype(np.uint64),
-        positions=empty.astype(np.int64),
-        mask_rows=empty,
-        masks=np.zeros((0, 1), np.int32),
-        num_logprobs=empty,
-        targets=empty,
-        bias_starts=starts,
-        bias_token_ids=empty,
-        bias_values=floats,
-        seen_starts=starts,
-        seen_token_ids=empty,
-        seen_output_counts=empty,
-    )
-
-
 def make_batch(
     rows: Sequence[tuple[Sequence[int], int, Sequence[int]]],
     *,
@@ -152,7 +125,7 @@ def make_batch(
         page_tables=tables,
         page_copies=np.array(copies, np.int32).reshape(-1, 3),
         logit_tokens=np.arange(starts[-1], dtype=np.int32) if all_logits else starts[1:] - 1,
-        sampling=no_sampling(),
+        sampling=SamplingRows.greedy(0),
     )
 
 

@@ -13,32 +13,10 @@ from ramet.runtime.model.sampler import Sampler
 
 
 def greedy_rows(num_rows: int, **changes: object) -> SamplingRows:
-    def floats(value: float) -> np.ndarray:
-        return np.full(num_rows, value, np.float32)
-
-    def ints(value: int) -> np.ndarray:
-        return np.full(num_rows, value, np.int32)
-
-    rows = SamplingRows(
-        temperature=floats(0),
-        top_p=floats(1),
-        top_k=ints(0),
-        min_p=floats(0),
-        presence_penalty=floats(0),
-        frequency_penalty=floats(0),
-        repetition_penalty=floats(1),
-        seeds=np.arange(num_rows, dtype=np.uint64),
+    rows = dataclasses.replace(
+        SamplingRows.greedy(num_rows),
         positions=np.full(num_rows, 9, np.int64),
-        targets=ints(-1),
-        mask_rows=ints(-1),
         masks=np.array([[-1] * 8, [6] * 8, [0] * 8], np.int32),
-        num_logprobs=ints(-1),
-        bias_starts=np.zeros(num_rows + 1, np.int32),
-        bias_token_ids=np.empty(0, np.int32),
-        bias_values=np.empty(0, np.float32),
-        seen_starts=np.zeros(num_rows + 1, np.int32),
-        seen_token_ids=np.empty(0, np.int32),
-        seen_output_counts=np.empty(0, np.int32),
     )
     return dataclasses.replace(rows, **changes)
 

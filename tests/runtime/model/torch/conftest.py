@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -72,32 +73,14 @@ def write_model(path: Path, architecture: str, types: tuple[str, ...], seed: int
 
 def make_sampling(num_rows: int, **changes: np.ndarray) -> SamplingRows:
     """Rows that are greedy and want log-probabilities, unless changed."""
-    empty = np.zeros(0, np.int32)
-    starts = np.zeros(num_rows + 1, np.int32)
-    zeros, ones = np.zeros(num_rows, np.float32), np.ones(num_rows, np.float32)
-    none = np.full(num_rows, -1, np.int32)
-    arrays = {
-        "temperature": zeros,
-        "top_p": ones,
-        "top_k": np.zeros(num_rows, np.int32),
-        "min_p": zeros,
-        "presence_penalty": zeros,
-        "frequency_penalty": zeros,
-        "repetition_penalty": ones,
-        "seeds": np.arange(num_rows, dtype=np.uint64) + np.uint64(2**63),
-        "positions": np.arange(num_rows, dtype=np.int64),
-        "mask_rows": none,
-        "masks": np.zeros((0, -(-VOCAB_SIZE // 32)), np.int32),
-        "num_logprobs": np.full(num_rows, 2, np.int32),
-        "targets": none,
-        "bias_starts": starts,
-        "bias_token_ids": empty,
-        "bias_values": np.zeros(0, np.float32),
-        "seen_starts": starts,
-        "seen_token_ids": empty,
-        "seen_output_counts": empty,
-    }
-    return SamplingRows(**(arrays | changes))
+    rows = dataclasses.replace(
+        SamplingRows.greedy(num_rows),
+        seeds=np.arange(num_rows, dtype=np.uint64) + np.uint64(2**63),
+        positions=np.arange(num_rows, dtype=np.int64),
+        masks=np.zeros((0, -(-VOCAB_SIZE // 32)), np.int32),
+        num_logprobs=np.full(num_rows, 2, np.int32),
+    )
+    return dataclasses.replace(rows, **changes)
 
 
 class Sequences:
