@@ -77,6 +77,7 @@ class Grammar:
         self._limits = limits
         self._make_start = start
         self._successor: Grammar | None = None
+        self._relaxed: Grammar | None = None
         self._successor_lock = threading.Lock()
         self._many_states = limits.max_states // _SHARE_OF_LIMITS
         self._many_contexts = limits.max_contexts // _SHARE_OF_LIMITS
@@ -114,7 +115,8 @@ class Grammar:
     @property
     def num_bytes(self) -> int:
         """Approximate memory in addition to what it shares with others."""
-        return self._pushdown.num_bytes + self.completions.num_bytes
+        own = self._pushdown.num_bytes + self.completions.num_bytes
+        return own + (self._relaxed.num_bytes if self._relaxed is not None else 0)
 
     @property
     def is_crowded(self) -> bool:
@@ -137,6 +139,16 @@ class Grammar:
                 context_independent = new_context_independent_masks(self.vocab, self._limits)
                 self._successor = Grammar(self._make_start, context_independent, self._limits)
             return self._successor
+
+    def relaxed(self) -> Grammar:
+        """The grammar without its bounds on tokens, in which completions are searched for."""
+        with self._successor_lock:
+            if self._relaxed is None:
+                bounds = self._pushdown.token_bounds
+                assert bounds is not None
+                context_independent = new_context_independent_masks(self.vocab, self._limits)
+                self._relaxed = Grammar(bounds.relaxed_start, context_independent, self._limits)
+            return self._relaxed
 
     def settle(self) -> None:
         """Raises the bounds of ``is_crowded`` to twice the present size, which one text needs."""

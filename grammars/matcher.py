@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .completion import FULL_WORK, CompletionSearch
+from .completion import FULL_WORK, CompletionSearch, complete_by_tokens
 from .errors import GrammarTooComplexError
 from .masks.masks import Masks, bit
 from .masks.vocabulary import Mask, Vocabulary
@@ -33,6 +33,8 @@ class MatchedGrammar(Protocol):
 
     def renewed(self) -> MatchedGrammar: ...
 
+    def relaxed(self) -> MatchedGrammar: ...
+
     def settle(self) -> None: ...
 
     def matcher(self) -> Matcher: ...
@@ -41,7 +43,9 @@ class MatchedGrammar(Protocol):
 class Matcher:
     """Follows one sequence's tokens. Not thread-safe."""
 
-    __slots__ = ("_accepted", "_counts", "_grammar", "_parser_stack", "_pushdown", "is_finished")
+    __slots__ = (
+        "_accepted", "_counts", "_grammar", "_parser_stack", "_pushdown", "_relaxed", "is_finished"
+    )  # fmt: skip
 
     is_finished: bool
     """Whether an end token was accepted; nothing may follow."""
@@ -59,6 +63,7 @@ class Matcher:
         self._pushdown = pushdown
         self._parser_stack = parser_stack
         self.is_finished = False
+        self._relaxed: Matcher | None = None
         # What was accepted, by position: tokens' ids, or bytes.
         self._accepted: list[int | bytes] = []
         # By position, the number of tokens that have begun in each part with a bound.
@@ -211,18 +216,52 @@ class Matcher:
             GrammarTooComplexError: none is found within the search's limits, or it needs special
                 tokens (see ``completion``).
         """
-        pieces = self.completion()
-        if any(isinstance(piece, int) for piece in pieces):
-            raise GrammarTooComplexError("", "complete", "the completion needs special tokens")
-        return b"".join(piece for piece in pieces if isinstance(piece, bytes))
+        found = bytearray()
+        for piece in self.completion():
+            text = piece if isinstance(piece, bytes) else self._grammar.vocab.tokens[piece]
+            if text is None:
+                reason = "the completion needs special tokens"
+                raise GrammarTooComplexError("", "complete", reason)
+            found += text
+        return bytes(found)
 
     def completion(self, *, max_work: int = FULL_WORK) -> list[bytes | int]:
-        """``shortest_completion`` as texts and the ids of special tokens between them; the search
-        visits at most ``max_work`` lexeme states."""
+        """``shortest_completion`` as texts and the ids of tokens between them; the search visits
+        at most ``max_work`` lexeme states.
+
+        The tokens are special ones; where the grammar has bounds on tokens, all are given by id.
+        """
         if self.is_finished:
             return []
-        with self._pushdown.lock:
-            return self._grammar.completions.shortest(self._parser_stack, max_work=max_work)
+        if self._pushdown.token_bounds is None:
+            with self._pushdown.lock:
+                return self._grammar.completions.shortest(self._parser_stack, max_work=max_work)
+        relaxed = self._without_bounds().fork()
+        return list(complete_by_tokens(self.fork(), relaxed, self._grammar.vocab, max_work))
+
+    @property
+    def num_lacking(self) -> int:
+        """How many more tokens a text with a bound on them needs at least before it may end."""
+        bounds = self._pushdown.token_bounds
+        return bounds.num_lacking(self._counts[self._parser_stack.at]) if bounds is not None else 0
+
+    def _without_bounds(self) -> Matcher:
+        """A matcher at the same position of the grammar without bounds on tokens; kept."""
+        if self._relaxed is None:
+            self._relaxed = self._grammar.relaxed().matcher()
+        relaxed, accepted = self._relaxed, self._accepted[: self._parser_stack.at]
+        known = relaxed._accepted[: relaxed._parser_stack.at]
+        if known != accepted[: len(known)]:
+            pairs = enumerate(zip(known, accepted, strict=False))
+            common = next((i for i, (a, b) in pairs if a != b), min(len(known), len(accepted)))
+            relaxed.rollback(len(known) - common)
+        for item in accepted[relaxed._parser_stack.at :]:
+            if isinstance(item, bytes):
+                taken = relaxed.accept_bytes(item)
+            else:
+                taken = relaxed.accept(item)
+            assert taken, "without bounds, all is accepted that was with them"
+        return relaxed
 
     @property
     def text(self) -> bytes:

@@ -94,10 +94,6 @@ class CompletionSearch:
         Raises:
             GrammarTooComplexError: none is found within the search's limits.
         """
-        if self._pushdown.token_bounds is not None:
-            raise GrammarTooComplexError(
-                "", "complete", "completions of texts with bounds on their tokens are not supported"
-            )
         start = parser_stack.snapshot()
         if len(self._ends) > _MAX_KNOWN:
             self._ends.clear()

@@ -129,6 +129,7 @@ class Vocabulary:
         self._leaves = leaves_of(self.trie, len(self.tokens))
         self._groups: dict[tuple[int, int], Group] = {}
         self._longest: dict[int, int] = {}
+        self._ids: dict[bytes, int] = {}
         self._group_counts: dict[int, NDArray[np.int32]] = {}
         self.roots = roots_of(self.trie)
         self.slices = tuple(
@@ -145,6 +146,12 @@ class Vocabulary:
     ) -> Vocabulary:
         """A vocabulary from each id's bytes; None stands for a token that is no text."""
         return cls(tokens, eos_ids, special_ids)
+
+    def id_of(self, text: bytes) -> int | None:
+        """The first token of a text."""
+        if not self._ids:
+            self._ids = {t: i for i, t in reversed(list(enumerate(self.tokens))) if t is not None}
+        return self._ids.get(text)
 
     def longest(self, index: int) -> int:
         """The most characters of a token of a group of ``slicer.GROUPS``."""

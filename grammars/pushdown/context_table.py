@@ -125,7 +125,14 @@ After = Context | Push | Pop | None
 
 
 class TokenBounds(Protocol):
-    """Bounds on how many tokens begin in some part of a text, which bytes alone don't show."""
+    """Bounds on how many tokens begin in some part of a text, which bytes alone don't show.
+
+    Attributes:
+        relaxed_start: what begins the same grammar without the bounds.
+    """
+
+    @property
+    def relaxed_start(self) -> Callable[[ContextTable], Context]: ...
 
     def count(
         self,
@@ -146,6 +153,10 @@ class TokenBounds(Protocol):
         Returns:
             The counts now.
         """
+        ...
+
+    def num_lacking(self, counts: tuple[tuple[int, int], ...]) -> int:
+        """How many more tokens the open part needs at least; of several, the one with fewest."""
         ...
 
 

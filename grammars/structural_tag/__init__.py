@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
+from typing import Any
 
-from ramet.grammars.constraints import JsonObject, JsonSchema, StructuralTag
+from ramet.grammars.constraints import (
+    AnyOf,
+    FreeText,
+    JsonObject,
+    JsonSchema,
+    Repeated,
+    Series,
+    StructuralTag,
+    Tag,
+    TriggeredTags,
+)
 from ramet.grammars.ebnf import build_network
 from ramet.grammars.errors import ConstraintError
 from ramet.grammars.json_schema.compile import CompiledSchema
@@ -44,12 +56,28 @@ def structural_tag_start(
         raise type(error)("/root", error.keyword, error.reason) from None
     has_special = any(isinstance(thing, SpecialToken) for thing in compiler.foreign)
 
+    def relaxed(pushdown: ContextTable) -> Context:
+        without_bounds = _without_bounds(constraint)
+        return structural_tag_start(without_bounds, special_ids, compile_schema, limits)(pushdown)
+
     def start(pushdown: ContextTable) -> Context:
         # A grammar has one pushdown table, and both keep what they have computed.
         automaton = TagAutomaton(network, compiler.foreign, limits)
         pushdown.has_special |= has_special
         if automaton.counts_tokens:
-            pushdown.token_bounds = TokenBounds(automaton)
+            pushdown.token_bounds = TokenBounds(automaton, relaxed)
         return context_of(pushdown, automaton, automaton.configurations(automaton.start))
 
     return start
+
+
+def _without_bounds(part: Any) -> Any:
+    """A part of a tag, or several, without bounds on tokens."""
+    if isinstance(part, tuple):
+        return tuple(map(_without_bounds, part))
+    if isinstance(part, FreeText):
+        return part if part.max_tokens == 0 else FreeText(part.excluded)
+    if isinstance(part, AnyOf | Repeated | Series | StructuralTag | Tag | TriggeredTags):
+        inner = {f.name: _without_bounds(getattr(part, f.name)) for f in dataclasses.fields(part)}
+        return dataclasses.replace(part, **inner)
+    return part

@@ -193,6 +193,10 @@ class TagAutomaton(GrammarAutomaton):
             known = self._recounted[state, phases] = self._in_phases(state, dict(phases))
         return known, after
 
+    def num_lacking(self, index: int, count: int) -> int:
+        """How many more tokens must begin in a text in which ``count`` have begun."""
+        return max(0, self._text(index).min_tokens - count)
+
     def _in_phases(self, state: int, phases: dict[int, int]) -> int:
         found: set[Configuration] = set()
         for configuration in self.configurations(state):

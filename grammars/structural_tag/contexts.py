@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,7 +77,10 @@ class _StretchFrom(Lexeme):
 class TokenBounds:
     """Keeps a sequence's position within the bounds on tokens; see ``pushdown.TokenBounds``."""
 
-    def __init__(self, automaton: TagAutomaton) -> None:
+    def __init__(
+        self, automaton: TagAutomaton, relaxed_start: Callable[[ContextTable], Context]
+    ) -> None:
+        self.relaxed_start = relaxed_start
         self._automaton = automaton
         self._stretch = _Stretch(automaton)
 
@@ -93,6 +96,10 @@ class TokenBounds:
             with pushdown.state_table.lock:
                 position[STATE] = self._stretch.state(pushdown.state_table, after)
         return counts
+
+    def num_lacking(self, counts: Counts) -> int:
+        """How many more tokens the open text needs at least; of several, the one with fewest."""
+        return min((self._automaton.num_lacking(*count) for count in counts), default=0)
 
 
 class StretchContext(Context):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 
 import numpy as np
@@ -17,6 +18,7 @@ from ramet.grammars import (
     Grammar,
     JsonSchema,
     Matcher,
+    Part,
     Repeated,
     Series,
     StructuralTag,
@@ -31,6 +33,9 @@ from ramet.grammars import (
 TOKENS = ["<", ">", "a", "!", "<a", "a>", "aa", "aa>!", ">!", "a<", "<>!", "!a"]
 EOS = len(TOKENS)
 VOCAB = Vocabulary.from_tokens([*(t.encode() for t in TOKENS), None], {EOS})
+JSON_VOCAB = Vocabulary.from_tokens(
+    [*(t.encode() for t in TOKENS), b'"', b"0", b'a"<', None], {EOS + 3}
+)
 
 bounds = st.integers(0, 4).flatmap(
     lambda low: st.tuples(st.just(low), st.one_of(st.none(), st.integers(low, 5)))
@@ -168,3 +173,58 @@ def test_as_json(compile_: Callable[[Constraint], Grammar]) -> None:
     constraint = StructuralTag(Tag("<", FreeText(("a",), 1, 4), ">"))
     assert constraint_from_json(constraint_to_json(constraint)) == constraint
     assert compile_(constraint).match("<b>")
+
+
+parts = st.recursive(
+    st.one_of(
+        st.sampled_from([FixedText("a"), JsonSchema({"enum": [0, "a"]})]),
+        bounds.map(lambda b: Tag("<", FreeText(min_tokens=b[0], max_tokens=b[1]), ">")),
+        bounds.map(lambda b: Tag("<a", FreeText(min_tokens=b[0], max_tokens=b[1]), "a>!")),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, min_size=1, max_size=3).map(lambda p: Series(tuple(p))),
+        st.tuples(inner, st.integers(0, 2)).map(lambda p: Repeated(p[0], p[1], p[1] + 1)),
+    ),
+    max_leaves=4,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(parts, st.randoms(use_true_random=False))
+def test_each_position_has_a_completion_in_tokens(part: Part, rng: random.Random) -> None:
+    matcher = compile_constraint(
+        StructuralTag(Series((part, FixedText("!")))), JSON_VOCAB
+    ).matcher()
+    for _ in range(12):
+        completed = matcher.fork()
+        pieces = matcher.completion()
+        for piece in pieces:
+            taken = completed.accept_bytes(piece) if isinstance(piece, bytes) else None
+            assert completed.accept(piece) if taken is None else taken
+        assert completed.is_accepting
+        following = sorted(allowed(matcher, JSON_VOCAB) - {JSON_VOCAB.size - 1})
+        if not following:
+            break
+        assert matcher.accept(rng.choice(following))
+        if rng.random() < 0.2:
+            matcher.rollback(1)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "before", "completion"),
+    [
+        (0, 2, "<", ">!"),
+        (0, 2, "< a aa", ">!"),
+        (3, None, "<", "aaa>!"),
+        (3, 5, "< aa", "aa>!"),
+        (900, None, "<", "a" * 900 + ">!"),
+    ],
+)
+def test_completions_take_the_tokens_that_a_text_needs(
+    low: int, high: int | None, before: str, completion: str
+) -> None:
+    tag = Tag("<", FreeText(min_tokens=low, max_tokens=high), ">!")
+    matcher = compile_constraint(StructuralTag(tag), VOCAB).matcher()
+    for token in before.split():
+        assert matcher.accept(TOKENS.index(token))
+    assert matcher.shortest_completion() == completion.encode()

@@ -12,7 +12,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from ramet.grammars import Choice, Ebnf, JsonObject, JsonSchema, Regex
+from ramet.grammars import (
+    Choice,
+    Ebnf,
+    FreeText,
+    JsonObject,
+    JsonSchema,
+    Regex,
+    Repeated,
+    Series,
+    StructuralTag,
+    Tag,
+    TriggeredTags,
+)
 from ramet.grammars.completion import CompletionSearch
 from ramet.runtime.api.errors import InvalidParameterError
 from ramet.runtime.api.params import SamplingParams
@@ -114,6 +126,11 @@ def test_the_first_search_is_not_the_step_threads(engine: Engine, monkeypatch) -
     assert "ramet-engine" in threads
 
 
+PAIRS = r"""
+root ::= item ("," item)*
+item ::= [a-z]+ "=" (text | "{" root "}")
+text ::= "\"" [^"]* "\""
+"""
 names = st.sampled_from(["a", "b", "name", "é"])
 leaves = st.sampled_from(
     [
@@ -151,15 +168,28 @@ others = st.sampled_from(
         Ebnf('root ::= "(" root ")" | "[" root "," root "]" | [0-9]+'),
         Choice(("on", "once", "upon a time")),
         JsonObject(),
+        Regex(r"(?=.*[0-9])[a-z0-9]{3,12}"),
+        Ebnf(PAIRS),
     ]
 )
+texts = st.tuples(st.integers(0, 3), st.one_of(st.none(), st.integers(3, 6))).map(
+    lambda bounds: FreeText(min_tokens=bounds[0], max_tokens=bounds[1])
+)
+calls = st.tuples(st.sampled_from(["look_up", "é"]), schemas).map(
+    lambda call: Tag(f'<call>{{"name": "{call[0]}", "arguments": ', JsonSchema(call[1]), "}</call>")
+)
+tags = st.one_of(
+    st.tuples(texts, calls).map(lambda p: Series((Tag("<think>", p[0], "</think>"), p[1]))),
+    st.lists(calls, min_size=1, max_size=2).map(lambda p: TriggeredTags(tuple(p), ("<call>",))),
+    st.tuples(texts, others).map(lambda p: Repeated(Tag("<a>", Series(p), "</a>"), 1, 3)),
+).map(StructuralTag)
 
 
 @settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
-    constraint=schemas.map(JsonSchema) | others,
+    constraint=schemas.map(JsonSchema) | others | tags,
     max_tokens=st.integers(1, 40),
     seed=st.integers(0, 99),
 )
@@ -181,5 +211,6 @@ def test_every_output_is_complete_or_refused(
     else:
         done = run(engine, constraint, max_tokens, seed=seed)
     assert grammar.match(done.text), (constraint, done.text)
-    assert done.finish_reason == "stop"
+    # Free text may go on wherever it ends.
+    assert done.finish_reason == "stop" or isinstance(constraint, StructuralTag)
     assert done.usage.completion_tokens <= max_tokens
