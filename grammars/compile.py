@@ -24,6 +24,7 @@ from .ebnf import ebnf_automaton
 from .ebnf.counted_lexeme import GrammarLexeme
 from .ebnf.regex_network import regex_automaton, size_of
 from .errors import ConstraintError, EmptyConstraintError, GrammarTooComplexError
+from .free_memory import release_free_memory
 from .grammar import Grammar
 from .json_schema.compile import CompiledSchema
 from .json_schema.contexts.common import COMMON_SCHEMA, install_common
@@ -53,7 +54,6 @@ _MAX_SHARED_BYTES = 24 << 20
 
 Start = Callable[[PushdownTable], Context]
 """Creates a constraint's first context in a pushdown table."""
-
 
 _NUM_COMMON = 100
 """Bound on the precomputed transitions of the table for any JSON value; it has fewer."""
@@ -119,6 +119,7 @@ class GrammarCompiler:
         self._grammars: OrderedDict[str, Grammar] = OrderedDict()
         self._num_uncounted = 0
         self._counted_bytes = 0
+        self._forgotten_bytes = 0
         self._grammars_lock = threading.Lock()
         self._compile_lock = threading.Lock()
 
@@ -169,6 +170,11 @@ class GrammarCompiler:
             is_due = self._num_uncounted * _COUNTS >= len(self._grammars)
             if is_due or self._counted_bytes > self._max_bytes:
                 self._count()
+            is_much_free = self._forgotten_bytes > self._max_bytes // _SHEDS
+            if is_much_free:
+                self._forgotten_bytes = 0
+        if is_much_free:
+            release_free_memory()
         return grammar
 
     def _count(self) -> None:
@@ -179,7 +185,8 @@ class GrammarCompiler:
             room = self._max_bytes // _SHEDS
             while len(self._grammars) > 1 and room > 0:
                 room -= self._grammars.popitem(last=False)[1].num_bytes
-            self._counted_bytes = self._num_bytes()
+            before, self._counted_bytes = self._counted_bytes, self._num_bytes()
+            self._forgotten_bytes += before - self._counted_bytes
 
     def _num_bytes(self) -> int:
         grammars = self._grammars.values()

@@ -32,7 +32,7 @@ class CompileLimits:
     """Bounds on one grammar. Each ends in ``GrammarTooComplexError``, never in a hang.
 
     Attributes:
-        max_seconds: time to compile.
+        max_seconds: CPU time to compile.
         max_states: lexeme states of one grammar while it is used, 1 KiB each; those of grammars
             that share them count together.
         max_contexts: contexts of one grammar while it is used.

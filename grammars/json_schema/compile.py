@@ -92,7 +92,7 @@ def _check(
     Returns:
         All nodes, from the innermost out: decided in this order, few need deep recursion.
     """
-    end = time.monotonic() + limits.max_seconds
+    end = time.thread_time() + limits.max_seconds
     seen: set[Hashable] = set()
     num_numbers = 0
     nodes: dict[Formula, None] = {root: None}
@@ -102,7 +102,7 @@ def _check(
             if not isinstance(value, Leaf) or value in seen or value.is_settled:
                 continue
             seen.add(value)
-            if time.monotonic() > end:
+            if time.thread_time() > end:
                 raise GrammarTooComplexError(value.path, "", "the schema takes too long to compile")
             node = atom(value)
             for kind in typer.kinds(node):

@@ -257,6 +257,7 @@ class Engine:
     def collect_when_idle(self, collector: IdleCollector) -> None:
         """Has this process's full garbage collections run between steps, when there are none."""
         self._core.collect_when_idle(collector)
+        self._grammars.on_prepared = collector.exclude_survivors
         self._thread.wake()
 
     def abort(self, request_id: str) -> None:

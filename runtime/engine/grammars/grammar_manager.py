@@ -59,7 +59,12 @@ class GrammarManager:
         prepare: prepares a grammar's masks for a number of seconds; returns whether there is more.
         num_threads: compilations at a time; of several, one is for large constraints, so that
             others never wait for these.
+
+    Attributes:
+        on_prepared: called in a compiling thread once a grammar is made and prepared.
     """
+
+    on_prepared: Callable[[], None] = staticmethod(lambda: None)
 
     def __init__(
         self,
@@ -156,6 +161,8 @@ class GrammarManager:
     def _prepare_masks(self, grammar: CompiledGrammar, num_slices: int) -> None:
         if self._prepare(grammar, _SLICE_S) and num_slices > 1:
             self._threads.submit(self._prepare_masks, grammar, num_slices - 1)
+        else:
+            self.on_prepared()
 
     def _compile_checked(
         self, constraint: Constraint, key: str, scope: GrammarScope

@@ -22,6 +22,10 @@ _STEP_WORK = 300
 """Lexeme states that the search after a token may look at: mostly below a millisecond of work, at
 worst some 20 ms, once for each position."""
 
+_AMPLE_LEN = 64
+"""With so many more tokens left than the last completion has bytes, an output may go on for a while
+before its completion is known."""
+
 Pieces = tuple[bytes | int, ...]
 """Texts, and ids of special tokens."""
 
@@ -63,16 +67,22 @@ class Completions:
             )
         return pieces
 
-    def fitting(self, matcher: Matcher, num_left: int, *, promised: bool) -> Pieces | None:
+    @staticmethod
+    def has_ample_room(last: Pieces, num_left: int) -> bool:
+        """Whether ``num_left`` tokens are likely to be enough shortly after ``last`` was the
+        completion."""
+        return num_left > _num_bytes(last) + _AMPLE_LEN
+
+    def fitting(self, matcher: Matcher, num_left: int, *, thorough: bool) -> Pieces | None:
         """The completion of the matcher's position, if it takes at most ``num_left`` tokens.
 
         Raises:
-            GrammarTooComplexError: none is found in good time.
+            GrammarTooComplexError: none is found in good time, which is longer if ``thorough``.
         """
-        work = FIRST_COMPLETION_WORK if promised else _STEP_WORK
+        work = FIRST_COMPLETION_WORK if thorough else _STEP_WORK
         pieces = tuple(matcher.completion(max_work=work))
         try:
-            if sum(len(p) if isinstance(p, bytes) else 1 for p in pieces) <= num_left:
+            if _num_bytes(pieces) <= num_left:
                 return pieces  # A token has at least one byte.
             return pieces if len(self.encode(pieces)) <= num_left else None
         except InvalidConstraintError:
@@ -100,3 +110,8 @@ class Completions:
                     f"can't promise a complete output: {error}", param="complete"
                 ) from error
         return token_ids
+
+
+def _num_bytes(pieces: Pieces) -> int:
+    """How many bytes a completion has; a special token counts as one."""
+    return sum(len(piece) if isinstance(piece, bytes) else 1 for piece in pieces)

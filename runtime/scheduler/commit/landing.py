@@ -46,7 +46,7 @@ class Landing:
     def biases(self, sequence: Sequence_) -> dict[int, float]:
         """What to add to the logits of a sequence's next token."""
         start, pieces = sequence.request.landing, sequence.completion
-        if start is None or pieces is None:
+        if start is None or pieces is None or not sequence.completion_is_current:
             return {}
         used = sequence.num_output / (sequence.max_len - sequence.num_prompt)
         if used <= start:

@@ -283,22 +283,33 @@ class OutputWriter:
 
     def _can_complete(self, sequence: Sequence, matcher: Matcher, num_new: int) -> bool:
         """Whether an output that is to be complete can be, once ``num_new`` tokens are appended
-        that the matcher has accepted; keeps the completion."""
+        that the matcher has accepted; keeps the completion.
+
+        Where it was not promised, and none is found in good time, the output goes on without one
+        as long as there is room, and more work is done before it has to end.
+        """
         if sequence.completion is None:
             return True
-        num_left = sequence.num_left - num_new
+        completions, num_left = self._completions, sequence.num_left - num_new
         promised = sequence.request.complete is True
         try:
-            completion = self._completions.fitting(matcher, num_left, promised=promised)
+            try:
+                found = completions.fitting(matcher, num_left, thorough=promised)
+            except GrammarTooComplexError:
+                if promised:
+                    raise
+                if completions.has_ample_room(sequence.completion, num_left):
+                    sequence.completion_is_current = False
+                    return True
+                found = completions.fitting(matcher, num_left, thorough=True)
         except GrammarTooComplexError:
-            if promised:
-                return False
-            sequence.completion = None  # not promised: the output may be cut
+            found = None
+        if found is not None:
+            sequence.completion, sequence.completion_is_current = found, True
             return True
-        if completion is None:
-            return False
-        sequence.completion = completion
-        return True
+        if not sequence.completion_is_current:
+            sequence.completion = None  # the output may be cut
+        return sequence.completion is None
 
     def _complete(self, sequence: Sequence, matcher: Matcher) -> End | None:
         """Ends an output by its completion, in place of a token that leaves no room for one."""
@@ -369,6 +380,6 @@ def _reason_at_limit(sequence: Sequence) -> FinishReason:
 
     Free text that tags may stand in is cut, for all that it is allowed to end anywhere.
     """
-    is_whole = sequence.completion is not None
+    is_whole = sequence.completion is not None and sequence.completion_is_current
     is_text = isinstance(sequence.request.constraint, StructuralTag)
     return "stop" if is_whole and not is_text else "length"

@@ -79,6 +79,7 @@ class Sequence:
         "blocked_on",
         "cached_len",
         "completion",
+        "completion_is_current",
         "copy_from",
         "deadline",
         "emit",
@@ -154,6 +155,7 @@ class Sequence:
         self.num_forced = 0
         self.num_completed = 0
         self.completion: tuple[bytes | int, ...] | None = None
+        self.completion_is_current = True
         self.landing_biases: dict[int, float] = {}
         self.num_preemptions = 0
         self.cached_len = 0

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
+from ramet.grammars import JsonSchema
 from ramet.kernels.sampling.reference import sample_reference
 from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.api.request import Request
@@ -74,6 +75,16 @@ def test_no_full_collection_runs_during_steps(tokenizer, collector, controlled: 
     finally:
         gc.callbacks.remove(note)
     assert any(full) is not controlled
+
+
+def test_compiled_grammars_are_left_out_of_later_collections(tokenizer, collector) -> None:
+    constraint = JsonSchema({"enum": [[f"{i}", {"n": i}] for i in range(50)]})
+    model = ScriptedModel(tokenizer, (), sample=sample_reference)
+    with Engine(model, tokenizer) as engine:
+        engine.collect_when_idle(collector)
+        before = gc.get_freeze_count()
+        engine.compile(constraint).result()
+        wait_until(lambda: gc.get_freeze_count() > before + 100)
 
 
 def test_garbage_among_frozen_objects_is_found_when_all_are_collected(

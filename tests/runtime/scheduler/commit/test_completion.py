@@ -14,6 +14,7 @@ from jsonschema import Draft202012Validator
 
 from ramet.grammars import (
     Choice,
+    ConstraintError,
     Ebnf,
     FreeText,
     JsonObject,
@@ -24,12 +25,14 @@ from ramet.grammars import (
     StructuralTag,
     Tag,
     TriggeredTags,
+    compile_constraint,
 )
 from ramet.grammars.completion import CompletionSearch
 from ramet.runtime.api.errors import InvalidParameterError
 from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.api.request import Request
 from ramet.runtime.engine import Engine, EngineConfig
+from ramet.runtime.scheduler.commit import completion
 from ramet.runtime.testing.scripted_model import Script, ScriptedModel
 from ramet.runtime.testing.scripted_tokenizer import scripted_tokenizer
 
@@ -57,11 +60,18 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
         engine.check()
 
 
-def run(engine: Engine, constraint: Any, max_tokens: int | None, prompt: str = "?", **fields: Any):
+def run(
+    engine: Engine,
+    constraint: Any,
+    max_tokens: int | None,
+    prompt: str = "?",
+    complete: bool | None = True,
+    **fields: Any,
+):
     params = SamplingParams(max_tokens=max_tokens, **{"temperature": 1.0, "seed": 0, **fields})
     prompt_ids = tuple(engine.tokenizer.encode(prompt))
     request = Request(
-        prompt_token_ids=prompt_ids, params=params, constraint=constraint, complete=True
+        prompt_token_ids=prompt_ids, params=params, constraint=constraint, complete=complete
     )
     return engine.submit(request).result(timeout=60)
 
@@ -105,6 +115,19 @@ def test_the_shortest_budget_gives_a_shortest_output(engine: Engine) -> None:
 def test_what_could_break_the_promise_is_refused(engine: Engine, name: str, value: Any) -> None:
     with pytest.raises(InvalidParameterError, match=f"complete can't be combined with {name}"):
         run(engine, JsonObject(), 30, **{name: value})
+
+
+@pytest.mark.parametrize("max_tokens", [20, 90, 200])
+def test_an_output_goes_on_while_no_completion_is_found_and_ends_in_time(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, max_tokens: int
+) -> None:
+    monkeypatch.setattr(completion, "_STEP_WORK", 0)
+    schema = PERSON | {"title": f"{max_tokens} {engine.config.forced_tokens}"}
+    done = run(engine, JsonSchema(schema), max_tokens, "ramble", complete=None, temperature=0.0)
+    assert Draft202012Validator(schema).is_valid(json.loads(done.text))
+    assert done.finish_reason == "stop"
+    assert done.usage.completion_forced_tokens > 0
+    assert done.usage.completion_tokens > max_tokens // 2
 
 
 def test_without_a_constraint_there_is_nothing_to_complete(engine: Engine) -> None:
@@ -185,19 +208,7 @@ tags = st.one_of(
 ).map(StructuralTag)
 
 
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(
-    constraint=schemas.map(JsonSchema) | others | tags,
-    max_tokens=st.integers(1, 40),
-    seed=st.integers(0, 99),
-)
-def test_every_output_is_complete_or_refused(
-    engine: Engine, constraint: Any, max_tokens: int, seed: int
-) -> None:
-    from ramet.grammars import ConstraintError, compile_constraint
-
+def check_that_it_ends_in_time(engine: Engine, constraint: Any, max_tokens: int, seed: int) -> None:
     try:
         grammar = compile_constraint(constraint, engine.vocabulary)
     except ConstraintError:
@@ -214,3 +225,22 @@ def test_every_output_is_complete_or_refused(
     # Free text may go on wherever it ends.
     assert done.finish_reason == "stop" or isinstance(constraint, StructuralTag)
     assert done.usage.completion_tokens <= max_tokens
+
+
+quick = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@settings(quick, max_examples=120)
+@given(schemas.map(JsonSchema) | others, st.integers(1, 40), st.integers(0, 99))
+def test_every_output_is_complete_or_refused(
+    engine: Engine, constraint: Any, max_tokens: int, seed: int
+) -> None:
+    check_that_it_ends_in_time(engine, constraint, max_tokens, seed)
+
+
+@settings(quick, max_examples=12)
+@given(tags, st.integers(8, 60), st.integers(0, 99))
+def test_every_call_and_bounded_text_is_complete_or_refused(
+    engine: Engine, constraint: StructuralTag, max_tokens: int, seed: int
+) -> None:
+    check_that_it_ends_in_time(engine, constraint, max_tokens, seed)
