@@ -61,7 +61,7 @@ imports: $(VENV)/.installed-test
 # Two processes compile what the tests need first, so that none of them waits for a compiler; they
 # share the work by file locks. Tests run in as many processes as there are cores, at most 8, each
 # with one thread for torch. TESTS=tests/lang runs a part of them, WORKERS=0 in this process.
-COMPILED := ramet.grammars.masks.walk ramet.grammars.pushdown.transitions ramet.grammars.regular \
+COMPILED := ramet.grammars.masks.fill ramet.grammars.pushdown.transitions ramet.grammars.regular \
 	ramet.kernels.sampling.cpu_mask ramet.grammars ramet.kernels.sampling.cpu ramet.kernels.cpu
 WORKERS ?= auto
 TESTS ?=
