@@ -5,10 +5,9 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-
-webdriver = pytest.importorskip("selenium.webdriver")
 
 FLAGS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -18,7 +17,8 @@ FLAGS = (
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[webdriver.Chrome]:
+def browser() -> Iterator[Any]:
+    webdriver = pytest.importorskip("selenium.webdriver")
     binary, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if binary is None or driver is None:
         pytest.skip("there is no chromium with its chromedriver")
