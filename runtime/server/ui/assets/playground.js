@@ -42,7 +42,7 @@ export function startPlayground() {
 
 function add(message, title = message.role) {
   messages.push(message);
-  const item = make("li", { class: message.role }, make("h3", {}, title), message.content ?? "");
+  const item = make("li", { class: message.role }, make("h2", {}, title), message.content ?? "");
   field("messages").append(item);
   return item;
 }
@@ -148,7 +148,7 @@ async function oneTurn(signal) {
     logprobs: true, top_logprobs: 5, return_token_origins: true };
   const response = await ask("/v1/chat/completions", { method: "POST", body: request, signal });
   const message = { role: "assistant", content: "" };
-  const item = make("li", { class: "assistant" }, make("h3", {}, "assistant"));
+  const item = make("li", { class: "assistant" }, make("h2", {}, "assistant"));
   const reasoning = make("details", {}, make("summary", {}, "Reasoning"));
   const reasoningText = make("div");
   reasoning.append(reasoningText);
