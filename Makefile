@@ -89,7 +89,7 @@ test-clients: $(VENV)/.installed-test $(CLIENTS:%=$(VENV)/clients/%/.installed)
 $(VENV)/page/.installed: $(VENV)/.installed-test
 	$(PIP) --constraint constraints.txt --editable ".[page]"
 	mkdir -p $(@D)
-	-npm install --prefix $(@D) --silent --no-audit --no-fund axe-core@4
+	-npm install --prefix $(@D) --silent --no-audit --no-fund axe-core@4.14.1
 	@touch $@
 
 test-page: $(VENV)/page/.installed
