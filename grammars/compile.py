@@ -7,13 +7,12 @@ import itertools
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Literal, get_args
+from typing import Literal
 
 from .constraints import (
     Choice,
     Constraint,
     Ebnf,
-    Integers,
     JsonObject,
     JsonSchema,
     Regex,
@@ -27,7 +26,8 @@ from .errors import ConstraintError, EmptyConstraintError, GrammarTooComplexErro
 from .free_memory import release_free_memory
 from .grammar import Grammar
 from .json_schema.compile import CompiledSchema
-from .json_schema.contexts.common import COMMON_SCHEMA, install_common
+from .json_schema.contexts.common import COMMON_SCHEMA, NUMBER_FORMS, install_common
+from .json_schema.schema.number_form import NumberForm
 from .json_schema.solver.value_sets.languages import Languages
 from .limits import CompileLimits, RegularLimits
 from .masks.context_independent import ContextIndependentMasks, new_context_independent_masks
@@ -115,7 +115,7 @@ class GrammarCompiler:
             self.limits, store=store, max_bytes=min(64 << 20, max_bytes // 4)
         )
         self._shared: ContextIndependentMasks | None = None
-        self._any_json: dict[tuple[str, bool, str], PushdownTable] = {}
+        self._any_json: dict[tuple[str, bool, str, str], PushdownTable] = {}
         self._grammars: OrderedDict[str, Grammar] = OrderedDict()
         self._num_uncounted = 0
         self._counted_bytes = 0
@@ -127,8 +127,8 @@ class GrammarCompiler:
         """Computes in advance what most schemas need: any JSON value, common formats and bounds.
         Takes a tenth of a second or two."""
         with self._compile_lock:
-            for integers in get_args(Integers):
-                likely = JsonSchema(COMMON_SCHEMA, integers=integers)
+            for form in NUMBER_FORMS:
+                likely = JsonSchema(COMMON_SCHEMA, integers=form.integers, digits=form.digits)
                 self._any_json_like(likely, self._shared_insides())
                 compile_schema(likely, self._languages, self.limits)
 
@@ -236,7 +236,7 @@ class GrammarCompiler:
         if self._shared is None or self._shared.state_table.num_bytes > _MAX_SHARED_BYTES:
             self._shared = new_context_independent_masks(self.vocab, self.limits, is_shared=True)
             self._any_json.clear()
-            install_common(self._shared.state_table)
+            install_common(self._shared.state_table, self._languages)
         return self._shared
 
     def _any_json_like(
@@ -246,7 +246,9 @@ class GrammarCompiler:
         one."""
         if constraint.whitespace == "pretty":
             return None
-        key = (constraint.whitespace, constraint.any_order, constraint.integers)
+        key = (
+            constraint.whitespace, constraint.any_order, constraint.integers, constraint.digits
+        )  # fmt: skip
         known = self._any_json.get(key)
         if known is None:
             pushdown = self._any_json[key] = known = PushdownTable(self.limits, shared.state_table)
@@ -308,10 +310,11 @@ def compile_schema(
 ) -> CompiledSchema:
     """The schema of a JSON constraint, checked."""
     if isinstance(constraint, JsonObject):
-        constraint = JsonSchema({"type": "object"}, constraint.whitespace)
+        constraint = JsonSchema({"type": "object"}, constraint.whitespace, digits=constraint.digits)
     return CompiledSchema(
         constraint.schema, constraint.documents, any_order=constraint.any_order,
-        whitespace=constraint.whitespace, integers=constraint.integers,
+        whitespace=constraint.whitespace,
+        number_form=NumberForm(constraint.integers, constraint.digits),
         formats=constraint.formats, dialect=constraint.dialect, languages=languages,
         limits=limits,
     )  # fmt: skip

@@ -21,6 +21,11 @@ Integers = Literal["any", "plain"]
 """How a number that must be an integer is written: in any way that has an integer's value (``7``,
 ``7.0``, ``7e2``), as JSON Schema has it; or by its digits alone, as readers of integers expect."""
 
+Digits = Literal["any", "bounded"]
+"""How many digits a number has where its schema sets no bound: any number of them, as JSON Schema
+has it; or bounded, so that no model writes one number until its tokens are used up.
+``json_schema.schema.number_form`` states the bounds."""
+
 Classes = Literal["dialect", "ascii"]
 """What ``\\d``, ``\\w`` and ``\\s`` of a regex mean: what its dialect says, or ASCII where that
 narrows the regex and no ``(?u)`` opens them."""
@@ -62,6 +67,7 @@ class JsonSchema(_Value):
     integers: Integers = "any"
     formats: Formats = "enforced"
     dialect: SchemaDialect = "auto"
+    digits: Digits = "any"
     kind: Literal["json_schema"] = "json_schema"
 
 
@@ -70,6 +76,7 @@ class JsonObject(_Value):
     """Text that is any one JSON object."""
 
     whitespace: Whitespace = "compact"
+    digits: Digits = "any"
     kind: Literal["json_object"] = "json_object"
 
 

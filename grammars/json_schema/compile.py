@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from ramet.grammars.constraints import Formats, Integers, SchemaDialect, Whitespace
+from ramet.grammars.constraints import Formats, SchemaDialect, Whitespace
 from ramet.grammars.errors import EmptyConstraintError, GrammarTooComplexError
 from ramet.grammars.limits import CompileLimits
 from ramet.grammars.pushdown.context_table import Context, ContextTable
@@ -19,6 +19,7 @@ from .schema.atoms import Contains, Items, Properties
 from .schema.documents import Documents, Leaf
 from .schema.formula import Formula, atom, atoms
 from .schema.layout import Layout
+from .schema.number_form import NumberForm
 from .schema.number_sets import is_bounded_integer
 from .solver.formulas.keyword_formulas import Typer
 from .solver.frames import Frame, Top
@@ -41,7 +42,7 @@ class CompiledSchema:
         *,
         any_order: bool,
         whitespace: Whitespace,
-        integers: Integers,
+        number_form: NumberForm,
         formats: Formats,
         dialect: SchemaDialect,
         languages: Languages,
@@ -54,7 +55,7 @@ class CompiledSchema:
         )  # fmt: skip
         typer = Typer(documents_, languages, keep_names=not any_order)
         solver = PlanSolver(typer, languages, limits)
-        self._values = Values(solver, opened, any_order=any_order, integers=integers)
+        self._values = Values(solver, opened, any_order=any_order, number_form=number_form)
         self._root = typer.node(typer.documents.root)
         nodes = _check(typer, languages, self._root, limits)
         for node in nodes:

@@ -293,7 +293,8 @@ def _as_served(constraint: Constraint) -> Constraint:
     """The constraint that is enforced, narrowed for generation as on a server."""
     if not isinstance(constraint, JsonSchema) or constraint.documents:
         return for_writing(constraint)
-    return answer_schema(constraint.schema) if constraint.whitespace == "compact" else constraint
+    is_compact = constraint.whitespace == "compact"
+    return answer_schema(constraint.schema) if is_compact else for_writing(constraint)
 
 
 def _merged(pieces: Any) -> Pieces:

@@ -14,7 +14,7 @@ from ramet.grammars.pushdown.context_table import ContextTable
 from ramet.grammars.pushdown.lexemes import DfaLexeme
 from ramet.grammars.pushdown.state_table import Lexeme, StateTable
 from ramet.grammars.regular import regex_dfa
-from ramet.grammars.regular.numbers import any_number, plain_integers, spellings
+from ramet.grammars.regular.numbers import plain_integers, spellings
 
 from .value_parts import text_lexeme
 from .values_plan import ValuePlan, Values
@@ -45,8 +45,7 @@ class Items:
         self._number: Lexeme | None = None
 
     def _num_values(self) -> int | None:
-        solver = self.values.solver
-        texts = solver.languages.texts(solver.typer.typed(self.node, "string"))
+        texts = self.values.texts(self.node)
         if not texts.is_empty and texts.size is None and not texts.is_counted:
             return None
         found = texts.size or 0
@@ -63,10 +62,10 @@ class Items:
     def text(self) -> Lexeme | None:
         """The strings, with few spellings each."""
         if self._text is None and self.plan.parts.text is not None:
-            solver = self.values.solver
-            texts = solver.languages.texts(solver.typer.typed(self.node, "string"))
             self._text = text_lexeme(
-                [(FIRST_SCALAR, texts)], solver.languages, has_one_spelling=True
+                [(FIRST_SCALAR, self.values.texts(self.node))],
+                self.values.solver.languages,
+                has_one_spelling=True,
             )
         return self._text
 
@@ -74,8 +73,10 @@ class Items:
         """The numbers, in texts of which those that are equal to one have an automaton."""
         number = self.plan.parts.number
         if self._number is None and number is not None:
-            is_any = isinstance(number, DfaLexeme) and number.dfa is any_number()
-            self._number = DfaLexeme(spellings(), FIRST_SCALAR) if is_any else number
+            is_any = self.values.solver.typer.typed(self.node, "number").op == "true"
+            if is_any and isinstance(number, DfaLexeme):
+                number = DfaLexeme(number.dfa.intersect(spellings()), FIRST_SCALAR)
+            self._number = number
         return self._number
 
     def without(self, nested: tuple[Hashable, ...]) -> ValuePlan:

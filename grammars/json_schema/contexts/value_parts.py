@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ramet.grammars.constraints import Integers
 from ramet.grammars.errors import GrammarTooComplexError
 from ramet.grammars.json_schema.schema.atoms import Integer
 from ramet.grammars.json_schema.schema.formula import Formula, all_of, atom
+from ramet.grammars.json_schema.schema.number_form import NumberForm
 from ramet.grammars.json_schema.schema.number_sets import must_be_integer
 from ramet.grammars.json_schema.solver.value_sets.languages import Languages
 from ramet.grammars.json_schema.solver.value_sets.number_search import NumberSearch
@@ -161,7 +161,7 @@ def check_size(listed: Mapping[str, int], limits: CompileLimits) -> None:
 
 
 def number_lexeme(
-    parts: Sequence[tuple[int, Formula, Dfa | NumberSearch]], integers: Integers
+    parts: Sequence[tuple[int, Formula, Dfa | NumberSearch]], form: NumberForm
 ) -> Lexeme | None:
     """The lexeme of disjoint sets of numbers with their labels."""
     if not parts:
@@ -169,7 +169,9 @@ def number_lexeme(
     dfas = [(label, dfa) for label, _, dfa in parts if isinstance(dfa, Dfa)]
     if len(dfas) < len(parts):
         # With ``plain`` a formula that requires an integer is written by digits alone.
-        is_plain = integers == "plain" and all(must_be_integer(formula) for _, formula, _ in parts)
+        is_plain = form.integers == "plain" and all(
+            must_be_integer(formula) for _, formula, _ in parts
+        )
         searches = [
             (label, NumberSearch(all_of([formula, atom(Integer())]) if is_plain else formula))
             for label, formula, _ in parts

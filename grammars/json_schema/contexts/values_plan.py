@@ -6,11 +6,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ramet.grammars.constraints import Integers
 from ramet.grammars.json_schema.schema.atoms import Integer
 from ramet.grammars.json_schema.schema.documents import Documents, Leaf
 from ramet.grammars.json_schema.schema.formula import TRUE, Formula, atom
 from ramet.grammars.json_schema.schema.layout import Layout
+from ramet.grammars.json_schema.schema.number_form import NumberForm, with_short_runs
 from ramet.grammars.json_schema.solver.children import Child
 from ramet.grammars.json_schema.solver.differing import Differing
 from ramet.grammars.json_schema.solver.formulas.keyword_formulas import Typer
@@ -73,18 +73,18 @@ class Values:
     Attributes:
         any_order: an object's properties come in any order; otherwise in the schema's (in an
             object with others, those that are optional may come late).
-        integers: how numbers that must be integers are written.
+        number_form: how numbers are written.
         unique_items: by node, the values of an array's items that must differ.
         opened: finds the context after an opening bracket.
     """
 
     def __init__(
-        self, solver: PlanSolver, opened: Opener, *, any_order: bool, integers: Integers
+        self, solver: PlanSolver, opened: Opener, *, any_order: bool, number_form: NumberForm
     ) -> None:
         self.solver = solver
         self.opened = opened
         self.any_order = any_order
-        self.integers = integers
+        self.number_form = number_form
         self._single: dict[Formula, ValuePlan] = {}
         self._plans: dict[object, ValuePlan] = {}
         self._names: dict[object, TextLexeme] = {}
@@ -117,10 +117,12 @@ class Values:
         def make() -> ValuePlan:
             documents = Documents(True, {}, languages.limits)
             solver = PlanSolver(Typer(documents, languages), languages, languages.limits)
-            values = Values(solver, self.opened, any_order=self.any_order, integers=self.integers)
+            values = Values(
+                solver, self.opened, any_order=self.any_order, number_form=self.number_form
+            )
             return ValuePlan(values, (TRUE,), ((),))
 
-        return languages.remember(("anything", self.any_order, self.integers), make)
+        return languages.remember(("anything", self.any_order, self.number_form), make)
 
     def prepare(self, root: Formula, count: int) -> None:
         """Computes in advance the plans of a node and of nodes inside it, at most ``count``."""
@@ -146,9 +148,25 @@ class Values:
                 typer.typed(nodes[0], kind).op == "false"
                 for kind in ("null", "true", "false", "object", "array")
             )
-            and (numbers.op in ("true", "false") or numbers == atom(Integer()))
+            and (numbers.op == "false" or self._has_endless(numbers))
             and (texts.op == "false" or self.solver.languages.texts(texts).never_runs_out)
         )
+
+    def _has_endless(self, numbers: Formula) -> bool:
+        """Whether every prefix of a number begins infinitely many."""
+        if self.number_form.digits == "bounded":
+            return False
+        return numbers.op == "true" or numbers == atom(Integer())
+
+    def texts(self, node: Formula) -> TextSet:
+        """The strings that a node allows, as they are written."""
+        languages = self.solver.languages
+        typed = self.solver.typer.typed(node, "string")
+        if self.number_form.digits == "bounded":
+            short = with_short_runs(typed)
+            if short is not typed and not languages.texts(short).is_empty:
+                return languages.texts(short)
+        return languages.texts(typed)
 
     def names(self, plan: ObjectPlan, layout: Layout) -> TextLexeme:
         """The lexeme of an object's names."""
@@ -284,11 +302,11 @@ class ValuePlan:
         if parts is None:
             node = self.nodes[0]
             leaf = node.parts[0] if node.op == "atom" and len(self.nodes) == 1 else None
-            integers = self.values.integers
+            form = self.values.number_form
             if isinstance(leaf, Leaf):
-                parts = leaf.parts.get(integers)
+                parts = leaf.parts.get(form)
                 if parts is None:
-                    parts = leaf.parts[integers] = self._make_parts()
+                    parts = leaf.parts[form] = self._make_parts()
             else:
                 parts = self._make_parts()
             self._parts = parts
@@ -328,12 +346,12 @@ class ValuePlan:
             label = FIRST_SCALAR + i
             for kind in solver.typer.kinds(node):
                 if kind == "string":
-                    found = languages.texts(solver.typer.typed(node, kind))
+                    found = self.values.texts(node)
                     if not found.is_empty:
                         texts.append((label, found))
                 elif kind == "number":
                     formula = solver.typer.typed(node, kind)
-                    allowed = languages.number_set(formula, self.values.integers)
+                    allowed = languages.number_set(formula, self.values.number_form)
                     if not allowed.is_empty:
                         numbers.append((label, formula, allowed))
                 elif kind in ("object", "array"):
@@ -344,7 +362,7 @@ class ValuePlan:
                     literals[kind] = label
         return ValueParts(
             text_lexeme(texts, languages),
-            number_lexeme(numbers, self.values.integers),
+            number_lexeme(numbers, self.values.number_form),
             literals,
             frozenset(brackets),
         )

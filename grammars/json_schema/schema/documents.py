@@ -51,7 +51,7 @@ class Leaf:
         node: the node that stands for it, once it is known.
         kinds: the types that it may allow, likewise.
         typed: by type, its formula for values of that type.
-        parts: the parts of its values, for each way to write integers.
+        parts: the parts of its values, for each way to write numbers.
         is_settled: it is checked, and all its parts are computed.
     """
 
@@ -76,7 +76,7 @@ class Leaf:
         self.node: Formula | None = None
         self.kinds: tuple[str, ...] | None = None
         self.typed: dict[str, Formula] = {}
-        self.parts: dict[str, Any] = {}
+        self.parts: dict[Hashable, Any] = {}
         self.is_settled = False
 
 

@@ -9,8 +9,10 @@ from .languages import (
     integers,
     multiples,
     number_dfa,
+    one_spelling,
     plain_integers,
     short_number,
+    short_numbers,
     spellings,
 )
 
@@ -23,7 +25,9 @@ __all__ = [
     "integers",
     "multiples",
     "number_dfa",
+    "one_spelling",
     "plain_integers",
     "short_number",
+    "short_numbers",
     "spellings",
 ]

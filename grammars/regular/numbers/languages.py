@@ -80,6 +80,21 @@ def short_number() -> Dfa:
 
 
 @cache
+def short_numbers(whole: int, decimals: int, exponent: int) -> Dfa:
+    """JSON numbers of at most so many digits before and after the point, and in the exponent."""
+    return regex_dfa(
+        rf"-?(0|[1-9][0-9]{{0,{whole - 1}}})(\.[0-9]{{1,{decimals}}})?"
+        rf"([eE][+-]?[0-9]{{1,{exponent}}})?"
+    )
+
+
+@cache
+def one_spelling() -> Dfa:
+    """One plain decimal for each value, and ``-0``."""
+    return regex_dfa(r"-?(0|[1-9][0-9]*)(\.[0-9]*[1-9])?")
+
+
+@cache
 def spellings(*, exponents: bool = True) -> Dfa:
     """The universe: see the head of this module."""
     return intervals_dfa([Interval()], exponents=exponents)

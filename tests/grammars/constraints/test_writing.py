@@ -104,6 +104,8 @@ def test_regular_parts_of_a_tag_are_narrowed_and_nothing_else() -> None:
     )
 
 
-@pytest.mark.parametrize("constraint", [Choice(("a",)), JsonSchema({"pattern": r"^\d$"})])
+@pytest.mark.parametrize(
+    "constraint", [Choice(("a",)), JsonSchema({"pattern": r"^\d$"}, digits="bounded")]
+)
 def test_what_is_narrow_enough_stays_the_same_object(constraint) -> None:  # type: ignore[no-untyped-def]
     assert for_writing(constraint) is constraint

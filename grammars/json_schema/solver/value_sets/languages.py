@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from ramet.grammars.constraints import Integers
 from ramet.grammars.errors import GrammarTooComplexError
 from ramet.grammars.json_schema.schema.atoms import (
+    AtLeast,
+    AtMost,
     Format,
     Pattern,
     TextIs,
@@ -19,6 +20,13 @@ from ramet.grammars.json_schema.schema.formula import (
     atom,
     conjuncts,
     truth_of,
+)
+from ramet.grammars.json_schema.schema.number_form import (
+    INT64_HIGH,
+    INT64_LOW,
+    NumberForm,
+    is_beyond_int64,
+    max_digits,
 )
 from ramet.grammars.json_schema.schema.number_sets import (
     has_integer,
@@ -56,6 +64,11 @@ from .text_sets import TextSet, members
 _MAX_COUNTED = 4096
 _MAX_PRODUCT = 4000
 _MAX_LISTED = 64
+_MANY = 10**6
+"""With so few numbers left, an array of different ones could run out of them."""
+
+_ANY_FORM = NumberForm()
+_INT64 = all_of([atom(AtLeast(INT64_LOW, False)), atom(AtMost(INT64_HIGH, False))])
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,11 +316,34 @@ class Languages(Remembered):
 
     # -- numbers ----------------------------------------------------------------------------
 
-    def numbers(self, formula: Formula, integers: Integers = "any") -> Dfa:
+    def numbers(self, formula: Formula, form: NumberForm = _ANY_FORM) -> Dfa:
         """The number texts that a typed formula over numbers allows."""
-        if integers == "plain" and must_be_integer(formula):
+        if form.digits == "bounded":
+            return self.remember(
+                ("bounded numbers", formula, form.integers),
+                lambda: self._bounded_numbers(formula, form),
+            )
+        if form.integers == "plain" and must_be_integer(formula):
             return self.remember(("plain numbers", formula), lambda: self._plain_numbers(formula))
         return self.remember(("numbers", formula), lambda: self._numbers(formula))
+
+    def _bounded_numbers(self, formula: Formula, form: NumberForm) -> Dfa:
+        """Those of the numbers that have few digits; all of them if few have."""
+        any_form = form._replace(digits="any")
+        numbers = self.numbers(formula, any_form)
+        if numbers.num_members is not None:
+            return numbers
+        within = numbers
+        if form.integers == "plain" and must_be_integer(formula) and not is_beyond_int64(formula):
+            within = self.numbers(all_of([formula, _INT64]), any_form)
+        short = number_languages.short_numbers(*max_digits(formula))
+        bounded = intersect_all([within, short], self.limits.regular)
+        values = intersect_all([numbers, number_languages.one_spelling()], self.limits.regular)
+        if values.num_members is not None:
+            has_all = values.difference(bounded, self.limits.regular).is_empty
+            return bounded if has_all else numbers
+        size = bounded.num_members
+        return bounded if size is not None and size >= _MANY else numbers
 
     def _plain_numbers(self, formula: Formula) -> Dfa:
         numbers = self.numbers(formula)
@@ -325,12 +361,12 @@ class Languages(Remembered):
         except GrammarTooComplexError:
             return number_dfa(formula, self.limits.regular, exponents=False)
 
-    def number_set(self, formula: Formula, integers: Integers = "any") -> Dfa | NumberSearch:
+    def number_set(self, formula: Formula, form: NumberForm = _ANY_FORM) -> Dfa | NumberSearch:
         """The number texts that a typed formula allows, or, where their automaton would be too
         large, a search for such numbers."""
         try:
             if not has_many_remainders(formula):
-                return self.numbers(formula, integers)
+                return self.numbers(formula, form)
         except GrammarTooComplexError:
             pass
         return self.remember(("search", formula), lambda: NumberSearch(formula))
