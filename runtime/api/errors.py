@@ -37,6 +37,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from ramet.grammars.errors import ConstraintError, GrammarTooComplexError
+
 
 class RametError(Exception):
     """The root. ``param`` names the field at fault, ``code`` is a stable machine-readable word."""
@@ -78,9 +80,20 @@ def as_ramet_error(error: Exception) -> RametError:
     """An error that ended a request, as its caller gets it."""
     if isinstance(error, RametError):
         return error
+    if isinstance(error, ConstraintError):
+        return constraint_error(error)
     wrapped = RametError(f"the request failed inside the engine: {type(error).__name__}: {error}")
     wrapped.__cause__ = error
     return wrapped
+
+
+def constraint_error(error: ConstraintError) -> InvalidConstraintError:
+    """What a caller gets for a constraint that can't be compiled, or followed to its end."""
+    too_complex = isinstance(error, GrammarTooComplexError)
+    code = "grammar_too_complex" if too_complex else "invalid_grammar"
+    return InvalidConstraintError(
+        str(error), param="constraint", code=code, pointer=error.path, reason=error.reason
+    )
 
 
 class InvalidRequestError(RametError):

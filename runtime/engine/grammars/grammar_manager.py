@@ -13,12 +13,12 @@ from typing import Protocol
 
 from ramet.grammars.constraints import Constraint
 from ramet.grammars.constraints.serialize import content_key
-from ramet.grammars.errors import ConstraintError, GrammarTooComplexError
+from ramet.grammars.errors import ConstraintError
 from ramet.runtime.api.errors import (
     EngineDeadError,
-    InvalidConstraintError,
     RametError,
     RequestAbortedError,
+    constraint_error,
 )
 from ramet.runtime.api.request import FIRST_COMPLETION_WORK, SHARED, GrammarScope
 from ramet.runtime.engine.daemon_threads import DaemonThreads
@@ -98,7 +98,7 @@ class GrammarManager:
             key = content_key(constraint)
             found = self._find(constraint, key, scope)
         except ConstraintError as error:
-            raise _refusal(error) from error
+            raise constraint_error(error) from error
         if found is not None:
             ready: Future[CompiledGrammar] = Future()
             ready.set_result(found)
@@ -172,7 +172,7 @@ class GrammarManager:
         except RametError:
             raise
         except ConstraintError as error:
-            raise _refusal(error) from error
+            raise constraint_error(error) from error
         except Exception as error:
             raise RametError(
                 f"the constraint could not be compiled: {type(error).__name__}: {error}"
@@ -189,14 +189,6 @@ def find_first_completion(compiled: Future[CompiledGrammar]) -> None:
         return
     with contextlib.suppress(Exception):  # what is wrong fails the request when it is scheduled
         compiled.result().matcher().completion(max_work=FIRST_COMPLETION_WORK)
-
-
-def _refusal(error: ConstraintError) -> InvalidConstraintError:
-    too_complex = isinstance(error, GrammarTooComplexError)
-    code = "grammar_too_complex" if too_complex else "invalid_grammar"
-    return InvalidConstraintError(
-        str(error), param="constraint", code=code, pointer=error.path, reason=error.reason
-    )
 
 
 def _threads(count: int) -> DaemonThreads:

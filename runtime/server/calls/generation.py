@@ -50,7 +50,7 @@ async def start_generation(
     whole = later
     try:
         call.trace.begin_call(call_id, requests)
-        generation = Generation(call)
+        generation = Generation(call, lambda error: _located(error, whole, origins, field_of))
         async with abort_on_disconnect(http_request, call):
             if later is not None:
                 requests = await _compile(context, call, later, requests)
@@ -58,18 +58,27 @@ async def start_generation(
             for request in requests:
                 generation.add((submit or context.submit)(request))
             await generation.begin()
-    except InvalidConstraintError as error:
-        call.close()
-        if origins is None or whole is None:
-            raise
-        raise origins.locate(whole, error) from None
     except InvalidRequestError as error:
         call.close()
-        raise error if field_of is None else named_by_field(error, field_of) from None
+        raise _located(error, whole, origins, field_of) from None
     except BaseException:
         call.close()
         raise
     return generation
+
+
+def _located(
+    error: InvalidRequestError,
+    constraint: Constraint | None,
+    origins: Origins | None,
+    field_of: Callable[[str], str] | None,
+) -> InvalidRequestError:
+    """The error with the body's field as its ``param``; see ``start_generation``."""
+    if isinstance(error, InvalidConstraintError):
+        if origins is None or constraint is None:
+            return error
+        return origins.locate(constraint, error)
+    return error if field_of is None else named_by_field(error, field_of)
 
 
 async def _compile(
@@ -98,8 +107,12 @@ class Generation:
     The first request that fails fails the call: its error is raised and the others are aborted.
     """
 
-    def __init__(self, call: Call) -> None:
+    def __init__(
+        self, call: Call, located: Callable[[InvalidRequestError], InvalidRequestError]
+    ) -> None:
+        """``located`` names the body's field in an error that comes after the first event."""
         self.call = call
+        self._located = located
         self._sources: list[EventSource] = []
         self._first: tuple[int, list[Event]] | None = None
         self._merged: AsyncIterator[tuple[int, list[Event]]] | None = None
@@ -128,6 +141,8 @@ class Generation:
                 yield self._first
             async for item in self._merged:
                 yield item
+        except InvalidRequestError as error:
+            raise self._located(error) from None
         finally:
             self.call.close()
 

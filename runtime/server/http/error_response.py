@@ -11,13 +11,13 @@ from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from ramet.grammars.errors import ConstraintError, GrammarTooComplexError
+from ramet.grammars.errors import ConstraintError
 from ramet.runtime.api.errors import (
-    InvalidConstraintError,
     InvalidRequestError,
     NotFoundError,
     QueueFullError,
     RametError,
+    constraint_error,
 )
 from ramet.runtime.server.http.json_response import JsonResponse
 from ramet.runtime.server.protocol.base import THREAD_UNSUPPORTED
@@ -33,10 +33,8 @@ def as_ramet_error(error: Exception) -> RametError:
     match error:
         case RametError():
             return error
-        case GrammarTooComplexError():
-            return InvalidConstraintError(str(error), code="grammar_too_complex")
         case ConstraintError():
-            return InvalidConstraintError(str(error))
+            return constraint_error(error)
         case HTTPException(status_code=404):
             return NotFoundError("no such path; /openapi.json lists the available ones")
         case HTTPException(status_code=status) if 400 <= status < 500:
