@@ -23,6 +23,7 @@ from ramet.jit import open_jit
 from ramet.kernels.attention import cpu_runs as runs
 from ramet.kernels.attention import cpu_softmax as softmax
 from ramet.kernels.attention import cpu_tiles as tiles
+from ramet.kernels.attention.cpu_int8 import INT8, unpack_chunk
 from ramet.kernels.attention.cpu_softmax import LANES
 from ramet.kernels.attention.cpu_tiles import CHUNK, MASKED
 from ramet.kernels.cpu_support.compiled_op import Op
@@ -55,6 +56,7 @@ _TILE_OVERHEAD = 1 / 40
 """A tile's measured fixed cost, as a fraction of the largest tile's tokens."""
 
 # Operands; the results are also quantised if the operands of ``quantise`` ask for it.
+# ``INT8`` of ``cpu_int8`` is 17.
 Q, Q_STRIDE = 2, 3  # float32 rows that begin with all heads' queries, scaled
 OUT, OUT_STRIDE = 4, 5  # float32 [tokens, heads * head_dim]
 KEYS, VALUES, PAGE_SIZE = 6, 7, 8  # one layer's pages
@@ -70,17 +72,19 @@ def max_tile_tokens(group_size: int) -> int:
     return max(1, _MAX_TILE_ROWS // group_size)
 
 
-def scratch_bytes(group_size: int, head_dim: int) -> int:
-    """Bytes of one thread's scratch: see ``_layout``."""
+def scratch_bytes(group_size: int, head_dim: int, *, int8: bool = False) -> int:
+    """Bytes of one thread's scratch: see ``_layout``. ``int8``: keys and values are."""
     rows = max_tile_tokens(group_size) * group_size
     size = 8 * 4 * _CHUNK_VECTORS + 4 * rows * (CHUNK + 2 * head_dim + LANES + 2) + 2 * 4 * LANES
+    size += 64 + 4 * CHUNK * head_dim * int8
     return -(-size // 4096) * 4096
 
 
 @njit(inline="always")
 def _layout(scratch, num_rows, head_dim):  # type: ignore[no-untyped-def]
     """Addresses in a thread's scratch: key and value addresses (this chunk's, then the next one's),
-    queries, scores, sums of values, sums of weights (16 a row), largest scores, decays."""
+    queries, scores, sums of values, sums of weights (16 a row), largest scores, decays, and
+    unpacked keys and values."""
     keys = scratch
     values = keys + 8 * 2 * _CHUNK_VECTORS
     queries = values + 8 * 2 * _CHUNK_VECTORS
@@ -89,7 +93,8 @@ def _layout(scratch, num_rows, head_dim):  # type: ignore[no-untyped-def]
     sums = totals + 4 * num_rows * head_dim
     maxima = sums + 4 * num_rows * LANES
     decays = maxima + 4 * (num_rows + LANES)
-    return keys, values, queries, scores, totals, sums, maxima, decays
+    room = (decays + 4 * (num_rows + LANES) + 63) // 64 * 64
+    return keys, values, queries, scores, totals, sums, maxima, decays, room
 
 
 @njit
@@ -200,7 +205,9 @@ def attend_op(path: AttentionPath) -> Op:
         # Where there are few tasks, one that is taken ahead would be missing elsewhere.
         ahead = num_tasks >= 3 * load_i64(step, NUM_THREADS)
         max_rows = max(1, _MAX_TILE_ROWS // group_size) * group_size
-        keys, values, queries, scores, totals, sums, maxima, decays = _layout(
+        int8 = load_i64(stage, INT8) != 0
+        pair_stride = 64 if int8 else 4 * page_size
+        keys, values, queries, scores, totals, sums, maxima, decays, room = _layout(
             load_i64(step, SCRATCH) + thread * load_i64(step, SCRATCH_BYTES), max_rows, head_dim
         )
         task = next_task(counter)
@@ -240,16 +247,23 @@ def attend_op(path: AttentionPath) -> Op:
                     num_vectors = (visible + 15) // 16
                     padded = (num_vectors + 3) // 4 * 4
                     first = base // 16
-                    _fill_addresses(stage, step, row, head, first, padded, first + num_vectors - 1,
-                                    keys, values)  # fmt: skip
                     beyond = 8 * _CHUNK_VECTORS
-                    _fill_upcoming(stage, step, row, head, chunk, last, following,
-                                   keys + beyond, values + beyond)  # fmt: skip
+                    if int8:
+                        unpack_chunk(stage, step, row, head, first, num_vectors, padded,
+                                     keys, values, room)  # fmt: skip
+                        for v in range(_CHUNK_VECTORS):  # nothing is prefetched
+                            store_i64(keys + beyond, v, room)
+                            store_i64(values + beyond, v, room)
+                    else:
+                        _fill_addresses(stage, step, row, head, first, padded,
+                                        first + num_vectors - 1, keys, values)  # fmt: skip
+                        _fill_upcoming(stage, step, row, head, chunk, last, following,
+                                       keys + beyond, values + beyond)  # fmt: skip
                     r0 = (run - begin) * group_size
                     count = (stop - run) * group_size
                     run_at = scores + 4 * r0 * CHUNK
                     run_scores(keys, queries + size * r0 * head_dim, run_at, count,
-                                num_vectors, page_size * 4, head_dim)  # fmt: skip
+                                num_vectors, pair_stride, head_dim)  # fmt: skip
                     if cap > 0:
                         for r in range(count):
                             softmax.cap_row(run_at + 4 * r * CHUNK, num_vectors, cap)

@@ -51,9 +51,9 @@ ALL_ITEMS = 20
 UP_BIAS = 21
 TASK_BLOCKS = 19  # blocks, or units of two, a task
 
-# Operands of ``gather_rows``: up to four arrays of rows, [source, target, stride in bytes].
+# Operands of ``gather_rows``: up to five arrays of rows, [source, target, stride in bytes].
 COPIES = 18
-NUM_COPIES = 4
+NUM_COPIES = 5
 COPY_WORDS = 3
 
 # Operands of ``mix_rows``.

@@ -91,9 +91,8 @@ def _emit_tile(
             for line in range(0, form.stride, 64):
                 vec.prefetch(b, following, line)
         fetch_lines(b, m, g, fetch, fetch_last)
-        if form.bits == 32:
-            weights = [vec.load(b, quants, VF32, 64 * k) for k in range(32)]
-            _float_group(b, weights, rows, totals)
+        if form.is_float:
+            _float_group(b, _float_weights(b, form, quants), rows, totals)
         else:
             words, group = load_words(b, form, quants), load_sides(b, form, quants)
             if path is None:
@@ -259,6 +258,16 @@ def add_middles(
         for at, total in zip(sums, totals, strict=True):
             last_sum = b.zext(vec.load(b, vec.offset(b, at, last, 2), I16), I32)
             total.set(vec.dot_bf16(b, middle(last), vec.splat(b, last_sum), total.get()))
+
+
+def _float_weights(b: Builder, form: WeightFormat, quants: Value) -> list[Value]:
+    """A group's 32 inputs, stored as floats, each as 16 float32 weights."""
+    if form.name == "f16":
+        return [vec.load_f16(b, quants, 16, 32 * k) for k in range(32)]
+    if form.name == "bf16":
+        halves = [vec.load(b, quants, vec.vector(I16), 32 * k) for k in range(32)]
+        return [b.bitcast(b.shl(b.zext(each, VI32), vec.vi32(16)), VF32) for each in halves]
+    return [vec.load(b, quants, VF32, 64 * k) for k in range(32)]
 
 
 def _dequantised(b: Builder, form: WeightFormat, words: list[Value], sides: Sides) -> list[Value]:

@@ -30,7 +30,7 @@ from ramet.kernels.cpu_support.memory import (
     store_f32,
 )
 from ramet.kernels.cpu_support.quantise import store_quantised
-from ramet.kernels.cpu_support.step import POSITIONS, SCRATCH, SCRATCH_BYTES, SLOTS
+from ramet.kernels.cpu_support.step import POSITIONS, SCRATCH, SCRATCH_BYTES
 from ramet.kernels.linear.cpu import (
     BIAS,
     BLOCK_BYTES,
@@ -41,6 +41,7 @@ from ramet.kernels.linear.cpu import (
     TILE_ROWS,
     WEIGHT,
 )
+from ramet.kernels.linear.cpu_kv import HEAD_DIM, store_head
 from ramet.kernels.linear.cpu_product import (
     block_product,
     operation_label,
@@ -63,14 +64,13 @@ OUT, OUT_STRIDE = 16, 17  # float32 results, or 0: only quantised ones are wante
 TASK_UNITS = 18  # units of 32 results a task
 
 # Operands of ``heads_op``.
-HEAD_KIND, HEAD_DIM = 14, 15
+HEAD_KIND = 14  # HEAD_DIM of ``cpu_kv`` is 15
 QUERIES, KEYS, VALUES = 0, 1, 2
 HEAD_OUT, HEAD_OUT_STRIDE = 16, 17  # float32 rows of all heads; of queries
 ROPE_DIM, COSINES, SINES = 18, 19, 20  # float32[positions, rope_dim / 2]
 QUERY_SCALE = 21  # float64 bits
 HEAD_NORM, HEAD_EPSILON = 22, 23  # float32[head_dim] or 0; float64 bits
-PAGES, PAGE_SIZE = 24, 25  # one layer's keys or values
-HEAD_BYTES, PAGE_BYTES = 26, 27  # from one head, or page, to the next
+# PAGES to KV_INT8 of ``cpu_kv``: 24 to 27 and 37.
 HEAD_NORM_STRIDE = 28  # bytes from one head's weights to the next one's; 0: all have the same
 HEAD_CENTRED = 29  # 1: LayerNorm
 
@@ -246,44 +246,6 @@ def _rotate(x, cosines, sines, rope_dim):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def _store_key(typingctx, x, count, target, pair_stride):  # type: ignore[no-untyped-def]
-    """Stores ``count`` (a multiple of 16) float32 as words of two bfloat16, ``pair_stride``
-    apart."""
-
-    def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
-        x, count, target, pair_stride = args
-        with cgutils.for_range(b, b.udiv(count, i64(16))) as loop:
-            bits = vec.f32_to_bf16(b, vec.load(b, vec.offset(b, x, loop.index, 64), VF32))
-            at = vec.offset(b, target, b.mul(loop.index, i64(8)), pair_stride)
-            words = b.bitcast(bits, vec.vector(vec.I32, 8))
-            for pair in range(8):
-                word = b.extract_element(words, vec.i32(pair))
-                vec.store(b, word, vec.offset(b, at, i64(pair), pair_stride))
-        return context.get_dummy_value()
-
-    return types.void(*([types.int64] * 4)), codegen
-
-
-@intrinsic
-def _store_value(typingctx, x, count, target):  # type: ignore[no-untyped-def]
-    """Stores ``count`` (a multiple of 16) float32 as bfloat16 in halves of words, the first at
-    ``target``. The other halves are another token's, which another thread may be storing: they are
-    neither read nor written."""
-
-    def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
-        x, count, target = args
-        with cgutils.for_range(b, b.udiv(count, i64(16))) as loop:
-            at = vec.offset(b, x, loop.index, 64)
-            bits = vec.f32_to_bf16(b, vec.load(b, at, VF32))
-            at = vec.offset(b, target, loop.index, 64)
-            for lane in range(16):
-                vec.store(b, b.extract_element(bits, vec.i32(lane)), at, 4 * lane)
-        return context.get_dummy_value()
-
-    return types.void(*([types.int64] * 3)), codegen
-
-
-@intrinsic
 def _scale_row(typingctx, x, count, scale, out):  # type: ignore[no-untyped-def]
     def codegen(context, b, sig, args):  # type: ignore[no-untyped-def]
         x, count, scale, out = args
@@ -316,23 +278,14 @@ def finish_head(stage, step, x, row, head):  # type: ignore[no-untyped-def]
         scale = bits_to_f32(load_i64(stage, QUERY_SCALE))
         _scale_row(x, head_dim, scale, out + 4 * head * head_dim)
         return
-    page_size = load_i64(stage, PAGE_SIZE)
-    slot = load_i32(load_i64(step, SLOTS), row)
-    page = load_i64(stage, PAGES) + head * load_i64(stage, HEAD_BYTES)
-    page += slot // page_size * load_i64(stage, PAGE_BYTES)
-    place = slot % page_size
-    if kind == KEYS:
-        _store_key(x, head_dim, page + place * 4, page_size * 4)
-    else:
-        _store_value(x, head_dim, page + place // 2 * head_dim * 4 + place % 2 * 2)
+    store_head(stage, step, x, row, head, kind == KEYS)
 
 
 @cache
 def heads_op(format_name: str, path: DotPath | None) -> Op:
     """Queries, keys or values of all heads.
 
-    Queries are scaled and go to ``HEAD_OUT``; keys and values go to pages as bfloat16, keys
-    [head_dim / 2, page_size, 2] and values [page_size / 2, head_dim, 2] in a head's page.
+    Queries are scaled and go to ``HEAD_OUT``; keys and values go to pages (see ``cpu_kv``).
     """
     product, unpack = block_product(format_name, path)
     begin_tiles, end_tiles = tile_session(path)

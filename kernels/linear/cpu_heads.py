@@ -12,7 +12,8 @@ from ramet.kernels.cpu_support.memory import load_f32, load_i64, next_task, stor
 from ramet.kernels.cpu_support.quantise import store_quantised
 from ramet.kernels.cpu_support.step import SCRATCH, SCRATCH_BYTES
 from ramet.kernels.linear.cpu import ROWS
-from ramet.kernels.linear.cpu_fused import HEAD_DIM, finish_head
+from ramet.kernels.linear.cpu_fused import finish_head
+from ramet.kernels.linear.cpu_kv import HEAD_DIM
 
 X, X_STRIDE = 2, 3  # float32 rows of heads, bytes between them
 OWN_DIM, OWN_STRIDE = 4, 5  # values that a head has there; bytes from one head to the next

@@ -7,7 +7,8 @@ of the zero point: they are small, so rounding them to bfloat16 is lost in the r
 activations. Formats with halves have a second scale in that place, for the columns from the 17th
 on. Word t of row r (four columns) lies at word ``16 * t + r`` of its group. 4-bit words
 hold columns 4t to 4t+3 in their low and 16+4t to 16+4t+3 in their high nibbles, as GGML's blocks
-do, so packing moves whole words and changes no value.
+do, so packing moves whole words and changes no value. Floats of 16 and 32 bits have no scales;
+column k of row r is number ``16 * k + r``.
 """
 
 from __future__ import annotations
@@ -20,6 +21,15 @@ import numpy as np
 import numpy.typing as npt
 
 from ramet.kernels.cpu_support.buffers import CACHE_LINE, aligned_empty
+from ramet.kernels.linear.cpu_quantise import GROUP as GROUP
+from ramet.kernels.linear.cpu_quantise import (
+    STORED_FLOATS,
+    Quantise,
+    Unpacked,
+    as_float32,
+    to_4_bits,
+    to_8_bits,
+)
 from ramet.kernels.linear.cpu_words import (
     q4_k_sides,
     q4_k_words,
@@ -36,7 +46,6 @@ Allocate = Callable[[tuple[int, int]], UInt8Array]
 ReadRows = Callable[[int, int], UInt8Array]
 """The stored bytes of the rows from the first to before the second: [rows, bytes a row]."""
 
-GROUP: Final = 32
 BLOCK_ROWS: Final = 16
 _PIECE_VALUES: Final = 1 << 20  # what is unpacked at a time
 
@@ -54,6 +63,11 @@ class WeightFormat:
     has_halves: bool = False
 
     @property
+    def is_float(self) -> bool:
+        """Whether values are floats, which meet float32 activations only."""
+        return self.bits >= 16
+
+    @property
     def group_bytes(self) -> int:
         """Bytes of 16 rows' quantised values."""
         return BLOCK_ROWS * GROUP * self.bits // 8
@@ -62,7 +76,7 @@ class WeightFormat:
     def stride(self) -> int:
         """Bytes from one group of a block to the next."""
         has_others = self.has_minimum or self.has_middle or self.has_halves
-        num_sides = 0 if self.bits == 32 else 1 + has_others
+        num_sides = 0 if self.is_float else 1 + has_others
         return self.group_bytes + 2 * BLOCK_ROWS * num_sides
 
     def block_bytes(self, num_groups: int) -> int:
@@ -79,6 +93,8 @@ FORMATS: Final = {
         WeightFormat("u8_mid", 8, zero_point=16, has_middle=True),
         WeightFormat("u8_half", 8, zero_point=32, has_halves=True),
         WeightFormat("u8", 8, zero_point=128),
+        WeightFormat("f16", 16),
+        WeightFormat("bf16", 16),
         WeightFormat("f32", 32),
     )
 }
@@ -109,6 +125,7 @@ def pack(
     shape: tuple[int, int],
     *,
     exact: bool = False,
+    quantise: Quantise = "int8",
     middles: bool = False,
     allocate: Allocate = aligned_empty,
 ) -> PackedWeight:
@@ -116,10 +133,10 @@ def pack(
 
     Q4_0, Q4_1, Q5_0, Q5_1 and Q8_0 keep their values and scales as stored; Q4_K, Q5_K and Q6_K keep
     their values, and each scale and minimum, a product of two numbers there, is rounded to float16.
-    5- and 6-bit values take 8 bits. F32, F16 and BF16 become 8-bit values with a scale a group, as
-    Q8_0, or float32 if ``exact``; so do the
-    values of Q2_K, Q3_K, IQ4_NL, IQ4_XS and MXFP4. With ``middles``, formats with minimums have
-    those instead.
+    5- and 6-bit values take 8 bits. F32, F16 and BF16 become what ``quantise`` says: 8-bit values
+    with a scale a group, as Q8_0, 4-bit values with a scale and a minimum, as Q4_1, or what they
+    are. Q2_K, Q3_K, IQ4_NL, IQ4_XS and MXFP4 become 8-bit values. With ``exact``, both become
+    float32. With ``middles``, formats with minimums have those instead.
     ``KeyError`` for any other type.
     """
     stored = data.reshape(shape[0], -1)
@@ -128,6 +145,7 @@ def pack(
         lambda first, end: stored[first:end],
         shape,
         exact=exact,
+        quantise=quantise,
         middles=middles,
         allocate=allocate,
     )
@@ -139,6 +157,7 @@ def pack_rows(
     shape: tuple[int, int],
     *,
     exact: bool = False,
+    quantise: Quantise = "int8",
     middles: bool = False,
     allocate: Allocate = aligned_empty,
 ) -> PackedWeight:
@@ -147,7 +166,7 @@ def pack_rows(
     num_rows, num_columns = shape
     if kind in _FLOATS and num_columns % GROUP:
         raise ValueError(f"a linear layer's {num_columns} inputs are not a multiple of {GROUP}")
-    form_name = ("f32" if exact else "u8") if kind in _FLOATS else _UNPACK[kind][0]
+    form_name = _form_name(kind, quantise, exact=exact)
     form = FORMATS[form_name.replace("_min", "_mid") if middles else form_name]
     num_blocks = -(-num_rows // BLOCK_ROWS)
     data: UInt8Array = allocate((num_blocks, form.block_bytes(-(-num_columns // GROUP))))
@@ -158,9 +177,12 @@ def pack_rows(
         if end % BLOCK_ROWS:
             target[-1] = 0
         stored = rows(first, end).reshape(end - first, -1)
+        if form.bits == 16:
+            _lay_out(form, _groups_of_halves(stored), None, None, target)
+            continue
         if kind in _FLOATS:
             values = _FLOATS[kind](stored).reshape(end - first, num_columns)
-            words, scales, others = _quantised(values, exact=exact)
+            words, scales, others = _QUANTISERS[form_name](values)
         else:
             block_len = _BLOCK_LENS.get(kind, GROUP)
             pieces = stored.reshape(end - first, num_columns // block_len, -1)
@@ -173,37 +195,41 @@ def pack_rows(
                 if kind in _SIDES:
                     _SIDES[kind](*source, *place, form.has_middle)
                     continue
-            if form.has_middle and others is not None and scales is not None:
-                middle = others.astype(np.float32) + form.zero_point * scales.astype(np.float32)
-                _lay_out(form, words, scales, _bf16(middle), target)
-                continue
-        _lay_out(form, words, scales, others, target)
+        if form.has_middle and others is not None and scales is not None:
+            middle = others.astype(np.float32) + form.zero_point * scales.astype(np.float32)
+            _lay_out(form, words, scales, _bf16(middle), target)
+        else:
+            _lay_out(form, words, scales, others, target)
     return PackedWeight(form, num_rows, num_columns, data)
 
 
-def packed_bytes(kind: str, shape: tuple[int, int]) -> int:
+def packed_bytes(kind: str, shape: tuple[int, int], quantise: Quantise = "int8") -> int:
     """Bytes that ``pack``, without ``exact``, makes of a tensor; ``KeyError`` as there."""
-    form = FORMATS["u8" if kind in _FLOATS else _UNPACK[kind][0]]
+    form = FORMATS[_form_name(kind, quantise, exact=False)]
     num_rows, num_columns = shape
     return -(-num_rows // BLOCK_ROWS) * form.block_bytes(-(-num_columns // GROUP))
 
 
-def _quantised(values: Float32Array, *, exact: bool) -> _Unpacked:
-    """float32 [rows, columns] as 8-bit values with a scale a group, or as they are."""
-    num_rows = len(values)
-    grouped = np.ascontiguousarray(values, np.float32).reshape(num_rows, -1, GROUP)
+def _form_name(kind: str, quantise: Quantise, *, exact: bool) -> str:
+    """The format that a type becomes, one with minimums where there is a choice."""
+    if kind not in _FLOATS:
+        return _UNPACK[kind][0]
     if exact:
-        return grouped.view(np.uint32), None, None
-    scales = (np.abs(grouped).max(axis=-1) / np.float32(127)).astype(np.float16)
-    divisors = scales.astype(np.float32)[..., None]
-    quotients = np.divide(grouped, divisors, out=np.zeros_like(grouped), where=divisors > 0)
-    quants = (np.rint(quotients).clip(-127, 127) + 128).astype(np.uint8)
-    return quants.view(np.uint32), scales, None
+        return "f32"
+    if kind not in STORED_FLOATS or quantise == "int8":
+        return "u8"
+    return "u4_min" if quantise == "int4" else STORED_FLOATS[kind]
+
+
+def _groups_of_halves(stored: UInt8Array) -> npt.NDArray[np.uint16]:
+    """Rows of 16-bit floats as [rows, groups, 32]."""
+    halves: npt.NDArray[np.uint16] = np.ascontiguousarray(stored).view(np.uint16)
+    return halves.reshape(len(stored), -1, GROUP)
 
 
 def _lay_out(
     form: WeightFormat,
-    words: npt.NDArray[np.uint32] | None,
+    words: npt.NDArray[Any] | None,
     scales: npt.NDArray[np.float16] | None,
     others: npt.NDArray[np.float16] | npt.NDArray[np.uint16] | None,
     data: UInt8Array,
@@ -236,12 +262,6 @@ def _bf16(values: Float32Array) -> npt.NDArray[np.uint16]:
     return rounded.astype(np.uint16)
 
 
-_Unpacked = tuple[
-    npt.NDArray[np.uint32] | None, npt.NDArray[np.float16] | None, npt.NDArray[np.float16] | None
-]
-"""Words, unless they are of ``_WORDS``; scales; and minimums or second scales."""
-
-
 def _half(blocks: UInt8Array, first: int) -> npt.NDArray[np.float16]:
     """One of each block's float16, where it is."""
     return blocks.view(np.float16)[..., first // 2]
@@ -251,15 +271,15 @@ def _words(quants: UInt8Array) -> npt.NDArray[np.uint32]:
     return np.ascontiguousarray(quants).view(np.uint32)
 
 
-def _q4_0(blocks: UInt8Array) -> _Unpacked:
+def _q4_0(blocks: UInt8Array) -> Unpacked:
     return _words(blocks[..., 2:]), _half(blocks, 0), None
 
 
-def _q4_1(blocks: UInt8Array) -> _Unpacked:
+def _q4_1(blocks: UInt8Array) -> Unpacked:
     return blocks.view(np.uint32)[..., 1:], _half(blocks, 0), _half(blocks, 2)
 
 
-def _q8_0(blocks: UInt8Array) -> _Unpacked:
+def _q8_0(blocks: UInt8Array) -> Unpacked:
     return None, _half(blocks, 0), None
 
 
@@ -271,12 +291,12 @@ def _five_bits(high: UInt8Array, low: UInt8Array) -> UInt8Array:
     return values
 
 
-def _q5_0(blocks: UInt8Array) -> _Unpacked:
+def _q5_0(blocks: UInt8Array) -> Unpacked:
     values = _five_bits(blocks[..., 2:6], blocks[..., 6:])
     return _words(values + np.uint8(128 - 16)), _half(blocks, 0), None
 
 
-def _q5_1(blocks: UInt8Array) -> _Unpacked:
+def _q5_1(blocks: UInt8Array) -> Unpacked:
     values = _five_bits(blocks[..., 4:8], blocks[..., 8:])
     return _words(values), _half(blocks, 0), _half(blocks, 2)
 
@@ -303,7 +323,7 @@ def _k_nibbles(quants: UInt8Array) -> UInt8Array:
     return values.reshape(len(quants), -1, GROUP)
 
 
-def _q5_k(blocks: UInt8Array) -> _Unpacked:
+def _q5_k(blocks: UInt8Array) -> Unpacked:
     # Byte i of the high bits holds the fifth bit of value i of each of the block's eight groups.
     fifth = np.unpackbits(blocks[..., 16:48, None], axis=-1, bitorder="little").swapaxes(-1, -2)
     high = fifth.reshape(len(blocks), -1, GROUP) << np.uint8(4)
@@ -311,7 +331,7 @@ def _q5_k(blocks: UInt8Array) -> _Unpacked:
     return _words(values), *_k_scales(blocks)
 
 
-def _compiled(_blocks: UInt8Array) -> _Unpacked:
+def _compiled(_blocks: UInt8Array) -> Unpacked:
     """Nothing: compiled code writes all of it."""
     return None, None, None
 
@@ -354,3 +374,5 @@ _FLOATS: Final = {
     **{name: _dequantiser(name) for name in ("Q2_K", "Q3_K", "IQ4_NL", "IQ4_XS", "MXFP4")},
 }
 """Dequantisers of stored bytes to float32; the last five have 16 uneven levels or shapes."""
+
+_QUANTISERS: Final = {"f32": as_float32, "u8": to_8_bits, "u4_min": to_4_bits}

@@ -45,6 +45,7 @@ KEPT, KEPT_STRIDE = 16, 17  # of a norm: float32 rows, copies of its input; or 0
 TABLE, TABLE_BLOCK_BYTES, TABLE_GROUP_STRIDE, TABLE_BITS = 9, 10, 11, 12  # of an embedding
 TABLE_ZERO_POINT, TABLE_LEAST = 13, 14
 NO_LEAST, MINIMUM, MIDDLE, SECOND_SCALE = 0, 1, 2, 3  # what a group has in addition to its scale
+BF16 = 4  # of 16 bits: they are bfloat16, not float16
 EMBED_SCALE = 15  # float64 bits
 
 
@@ -242,6 +243,11 @@ def embed_rows(stage: int, step: int, counter: int, thread: int) -> None:
                 if bits == 32:
                     for k in range(32):
                         store_f32(out, g * 32 + k, load_f32(words, k * 16 + lane) * scale)
+                elif bits == 16:
+                    for k in range(32):
+                        at = k * 16 + lane
+                        value = load_bf16(words, at) if least == BF16 else load_f16(words, at)
+                        store_f32(out, g * 32 + k, value * scale)
                 else:
                     d = load_f16(words + group_bytes, lane)
                     second = d

@@ -68,6 +68,20 @@ class EngineConfig(SchedulerConfig):
         "Integer dot product on a CPU; `ramet info` lists them.",
         metavar="NAME",
     )
+    quantize: str = setting(
+        "auto",
+        Group.ENGINE,
+        "Weights stored as floats: int8, int4, or none: as stored; auto: int8 on a CPU.",
+        metavar="BITS",
+        choices=("auto", "int8", "int4", "none"),
+    )
+    kv_dtype: str = setting(
+        "auto",
+        Group.ENGINE,
+        "Keys and values: bf16, int8 or fp8; auto: bf16.",
+        metavar="TYPE",
+        choices=("auto", "bf16", "int8", "fp8"),
+    )
     # Of several threads, one is reserved for large constraints. With one alone, a constraint that
     # takes seconds keeps all others waiting.
     grammar_threads: int = setting(2, Group.ENGINE, "Threads that compile constraints.", least=1)

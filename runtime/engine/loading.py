@@ -15,6 +15,7 @@ from ramet.runtime.engine.sampling_defaults import SamplingDefaults, sampling_de
 from ramet.runtime.model.load import open_model
 from ramet.runtime.model.memory_needs import memory_needs
 from ramet.runtime.model.runners import chosen_device, load_runner
+from ramet.runtime.model.storage import choose_storage
 from ramet.runtime.tokenizer import Tokenizer, read_tokenizer
 
 if TYPE_CHECKING:
@@ -52,7 +53,11 @@ def load_model(model: str | Path, config: EngineConfig) -> LoadedModel:
     """
     file = open_model(model)
     device = chosen_device(config.device)
-    needs = memory_needs(file, page_size=config.page_size, on_gpu=device != "cpu")
+    on_gpu = device != "cpu"
+    storage = choose_storage(
+        file, on_gpu=on_gpu, quantize=config.quantize, kv_dtype=config.kv_dtype
+    )
+    needs = memory_needs(file, page_size=config.page_size, on_gpu=on_gpu, storage=storage)
     memory = plan_memory(config, needs)
     runner = load_runner(
         file,
@@ -62,6 +67,7 @@ def load_model(model: str | Path, config: EngineConfig) -> LoadedModel:
         kv_bytes=memory.kv or config.cache_bytes or DEFAULT_CACHE_BYTES,
         num_threads=config.num_threads,
         cpu_path=config.cpu_path,
+        storage=storage,
     )
     if config.max_draft_len is None and runner.exact_in_any_batch:
         config = dataclasses.replace(config, max_draft_len=_DRAFT_LEN)

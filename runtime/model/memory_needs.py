@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from ramet.runtime.model.files.model_file import ModelFile
+from ramet.runtime.model.storage import Storage, tensor_quantise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +24,9 @@ class ModelNeeds:
     context_len: int = 0
 
 
-def memory_needs(file: ModelFile, *, page_size: int, on_gpu: bool) -> ModelNeeds:
+def memory_needs(
+    file: ModelFile, *, page_size: int, on_gpu: bool, storage: Storage | None = None
+) -> ModelNeeds:
     """The needs of a model that the compiled runner serves, or one on a GPU.
 
     Raises:
@@ -37,14 +40,19 @@ def memory_needs(file: ModelFile, *, page_size: int, on_gpu: bool) -> ModelNeeds
     from ramet.kernels.linear.cpu_weights import packed_bytes
     from ramet.runtime.model.cpu.pages import KvPages
 
+    storage = storage or Storage()
     weight_bytes = sum(
-        packed_bytes(tensor.type, (tensor.num_rows, tensor.shape[-1]))
+        packed_bytes(
+            tensor.type,
+            (tensor.num_rows, tensor.shape[-1]),
+            tensor_quantise(name, storage.quantise),
+        )
         if len(tensor.shape) >= 2
         else 4 * math.prod(tensor.shape)
-        for tensor in file.tensors.values()
+        for name, tensor in file.tensors.items()
     )
     return ModelNeeds(
         weight_bytes=weight_bytes,
-        page_bytes=KvPages.page_bytes(config, page_size),
+        page_bytes=KvPages.page_bytes(config, page_size, storage.kv_dtype),
         context_len=config.max_context_len,
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 from ramet.runtime.api.batch import ModelRunner
 from ramet.runtime.api.errors import ModelLoadError
 from ramet.runtime.model.files.model_file import ModelFile
+from ramet.runtime.model.storage import Storage, choose_storage
 
 _GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 
@@ -21,6 +22,7 @@ def load_runner(
     kv_bytes: int,
     num_threads: int | None = None,
     cpu_path: str = "auto",
+    storage: Storage | None = None,
 ) -> ModelRunner:
     """A runner for an opened model: the compiled one on a CPU, the torch one on a GPU.
 
@@ -29,11 +31,13 @@ def load_runner(
         num_pages: pages of keys and values; None: as many as fit ``kv_bytes``.
         num_threads: threads of a step on a CPU; None: one a usable core.
         cpu_path: the integer dot product of a CPU (``DotPath``); ``auto``: the fastest one.
+        storage: of weights, keys and values; None: the default one of the device.
 
     ModelLoadError: a device that isn't there, or that Ramet doesn't know; kernels that the CPU
     lacks; too little memory.
     """
     device = chosen_device(device)
+    storage = storage or choose_storage(model, on_gpu=device != "cpu")
     # Each runner's libraries take a while to import, so only the one that runs is.
     if device == "cpu":
         from ramet.kernels.cpu_support.features import chosen_dot_path
@@ -51,6 +55,8 @@ def load_runner(
                 kv_bytes=kv_bytes,
                 num_threads=num_threads,
                 dot_path=dot_path,
+                quantise=storage.quantise,
+                kv_dtype=storage.kv_dtype,
             )
         except OSError as error:
             if error.errno != errno.ENOMEM:
@@ -70,7 +76,11 @@ def load_runner(
     from ramet.runtime.model.torch.runner import TorchOptions, TorchRunner
 
     options = TorchOptions(
-        device=device, num_pages=num_pages, page_size=page_size, kv_bytes=kv_bytes
+        device=device,
+        num_pages=num_pages,
+        page_size=page_size,
+        kv_bytes=kv_bytes,
+        quantise=storage.quantise,
     )
     return TorchRunner.load(model, options)
 

@@ -23,11 +23,12 @@ class ReferenceModel:
     """A model file's weights in float32, and their forward pass over one sequence.
 
     Args:
-        rounds_kv: keys and values are rounded to bfloat16, as the compiled runner stores them.
+        kv_dtype: what keys and values are rounded to, as the compiled runner stores them: ``bf16``,
+            or ``int8`` with a scale a head and token; None: nothing.
     """
 
-    def __init__(self, file: ModelFile, *, rounds_kv: bool = False) -> None:
-        self._rounds_kv = rounds_kv
+    def __init__(self, file: ModelFile, *, kv_dtype: str | None = None) -> None:
+        self._kv_dtype = kv_dtype
         self.config = ModelConfig.from_gguf(file)
         self._weights = {
             name: torch.from_numpy(file.tensor(name).to_float32())
@@ -145,8 +146,8 @@ class ReferenceModel:
     def _mixed(self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         """Attention's result of queries, keys and values [T, heads, head_dim]."""
         config = self.config
-        if self._rounds_kv:
-            k, v = k.bfloat16().float(), v.bfloat16().float()
+        if self._kv_dtype is not None:
+            k, v = (_rounded(x, self._kv_dtype) for x in (k, v))
         group = config.num_heads // config.num_kv_heads
         k, v = k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1)
         scores = torch.einsum("qhd,khd->hqk", q, k) * config.attention_scale
@@ -245,3 +246,11 @@ class ReferenceModel:
 
 def _capped(x: torch.Tensor, cap: float) -> torch.Tensor:
     return cap * torch.tanh(x / cap) if cap else x
+
+
+def _rounded(x: torch.Tensor, dtype: str) -> torch.Tensor:
+    """Keys or values [tokens, heads, head_dim] as they are stored."""
+    if dtype == "bf16":
+        return x.bfloat16().float()
+    scale = x.abs().amax(-1, keepdim=True).clamp(min=1e-20) / 127
+    return (x / scale).round() * scale

@@ -7,6 +7,7 @@ from ramet.kernels.cpu_support import step as words
 from ramet.kernels.linear import cpu as linear
 from ramet.kernels.linear import cpu_fused as linear_fused
 from ramet.kernels.linear import cpu_heads as placed
+from ramet.kernels.linear import cpu_kv as stored_heads
 from ramet.kernels.norm import cpu as rows
 from ramet.runtime.model.cpu.buffers import Activations, AnyArray, address, stride
 from ramet.runtime.model.cpu.emitter import Emitter, Tokens
@@ -154,7 +155,7 @@ def _finishing(emitter: Emitter, kind: int, index: int, norm: AnyArray | None) -
     cosines, sines = emitter.rotary[config.rope_kind(index)]
     operands = {
         linear_fused.HEAD_KIND: kind,
-        linear_fused.HEAD_DIM: config.head_dim,
+        stored_heads.HEAD_DIM: config.head_dim,
         linear_fused.HEAD_OUT: address(buffers.queries),
         linear_fused.HEAD_OUT_STRIDE: stride(buffers.queries),
         linear_fused.ROPE_DIM: config.rope.dim,
@@ -171,8 +172,9 @@ def _finishing(emitter: Emitter, kind: int, index: int, norm: AnyArray | None) -
     stored = emitter.pages.keys if kind == linear_fused.KEYS else emitter.pages.values
     pages = stored[:, index]
     return operands | {
-        linear_fused.PAGES: address(pages),
-        linear_fused.PAGE_SIZE: emitter.pages.page_size,
-        linear_fused.HEAD_BYTES: pages.strides[1],
-        linear_fused.PAGE_BYTES: pages.strides[0],
+        stored_heads.PAGES: address(pages),
+        stored_heads.PAGE_SIZE: emitter.pages.page_size,
+        stored_heads.HEAD_BYTES: pages.strides[1],
+        stored_heads.PAGE_BYTES: pages.strides[0],
+        stored_heads.KV_INT8: emitter.pages.dtype == "int8",
     }

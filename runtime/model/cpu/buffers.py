@@ -71,10 +71,16 @@ class Activations:
 
 class ExpertBuffers:
     """Scratch of a mixture of experts. ``inputs``, ``gated`` and ``rows`` are sorted by expert; the
-    first two are None where activations are int8."""
+    first two are None unless ``keeps_floats``."""
 
     def __init__(
-        self, config: ModelConfig, experts: Experts, *, max_tokens: int, quantised: bool, bf16: bool
+        self,
+        config: ModelConfig,
+        experts: Experts,
+        *,
+        max_tokens: int,
+        keeps_floats: bool,
+        bf16: bool,
     ) -> None:
         hidden, size = config.hidden_size, experts.ffn_size
         num_pairs = max_tokens * experts.num_used
@@ -84,8 +90,8 @@ class ExpertBuffers:
         self.pairs = np.empty(num_pairs, np.int32)
         num_items = max_items(num_pairs, experts.num)
         self.items = np.zeros(1 + ITEM_WORDS * num_items, np.int64)
-        self.inputs = None if quantised else _floats(num_pairs, hidden)
-        self.gated = None if quantised else _floats(num_pairs, size)
+        self.inputs = _floats(num_pairs, hidden) if keeps_floats else None
+        self.gated = _floats(num_pairs, size) if keeps_floats else None
         self.inputs_q = Activations(hidden, num_pairs, bf16_sums=bf16)
         self.gated_q = Activations(size, num_pairs, bf16_sums=bf16)
         self.rows = _floats(num_pairs, hidden)
@@ -115,8 +121,8 @@ class Buffers:
     """Scratch for steps of up to ``max_tokens`` tokens, and as many read ones, and ``max_logits``
     logit rows.
 
-    ``normed``, ``read_normed`` and ``gated`` are None where activations are int8: they are only
-    ever needed quantised, but by experts' routers. ``projected`` is for heads that are normalised
+    ``normed``, ``read_normed`` and ``gated`` are None unless ``keeps_floats``: they are only ever
+    needed quantised, but by experts' routers. ``projected`` is for heads that are normalised
     together, None if there are none. ``added`` is what attention or feed-forward gives before
     its norm, None where it has none. ``likeliest`` is for the tokens of greedy rows.
     """
@@ -128,7 +134,7 @@ class Buffers:
         head_rows: int,
         max_tokens: int,
         max_logits: int,
-        quantised: bool,
+        keeps_floats: bool,
         bf16_sums: bool,
     ) -> None:
         self.max_tokens = max_tokens
@@ -136,13 +142,13 @@ class Buffers:
         attention_size = config.num_heads * config.head_dim
 
         self.hidden = _floats(max_tokens, config.hidden_size)
-        drops_normed = quantised and config.experts is None
+        drops_normed = not keeps_floats and config.experts is None
         self.normed = None if drops_normed else _floats(max_tokens, config.hidden_size)
         self.queries = _floats(max_tokens, attention_size)
         self.attended = _floats(max_tokens, attention_size)
         ffn_size = max(config.ffn_size, config.experts.shared_size if config.experts else 0)
         ffn_size = -(-ffn_size // GROUP) * GROUP
-        self.gated = None if quantised else _floats(max_tokens, ffn_size)
+        self.gated = _floats(max_tokens, ffn_size) if keeps_floats else None
         self.added = _floats(max_tokens, config.hidden_size) if config.post_norms else None
         self.read_hidden = _floats(max_tokens, config.hidden_size)
         self.read_normed = None if drops_normed else _floats(max_tokens, config.hidden_size)
@@ -165,7 +171,7 @@ class Buffers:
                 config,
                 config.experts,
                 max_tokens=max_tokens,
-                quantised=quantised,
+                keeps_floats=keeps_floats,
                 bf16=bf16_sums,
             )
         self.latent: LatentBuffers | None = None

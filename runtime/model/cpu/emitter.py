@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ramet.kernels.attention import cpu as attention
+from ramet.kernels.attention import cpu_int8 as attention_int8
 from ramet.kernels.cpu.program import Stage, float_operand
 from ramet.kernels.cpu_support import fetch
 from ramet.kernels.cpu_support import step as words
@@ -107,11 +108,19 @@ class Emitter:
         self.norm(self.read, norm, operands)
 
     def product(
-        self, layer: LinearWeight, x: AnyArray | None, quantised: Activations, count: int
+        self,
+        layer: LinearWeight,
+        x: AnyArray | None,
+        quantised: Activations,
+        count: int,
+        *,
+        other: LinearWeight | None = None,
     ) -> tuple[DotPath | None, dict[int, int]]:
-        """The common arguments of operations with a linear layer: dot path and operands."""
+        """The common arguments of operations with a linear layer, and ``other``, if there is one,
+        on the same rows: dot path and operands."""
         weight = layer.weight
-        path = None if weight.form.bits == 32 else self.dot_path
+        is_float = weight.form.is_float or (other is not None and other.weight.form.is_float)
+        path = None if is_float else self.dot_path
         if path is not None:
             source = quantised.as_input()
         else:
@@ -211,15 +220,11 @@ class Emitter:
 
     def gated(self, tokens: Tokens, layer: CpuFeedForward) -> None:
         buffers = self.buffers
-        path, operands = self.product(layer.gate, tokens.normed, tokens.normed_q, words.NUM_TOKENS)
+        path, operands = self.product(
+            layer.gate, tokens.normed, tokens.normed_q, words.NUM_TOKENS, other=layer.up
+        )
         gate, up = layer.gate.weight, layer.up.weight
-        if path is None and buffers.gated is not None:
-            operands |= {
-                linear_fused.OUT: address(buffers.gated),
-                linear_fused.OUT_STRIDE: stride(buffers.gated),
-            }
-        else:
-            operands |= buffers.gated_q.as_output()
+        operands |= self.both_forms(buffers.gated, buffers.gated_q)
         self.emit(
             tokens,
             linear_fused.gated_op(self.config.gate, gate.form.name, up.form.name, path),
@@ -231,6 +236,13 @@ class Emitter:
                 linear_fused.TASK_UNITS: self.task_size(gate.num_blocks // 2),
             },
         )
+
+    def both_forms(self, rows: AnyArray | None, quantised: Activations) -> dict[int, int]:
+        """Operands of an operation that gates: its results, in the forms that are read of them."""
+        operands = {} if self.dot_path is None else quantised.as_output()
+        if rows is not None:
+            operands |= {linear_fused.OUT: address(rows), linear_fused.OUT_STRIDE: stride(rows)}
+        return operands
 
     def attend(
         self, tokens: Tokens, index: int, *, sinks: AnyArray | None = None, raw: bool = False
@@ -252,6 +264,7 @@ class Emitter:
             attention.GROUP_SIZE: config.num_heads // config.num_kv_heads,
             attention.HEAD_DIM: config.head_dim,
             attention.WINDOW: config.window(index),
+            attention_int8.INT8: self.pages.dtype == "int8",
             attention.SOFT_CAP: float_operand(config.attention_cap),
             attention.SINKS: 0 if sinks is None else address(sinks),
         }

@@ -8,7 +8,7 @@ from ramet.kernels.experts import cpu as experts
 from ramet.kernels.experts import cpu_route as routing
 from ramet.kernels.linear import cpu as linear
 from ramet.kernels.linear import cpu_fused as linear_fused
-from ramet.runtime.model.cpu.buffers import Activations, AnyArray, ExpertBuffers, address, stride
+from ramet.runtime.model.cpu.buffers import AnyArray, ExpertBuffers, address, stride
 from ramet.runtime.model.cpu.emitter import Emitter, Tokens
 from ramet.runtime.model.cpu.weights import CpuExperts, CpuNorm, LinearWeight
 from ramet.runtime.model.experts import Experts
@@ -86,12 +86,12 @@ def _routing(config: Experts, layer: CpuExperts, room: ExpertBuffers) -> dict[in
 
 def _gather(emitter: Emitter, tokens: Tokens, room: ExpertBuffers, pairs: dict[int, int]) -> None:
     """Copies normed rows, as products read them, to where each expert's rows are."""
-    if emitter.dot_path is None:
+    copies: list[tuple[AnyArray, AnyArray]] = []
+    if room.inputs is not None:
         assert tokens.normed is not None
-        assert room.inputs is not None
-        copies: list[tuple[AnyArray, AnyArray]] = [(tokens.normed, room.inputs)]
-    else:
-        copies = list(zip(tokens.normed_q.arrays(), room.inputs_q.arrays(), strict=True))
+        copies.append((tokens.normed, room.inputs))
+    if emitter.dot_path is not None:
+        copies += zip(tokens.normed_q.arrays(), room.inputs_q.arrays(), strict=True)
     operands = dict(pairs)
     for number, (source, target) in enumerate(copies):
         at = experts.COPIES + experts.COPY_WORDS * number
@@ -108,7 +108,7 @@ def _of_one(emitter: Emitter, layer: LinearWeight, operands: dict[int, int]) -> 
 
 def _gated(emitter: Emitter, tokens: Tokens, layer: CpuExperts, room: ExpertBuffers) -> None:
     gate, up = layer.experts.gate, layer.experts.up
-    path, operands = emitter.product(gate, room.inputs, room.inputs_q, words.NUM_TOKENS)
+    path, operands = emitter.product(gate, room.inputs, room.inputs_q, words.NUM_TOKENS, other=up)
     num_blocks = _of_one(emitter, gate, operands)
     operands |= {
         linear_fused.UP_WEIGHT: address(up.weight.data),
@@ -117,17 +117,11 @@ def _gated(emitter: Emitter, tokens: Tokens, layer: CpuExperts, room: ExpertBuff
         experts.ALL_ITEMS: address(room.items),
         experts.TASK_BLOCKS: emitter.task_size(num_blocks // 2),
     }
-    operands |= _output(room.gated, room.gated_q)
+    operands |= emitter.both_forms(room.gated, room.gated_q)
     operation = experts.expert_gated_op(
         emitter.config.gate, gate.weight.form.name, up.weight.form.name, path
     )
     emitter.emit(tokens, operation, operands)
-
-
-def _output(rows: AnyArray | None, quantised: Activations) -> dict[int, int]:
-    if rows is None:
-        return quantised.as_output()
-    return {linear_fused.OUT: address(rows), linear_fused.OUT_STRIDE: stride(rows)}
 
 
 def _down(emitter: Emitter, tokens: Tokens, layer: LinearWeight, room: ExpertBuffers) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ramet.kernels.cpu_support.buffers import Arena
+from ramet.kernels.linear.cpu_quantise import Quantise
 from ramet.kernels.linear.cpu_weights import PackedWeight, pack_rows
 from ramet.runtime.model.config import ModelConfig
 from ramet.runtime.model.cpu.weights import (
@@ -26,6 +27,7 @@ from ramet.runtime.model.cpu.weights import (
 )
 from ramet.runtime.model.files.model_file import ModelFile
 from ramet.runtime.model.rotary import inverse_frequencies
+from ramet.runtime.model.storage import tensor_quantise
 
 logger = logging.getLogger("ramet.model")
 _REPORT_PAUSE_S = 2.0
@@ -34,15 +36,20 @@ Order = npt.NDArray[np.intp]
 
 
 def load_cpu_weights(
-    file: ModelFile, config: ModelConfig, *, exact: bool, middles: bool
+    file: ModelFile,
+    config: ModelConfig,
+    *,
+    exact: bool,
+    middles: bool,
+    quantise: Quantise = "int8",
 ) -> CpuWeights:
     """Packs a file's tensors, with ``middles`` in place of minimums.
 
-    With ``exact``, tensors stored as floats stay float32; otherwise they become 8-bit values with
-    a scale a group of 32. Raises ``UnsupportedModelError`` for sizes that the kernels don't take.
+    With ``exact``, tensors stored as floats become float32, otherwise what ``quantise`` says; see
+    ``pack_rows``. Raises ``UnsupportedModelError`` for sizes that the kernels don't take.
     """
     check_sizes(file, config)
-    loader = _Loader(file, config, exact, middles)
+    loader = _Loader(file, config, quantise, exact, middles)
     layers = []
     reported = time.monotonic()
     for index in range(config.num_layers):
@@ -68,7 +75,15 @@ def load_cpu_weights(
 
 
 class _Loader:
-    def __init__(self, file: ModelFile, config: ModelConfig, exact: bool, middles: bool) -> None:
+    def __init__(
+        self,
+        file: ModelFile,
+        config: ModelConfig,
+        quantise: Quantise,
+        exact: bool,
+        middles: bool,
+    ) -> None:
+        self._quantise: Quantise = quantise
         self._file = file
         self._config = config
         self._exact = exact
@@ -116,6 +131,7 @@ class _Loader:
             rows,
             (num_rows, columns),
             exact=self._exact if exact is None else exact,
+            quantise=tensor_quantise(name, self._quantise),
             middles=self._middles,
             allocate=self._arena.empty,
         )

@@ -66,7 +66,8 @@ def _embed(emitter: Emitter, table: PackedWeight) -> None:
             rows.TABLE_ZERO_POINT: form.zero_point,
             rows.TABLE_LEAST: rows.MINIMUM * form.has_minimum
             + rows.MIDDLE * form.has_middle
-            + rows.SECOND_SCALE * form.has_halves,
+            + rows.SECOND_SCALE * form.has_halves
+            + rows.BF16 * (form.name == "bf16"),
             rows.TABLE_GROUP_STRIDE: form.stride,
             rows.EMBED_SCALE: float_operand(emitter.config.embedding_scale),
         },

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from ramet.kernels.cpu_support.features import (
 from ramet.kernels.experts.cpu_route import scratch_bytes as expert_scratch_bytes
 from ramet.kernels.linear import cpu_fused as linear_fused
 from ramet.kernels.linear.cpu_product import unpacked_bytes
+from ramet.kernels.linear.cpu_quantise import STORED_FLOATS, Quantise
 from ramet.kernels.linear.cpu_weights import GROUP
 from ramet.kernels.sampling.cpu import keep_to_masks
 from ramet.kernels.sampling.rows import without_logprobs
@@ -33,15 +34,18 @@ from ramet.runtime.model.cpu.load_weights import load_cpu_weights
 from ramet.runtime.model.cpu.pages import KvPages, MemoryAhead
 from ramet.runtime.model.cpu.program import decoder_program
 from ramet.runtime.model.cpu.step import StepRecorder
-from ramet.runtime.model.cpu.weights import CpuWeights, packed_weights
+from ramet.runtime.model.cpu.weights import CpuWeights, has_float_layers, packed_weights
 from ramet.runtime.model.files.model_file import ModelFile
 from ramet.runtime.model.load import open_model
 from ramet.runtime.model.rotary import RopeKind, magnitude
 from ramet.runtime.model.sampler import Sampler
+from ramet.runtime.model.storage import KvDtype
 
 ActivationKind = Literal["int8", "float32"]
 
 DEFAULT_KV_BYTES = 512 * 2**20
+
+_QUANTISED: Final = {"int8": "weights to 8 bits", "int4": "weights to 4 bits"}
 
 _FETCHED_BYTES = 12 * 2**20
 """Keys and values of a layer that linear layers fetch: a shared cache holds them and weights."""
@@ -64,6 +68,10 @@ class CpuRunner:
             ``float32``, slower, for reference. With ``int8``, queries and weights of attention
             meet keys and values as bfloat16 where the CPU multiplies those.
         dot_path: how products of int8 are summed; None: the fastest way of this machine.
+        quantise: what weights stored as floats become; None: 8-bit values with ``int8``
+            activations, and float32 with ``float32``.
+        kv_dtype: how keys and values are stored: ``bf16``, or ``int8`` with a scale a head and
+            token.
         group_pages: read pages that rows share once for all of them. Changes no result.
     """
 
@@ -79,6 +87,8 @@ class CpuRunner:
         num_threads: int | None = None,
         activations: ActivationKind = "int8",
         dot_path: DotPath | None = None,
+        quantise: Quantise | None = None,
+        kv_dtype: KvDtype = "bf16",
         group_pages: bool = True,
     ) -> None:
         file = model if isinstance(model, ModelFile) else open_model(model)
@@ -87,22 +97,32 @@ class CpuRunner:
                 f"page_size must be a multiple of 16, not {page_size}", param="page_size"
             )
         self.config = ModelConfig.from_gguf(file)
+        page_bytes = KvPages.page_bytes(self.config, page_size, kv_dtype)
         if num_pages is None:
-            num_pages = max(1, kv_bytes // KvPages.page_bytes(self.config, page_size))
+            num_pages = max(1, kv_bytes // page_bytes)
         reduced = activations == "int8"
+        has_floats = any(
+            len(each.shape) > 1 and each.type in STORED_FLOATS for each in file.tensors.values()
+        )
+        self._quantise = (quantise or "int8") if has_floats and reduced else None
         self._dot_path = (dot_path or best_dot_path()) if reduced else None
         self._attention_path: AttentionPath = best_attention_path() if reduced else "float32"
         self._middles = pairs_middles(self._dot_path)
         self._weights: CpuWeights = load_cpu_weights(
-            file, self.config, exact=not reduced, middles=self._middles
+            file,
+            self.config,
+            quantise=quantise or "int8",
+            exact=not reduced and quantise is None,
+            middles=self._middles,
         )
+        self._keeps_floats = not reduced or has_float_layers(self._weights)
         file.drop_cached()  # the weights are packed: the file is not read any more
-        self._pages = KvPages.zeros(self.config, num_pages, page_size)
+        self._pages = KvPages.zeros(self.config, num_pages, page_size, kv_dtype)
         self._memory_ahead = MemoryAhead(self._pages)
         self._num_threads = num_threads or usable_cores()
         self._rotary = self._rotary_tables()
         group_size = self.config.num_heads // self.config.num_kv_heads
-        layer_bytes = KvPages.page_bytes(self.config, page_size) // self.config.num_layers
+        layer_bytes = page_bytes // self.config.num_layers
         self._recorder = StepRecorder(
             limits=(self.vocab_size, self.max_context_len, page_size, num_pages),
             tiles=(
@@ -112,7 +132,7 @@ class CpuRunner:
                 self._num_threads,
             ),
             scratch_bytes=max(
-                attention.scratch_bytes(group_size, self.config.head_dim),
+                attention.scratch_bytes(group_size, self.config.head_dim, int8=kv_dtype == "int8"),
                 self._linear_scratch_bytes(),
                 4 * self.config.hidden_size,
                 expert_scratch_bytes(self.config.experts.num if self.config.experts else 0),
@@ -135,7 +155,11 @@ class CpuRunner:
     @property
     def description(self) -> str:
         path = self._dot_path or "float32"
-        return f"{self.config.description} on the CPU ({path}, {self._num_threads} threads)"
+        stored = _QUANTISED.get(self._quantise or "none", "weights as stored")
+        return (
+            f"{self.config.description} on the CPU ({path}, {self._num_threads} threads; {stored}, "
+            f"keys and values in {self._pages.dtype})"
+        )
 
     @property
     def vocab_size(self) -> int:
@@ -223,7 +247,9 @@ class CpuRunner:
     @property
     def page_format(self) -> str:
         """How ``KvPages`` lays a page out: bfloat16 keys in pairs of dimensions, then values in
-        pairs of tokens."""
+        pairs of tokens; or int8."""
+        if self._pages.dtype == "int8":
+            return "cpu int8 keys[layer, head, dim/2, token, 2] values[layer, head, token, dim]"
         return "cpu bf16 keys[layer, head, dim/2, token, 2] values[layer, head, token/2, dim, 2]"
 
     def read_page(self, page: int) -> bytes:
@@ -238,7 +264,7 @@ class CpuRunner:
         self._team.close()
         self._sampler.close()
         self._program = self._buffers = None
-        self._pages = KvPages.zeros(self.config, 0, self.page_size)
+        self._pages = KvPages.zeros(self.config, 0, self.page_size, self._pages.dtype)
         self._memory_ahead = MemoryAhead(self._pages)
 
     def _linear_scratch_bytes(self) -> int:
@@ -280,7 +306,7 @@ class CpuRunner:
             head_rows=head_rows,
             max_tokens=max_tokens,
             max_logits=max_logits,
-            quantised=self._dot_path is not None,
+            keeps_floats=self._keeps_floats,
             bf16_sums=self._middles,
         )
         program = decoder_program(

@@ -135,6 +135,17 @@ def check_sizes(file: ModelFile, config: ModelConfig) -> None:
             )
 
 
+def has_float_layers(weights: CpuWeights) -> bool:
+    """Whether linear layers, routers of experts aside, read float32 activations only."""
+    routers = {
+        id(layer.feed_forward.router.weight)
+        for layer in weights.layers
+        if isinstance(layer.feed_forward, CpuExperts)
+    }
+    layers = packed_weights((weights.layers, weights.head))
+    return any(each.form.is_float and id(each) not in routers for each in layers)
+
+
 def packed_weights(part: object) -> Iterator[PackedWeight]:
     """All packed weights of a model's weights, or of a part of them."""
     if isinstance(part, PackedWeight):

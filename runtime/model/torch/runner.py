@@ -13,6 +13,7 @@ import torch
 from ramet.kernels.attention.attention import attention_shape
 from ramet.kernels.attention.costs import AttentionShape, attention_costs
 from ramet.kernels.attention.plan import AttentionPlan, Grouping, build_plan
+from ramet.kernels.linear.cpu_quantise import Quantise
 from ramet.kernels.sampling.rows import SampleResult
 from ramet.kernels.sampling.triton import sample_gpu
 from ramet.kernels.triton_support.dispatch import architecture, uses_triton
@@ -52,6 +53,7 @@ class TorchOptions:
         page_size: tokens of a page.
         num_pages: pages of keys and values; None: as many as fit ``kv_bytes``.
         packed_weights: keep weights in 4 and 8 bits as stored; None: on a GPU.
+        quantise: what matrices stored as floats become.
         grouping: read pages that rows share once for all of them: where it pays, always or never.
         batch_invariant: a token's logits depend on its tokens alone, bit for bit, on one device;
             costs speed. Not on a CPU, whose products torch's library orders by their size.
@@ -64,6 +66,7 @@ class TorchOptions:
     num_pages: int | None = None
     kv_bytes: int = DEFAULT_KV_BYTES
     packed_weights: bool | None = None
+    quantise: Quantise = "none"
     grouping: Grouping = "auto"
     batch_invariant: bool = False
     graph_tokens: int = 256
@@ -135,7 +138,12 @@ class TorchRunner:
         file = model if isinstance(model, ModelFile) else open_model(model)
         config = ModelConfig.from_gguf(file)
         weights = load_torch_weights(
-            file, config, device=device, dtype=dtype or torch.float32, packed=packed
+            file,
+            config,
+            device=device,
+            dtype=dtype or torch.float32,
+            packed=packed,
+            quantise=options.quantise,
         )
         return cls(config, weights, options)
 

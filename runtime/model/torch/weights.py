@@ -9,11 +9,19 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from ramet.kernels.linear.linear import PackedWeight, WeightFormat, pack_q4, pack_q8
+from ramet.kernels.linear.cpu_quantise import STORED_FLOATS, Quantise
+from ramet.kernels.linear.linear import (
+    GROUP_SIZE,
+    PackedWeight,
+    WeightFormat,
+    pack_q4,
+    pack_q8,
+)
 from ramet.runtime.model.config import ModelConfig
 from ramet.runtime.model.files.model_file import ModelFile
 from ramet.runtime.model.files.tensor import GgufTensor, part_of
 from ramet.runtime.model.rotary import RopeKind, inverse_frequencies
+from ramet.runtime.model.storage import tensor_quantise
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +156,12 @@ def load_torch_weights(
     device: torch.device | str,
     dtype: torch.dtype,
     packed: bool,
+    quantise: Quantise = "none",
 ) -> TorchWeights:
     """Reads a model file.
 
     Args:
+        quantise: what matrices stored as floats become.
         packed: keep Q4_0, Q4_1 and Q8_0 tensors packed, exactly as stored; all others, and all
             where this is off, become dense weights of ``dtype``.
     """
@@ -166,6 +176,9 @@ def load_torch_weights(
         if packed and tensor.type in _REPACK:
             return _REPACK[tensor.type](tensor).to(device)
         dense = torch.from_numpy(tensor.to_float32())
+        wanted = tensor_quantise(name, quantise) if tensor.type in STORED_FLOATS else "none"
+        if wanted != "none" and dense.shape[-1] % GROUP_SIZE == 0:
+            return (pack_q4 if wanted == "int4" else pack_q8)(dense.to(device))
         return PackedWeight("dense", dense.to(device, dtype))
 
     frequencies = _frequencies(config, file)

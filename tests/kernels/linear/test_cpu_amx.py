@@ -18,7 +18,7 @@ from ramet.kernels.cpu_support.features import (
     vector_path,
 )
 from ramet.kernels.linear import cpu as linear
-from ramet.kernels.linear import cpu_fused
+from ramet.kernels.linear import cpu_fused, cpu_kv
 from ramet.kernels.linear.cpu_product import linear_op
 from ramet.kernels.linear.cpu_weights import FORMATS, PackedWeight
 
@@ -163,7 +163,7 @@ def test_projections_to_heads(path, num_rows, head_dim, seed):
     for each in (vector_path(path), path):
         out = np.zeros((num_rows, 2 * head_dim), np.float32)
         operands = weight_operands(weight) | rows.operands() | {
-            cpu_fused.HEAD_KIND: cpu_fused.QUERIES, cpu_fused.HEAD_DIM: head_dim,
+            cpu_fused.HEAD_KIND: cpu_fused.QUERIES, cpu_kv.HEAD_DIM: head_dim,
             cpu_fused.HEAD_OUT: out.ctypes.data, cpu_fused.HEAD_OUT_STRIDE: out.strides[0],
             cpu_fused.ROPE_DIM: head_dim, cpu_fused.COSINES: cosines.ctypes.data,
             cpu_fused.SINES: sines.ctypes.data,

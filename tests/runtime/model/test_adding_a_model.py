@@ -116,7 +116,7 @@ def test_a_declaration_is_enough_for_both_runners(
     assert np.isfinite(exact).all()
     torch_runner = TorchRunner.load(file, TorchOptions(device="cpu", num_pages=8))
     np.testing.assert_allclose(torch_runner.logits(prefill()), exact, atol=1e-4)
-    rounded = ReferenceModel(file, rounds_kv=True).logits(IDS)
+    rounded = ReferenceModel(file, kv_dtype="bf16").logits(IDS)
     cpu_runner = CpuRunner(file, num_pages=8, num_threads=1, activations="float32")
     try:
         np.testing.assert_allclose(cpu_runner.logits(prefill()), rounded, atol=0.03)

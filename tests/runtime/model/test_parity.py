@@ -208,7 +208,7 @@ def test_runners_have_the_logits_and_tokens_of_the_library(
     runner = runner_of(path, kind)
     # The CPU runner keeps keys and values in half precision. Which experts a token uses can change
     # by that, so it is compared with the definition, which has the library's logits, rounded alike.
-    rounded = ReferenceModel(open_model(path), rounds_kv=True)
+    rounded = ReferenceModel(open_model(path), kv_dtype="bf16")
     tolerance = 1e-4 if kind == "torch" else 0.03
 
     def expected(ids: Sequence[int]) -> np.ndarray:

@@ -90,22 +90,22 @@ def run_together(runner, batch_of, sequences, rng):
     return logits
 
 
-MODELS = {
-    "llama": {"num_heads": 6, "num_kv_heads": 2, "weight_types": ("Q4_1", "Q8_0")},
-    "gemma3": {"architecture": "gemma3", "num_kv_heads": 1, "head_dim": 64, "window": 40},
-}
+LLAMA = {"num_heads": 6, "num_kv_heads": 2, "weight_types": ("Q4_1", "Q8_0")}
+GEMMA3 = {"architecture": "gemma3", "num_kv_heads": 1, "head_dim": 64, "window": 40}
+MODELS = {"llama": (LLAMA, "bf16"), "llama int8": (LLAMA, "int8"), "gemma3": (GEMMA3, "bf16")}
 
 
 @pytest.fixture(scope="module", params=MODELS)
 def runners(model_factory, request):
     """The same model: one thread; two threads; two without grouping and without tiles."""
-    file = model_factory(**MODELS[request.param])
+    sizes, kv_dtype = MODELS[request.param]
+    file = model_factory(**sizes)
     options = [
         {"num_threads": 1},
         {"num_threads": 2},
         {"num_threads": 2, "group_pages": False, "dot_path": vector_path(best_dot_path())},
     ]
-    made = [CpuRunner(file, num_pages=NUM_PAGES, **option) for option in options]
+    made = [CpuRunner(file, num_pages=NUM_PAGES, kv_dtype=kv_dtype, **each) for each in options]
     yield made
     for runner in made:
         runner.close()

@@ -46,7 +46,7 @@ def test_it_goes_as_far_as_asked_beyond_what_is_used(pages):
 
 
 def test_nothing_that_is_stored_changes(pages):
-    stored = np.random.default_rng(0).integers(0, 2**16, pages.memory.shape, np.uint16)
+    stored = np.random.default_rng(0).integers(0, 2**8, pages.memory.shape, np.uint8)
     pages.memory[:] = stored
     take_all(MemoryAhead(pages))
     np.testing.assert_array_equal(pages.memory, stored)

@@ -7,6 +7,9 @@ import pytest
 
 from ramet.runtime.api.errors import InvalidParameterError, UnsupportedModelError
 from ramet.runtime.model.cpu.runner import CpuRunner
+from ramet.runtime.model.cpu.weights import packed_weights
+from ramet.runtime.model.memory_needs import memory_needs
+from ramet.runtime.model.storage import Storage
 from ramet.runtime.testing.reference_model import ReferenceModel
 
 GEMMA3 = {
@@ -126,3 +129,48 @@ def test_closing_twice_is_fine_and_running_after_it_is_not(model_factory, batch_
     runner.close()
     with pytest.raises(RuntimeError, match="closed"):
         runner.logits(batch_of([([5], 0, [0])]))
+
+
+@pytest.mark.parametrize("variant", ["llama", "no grouping, head of 80", "gemma3"])
+def test_keys_and_values_in_int8_take_half_of_the_memory(variant, model_factory, batch_of, tokens):
+    file = model_factory(**VARIANTS[variant])
+    expected = ReferenceModel(file, kv_dtype="int8").logits(tokens)
+    runner = CpuRunner(file, num_pages=5, num_threads=2, activations="float32", kv_dtype="int8")
+    logits = runner.logits(batch_of([(tokens, 0, range(5))], all_logits=True))
+    assert np.abs(logits - expected).max() < 0.02 * np.abs(expected).max()
+    assert kl_divergence(expected, logits) < 1e-4
+    config, page = runner.config, runner.read_page(3)
+    values = 2 * config.num_layers * config.num_kv_heads * config.head_dim * 16
+    assert len(page) == values * (config.head_dim + 4) / config.head_dim
+    runner.write_page(4, page)
+    assert runner.read_page(4) == page
+    runner.close()
+
+
+@pytest.mark.parametrize("kind", ["F32", "F16", "BF16"])
+def test_weights_stored_as_floats_stay_as_they_are(kind, model_factory, batch_of, tokens):
+    file = model_factory(weight_types=(kind, "Q8_0"), tied=False)
+    runner = CpuRunner(file, num_pages=5, num_threads=2, quantise="none")
+    forms = {weight.form.name for weight in packed_weights(runner._weights)}
+    assert forms == {kind.lower(), "u8"}
+    logits = runner.logits(batch_of([(tokens, 0, range(5))], all_logits=True))
+    expected = ReferenceModel(file, kv_dtype="bf16").logits(tokens)
+    assert kl_divergence(expected, logits) < 1e-3
+    assert "weights as stored" in runner.description
+    runner.close()
+
+
+def test_weights_stored_as_floats_become_4_bits(model_factory, batch_of, tokens):
+    file = model_factory(weight_types=("F16",), tied=False)
+    runner = CpuRunner(file, num_pages=5, num_threads=2, quantise="int4")
+    weights = runner._weights
+    assert weights.embedding.form.bits == weights.head.weight.form.bits == 8
+    assert {weight.form.bits for weight in packed_weights(weights.layers)} == {4}
+    needs = memory_needs(file, page_size=16, on_gpu=False, storage=Storage(quantise="int4"))
+    packed = sum(weight.data.nbytes for weight in packed_weights(weights))
+    assert packed <= needs.weight_bytes < 1.2 * packed
+    logits = runner.logits(batch_of([(tokens, 0, range(5))], all_logits=True))
+    expected = ReferenceModel(file, kv_dtype="bf16").logits(tokens)
+    assert 1e-3 < kl_divergence(expected, logits) < 0.2
+    assert "weights to 4 bits" in runner.description
+    runner.close()
