@@ -4,6 +4,7 @@ reference that other runners are compared with."""
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
@@ -32,6 +33,10 @@ from ramet.runtime.model.load import open_model
 from ramet.runtime.model.sampler import Sampler
 from ramet.runtime.model.torch.decoder import TorchDecoder
 from ramet.runtime.model.torch.device_arrays import upload
+from ramet.runtime.model.torch.device_errors import (
+    end_engine_on_lost_context,
+    refuse_too_large_model,
+)
 from ramet.runtime.model.torch.graphs import StepGraphs
 from ramet.runtime.model.torch.pages import copy_pages
 from ramet.runtime.model.torch.step import step_inputs
@@ -117,6 +122,9 @@ class TorchRunner:
                     self._decoder, self._shape, self._costs, options.graph_tokens, table_width
                 )
         self._sampler = Sampler()
+        self._synchronize: Callable[[], None] | None = None
+        if device.type == "cuda":
+            self._synchronize = lambda: torch.cuda.synchronize(device)
 
     @classmethod
     def load(
@@ -124,7 +132,7 @@ class TorchRunner:
     ) -> TorchRunner:
         """A runner for a model, opened or by path.
 
-        ModelLoadError: the file, or a device that isn't there.
+        ModelLoadError: the file; a device that isn't there, or has too little memory.
         """
         options = options or TorchOptions()
         device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
@@ -137,15 +145,16 @@ class TorchRunner:
         packed = on_gpu if options.packed_weights is None else options.packed_weights
         file = model if isinstance(model, ModelFile) else open_model(model)
         config = ModelConfig.from_gguf(file)
-        weights = load_torch_weights(
-            file,
-            config,
-            device=device,
-            dtype=dtype or torch.float32,
-            packed=packed,
-            quantise=options.quantise,
-        )
-        return cls(config, weights, options)
+        with refuse_too_large_model(device, options.kv_bytes):
+            weights = load_torch_weights(
+                file,
+                config,
+                device=device,
+                dtype=dtype or torch.float32,
+                packed=packed,
+                quantise=options.quantise,
+            )
+            return cls(config, weights, options)
 
     @property
     def vocab_size(self) -> int:
@@ -182,7 +191,14 @@ class TorchRunner:
         return None
 
     def run(self, batch: Batch, overlap: Overlap | None = None) -> StepResult:
-        """See ``ModelRunner.run``; tokens are sampled where the logits are."""
+        """See ``ModelRunner.run``; tokens are sampled where the logits are.
+
+        EngineDeadError: the GPU's context is lost.
+        """
+        with end_engine_on_lost_context(self._synchronize):
+            return self._run(batch, overlap)
+
+    def _run(self, batch: Batch, overlap: Overlap | None) -> StepResult:
         logits = self.run_on_device(batch)
         if overlap is not None:
             overlap()
