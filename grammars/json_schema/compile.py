@@ -20,7 +20,7 @@ from .schema.documents import Documents, Leaf
 from .schema.formula import Formula, atom, atoms
 from .schema.layout import Layout
 from .schema.number_form import NumberForm
-from .schema.number_sets import is_bounded_integer
+from .schema.number_sets import is_order_or_integer
 from .solver.formulas.keyword_formulas import Typer
 from .solver.frames import Frame, Top
 from .solver.plans import PlanSolver
@@ -117,7 +117,7 @@ def _check(
                 elif kind == "number" and formula.op != "false":
                     # The others are computed on demand, and can't exceed a limit then.
                     num_numbers += 1
-                    if num_numbers <= _NUM_PREPARED or not is_bounded_integer(formula):
+                    if num_numbers <= _NUM_PREPARED or not is_order_or_integer(formula):
                         languages.number_set(formula)
                     else:
                         languages.has_numbers(formula)

@@ -13,10 +13,8 @@ from typing import Protocol
 from ramet.grammars.json_schema.schema.atoms import Const, Has, Properties
 from ramet.grammars.json_schema.schema.formula import Formula, all_of, conjuncts
 from ramet.grammars.json_schema.schema.number_sets import (
-    intervals_of,
-    is_bounded_integer,
-    is_order,
-    must_be_integer,
+    Regions,
+    is_order_or_integer,
 )
 
 from .children import Child
@@ -221,10 +219,12 @@ def _has_endless_texts(texts: TextSet) -> bool:
 
 
 def _has_endless_numbers(formula: Formula) -> bool:
-    if formula.op in ("true", "false") or not is_bounded_integer(formula):
+    if formula.op in ("true", "false") or not is_order_or_integer(formula):
         return formula.op == "true"
-    least = _MANY if must_be_integer(formula) else 1
-    orders = all_of(p for p in conjuncts(formula) if is_order(p))
+    regions = Regions((formula,))
+    cells = regions.cells_of(formula)
     return any(
-        i.low is None or i.high is None or i.high - i.low >= least for i in intervals_of(orders)
+        i.low is None or i.high is None or i.high - i.low >= (_MANY if integers else 1)
+        for integers in (True, False)
+        for i in regions.intervals(cells, integers=integers)
     )

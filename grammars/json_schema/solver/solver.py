@@ -17,7 +17,12 @@ from ramet.grammars.errors import ConstraintError, GrammarTooComplexError
 from ramet.grammars.json_schema.schema.atoms import Const, Properties
 from ramet.grammars.json_schema.schema.documents import Leaf
 from ramet.grammars.json_schema.schema.formula import Formula, all_of, any_of, atom, negate
-from ramet.grammars.json_schema.schema.number_sets import allows, listed_numbers
+from ramet.grammars.json_schema.schema.number_sets import (
+    allows,
+    is_order_or_integer,
+    joint_truths,
+    listed_numbers,
+)
 from ramet.grammars.json_schema.schema.values import canonical
 from ramet.grammars.limits import CompileLimits
 
@@ -27,6 +32,8 @@ from .value_sets.languages import Languages
 
 _MAX_VERDICTS = 1024
 _MAX_LISTED = 64
+_FEW_NODES = 4
+"""With so few nodes, verdicts are searched for one by one."""
 _SILENT = frozenset({"title", "description", "default", "examples", "deprecated", "$comment"})
 """Keywords that don't constrain a value."""
 
@@ -176,13 +183,37 @@ class Solver(ABC):
                 search.found.append(verdict)
 
     def _find_verdicts(self, nodes: tuple[Formula, ...]) -> Iterator[tuple[bool, ...]]:
-        """Verdicts by choosing node after node; those with few values are chosen together."""
+        """Verdicts by choosing node after node; those with few values are chosen together, and so
+        are all on numbers where only order and integers matter."""
+        numbers = self._number_verdicts(nodes)
+        fits = self.satisfiable if numbers is None else self._fits_no_number
         listed = {i: values for i, n in enumerate(nodes[1:]) if (values := self._listed(n))}
         others = [i for i in range(len(nodes) - 1) if i not in listed]
-        for true, holds, fails in self._listed_verdicts(nodes, listed):
-            for verdict in self._chosen(tuple(nodes[i + 1] for i in others), holds, fails, ()):
+        found: set[tuple[bool, ...]] = set()
+        for true, holds, fails in self._listed_verdicts(nodes, listed, fits):
+            rest = tuple(nodes[i + 1] for i in others)
+            for verdict in self._chosen(rest, holds, fails, (), fits):
                 chosen = dict(zip(others, verdict, strict=True))
-                yield tuple(chosen.get(i, i in true) for i in range(len(nodes) - 1))
+                whole = tuple(chosen.get(i, i in true) for i in range(len(nodes) - 1))
+                if numbers is not None:
+                    found.add(whole)
+                yield whole
+        yield from (v for v in numbers or () if v not in found)
+
+    def _number_verdicts(self, nodes: tuple[Formula, ...]) -> list[tuple[bool, ...]] | None:
+        """The verdicts that numbers can have on many nodes; None: they are few, or are conditions
+        of another kind."""
+        if len(nodes) <= _FEW_NODES or "number" not in self.typer.kinds(nodes[0]):
+            return None
+        typed = [self.typer.typed(node, "number") for node in nodes]
+        if not all(map(is_order_or_integer, typed)):
+            return None
+        truths = {verdict[1:] for verdict in joint_truths(typed) if verdict[0]}
+        return sorted(truths, reverse=True)
+
+    def _fits_no_number(self, node: Formula) -> bool:
+        """Whether a value of another type than numbers satisfies a node."""
+        return any(self.has_kind(node, k) for k in self.typer.kinds(node) if k != "number")
 
     def _listed(self, node: Formula) -> list[Hashable]:
         """The values that a node lists, if it says little else; none otherwise."""
@@ -204,7 +235,10 @@ class Solver(ABC):
         return [v for v in found if self.satisfiable(all_of([node, atom(Const(v))]))]
 
     def _listed_verdicts(
-        self, nodes: tuple[Formula, ...], listed: dict[int, list[Hashable]]
+        self,
+        nodes: tuple[Formula, ...],
+        listed: dict[int, list[Hashable]],
+        fits: Callable[[Formula], bool],
     ) -> Iterator[tuple[frozenset[int], list[Formula], list[Formula]]]:
         """Which of the nodes that list their values hold together: the nodes that then hold, and
         those that fail."""
@@ -218,10 +252,10 @@ class Solver(ABC):
         for group, values in groups.items():
             self.count_branch()
             node = any_of(atom(Const(v)) for v in values)
-            if self.satisfiable(all_of([nodes[0], node])):
+            if fits(all_of([nodes[0], node])):
                 yield frozenset(group), [nodes[0], node], []
         fails = [nodes[i + 1] for i in listed]
-        if not fails or self.satisfiable(all_of([nodes[0], *map(negate, fails)])):
+        if not fails or fits(all_of([nodes[0], *map(negate, fails)])):
             yield frozenset(), [nodes[0]], fails
 
     def _chosen(
@@ -230,7 +264,10 @@ class Solver(ABC):
         holds: list[Formula],
         fails: list[Formula],
         verdict: tuple[bool, ...],
+        fits: Callable[[Formula], bool],
     ) -> Iterator[tuple[bool, ...]]:
+        """Verdicts on ``nodes``, after ``verdict`` on those before them, of values that ``fits``
+        finds."""
         if not nodes:
             yield verdict
             return
@@ -239,12 +276,12 @@ class Solver(ABC):
         if not any(self.are_disjoint(h, node) for h in holds):
             # What contradicts the node needn't be negated.
             left = [f for f in fails if not self.are_disjoint(f, node)]
-            if self.satisfiable(all_of([*holds, node, *map(negate, left)])):
-                yield from self._chosen(rest, [*holds, node], left, (*verdict, True))
+            if fits(all_of([*holds, node, *map(negate, left)])):
+                yield from self._chosen(rest, [*holds, node], left, (*verdict, True), fits)
             fails = [*fails, node]
-            if not self.satisfiable(all_of([*holds, *map(negate, fails)])):
+            if not fits(all_of([*holds, *map(negate, fails)])):
                 return
-        yield from self._chosen(rest, holds, fails, (*verdict, False))
+        yield from self._chosen(rest, holds, fails, (*verdict, False), fits)
 
     def joined(self, nodes: tuple[Formula, ...], verdict: tuple[bool, ...]) -> Formula:
         """The node of the values for which the first node holds and the rest come out so."""
@@ -281,7 +318,10 @@ class Solver(ABC):
             numbers, other = listed_numbers(x), y
             if numbers is None:
                 numbers, other = listed_numbers(y), x
-            return numbers is not None and not any(allows(other, n) for n in numbers)
+            if numbers is not None:
+                return not any(allows(other, n) for n in numbers)
+            joint = all_of([x, y])
+            return is_order_or_integer(joint) and not self.languages.has_numbers(joint)
         if kind == "string":
             mine, theirs = self.languages.texts(x), self.languages.texts(y)
             if mine.others and theirs.others:

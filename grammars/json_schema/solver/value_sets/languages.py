@@ -29,10 +29,8 @@ from ramet.grammars.json_schema.schema.number_form import (
     max_digits,
 )
 from ramet.grammars.json_schema.schema.number_sets import (
-    has_integer,
-    intervals_of,
-    is_bounded_integer,
-    is_order,
+    Regions,
+    is_order_or_integer,
     listed_numbers,
     must_be_integer,
 )
@@ -379,10 +377,7 @@ class Languages(Remembered):
         values = listed_numbers(formula)
         if values is not None:
             return bool(values)
-        if ("numbers", formula) in self._known or not is_bounded_integer(formula):
+        if not is_order_or_integer(formula):
             return not self.number_set(formula).is_empty
-        parts = conjuncts(formula)
-        intervals = intervals_of(all_of(p for p in parts if is_order(p)))
-        if all(map(is_order, parts)):
-            return bool(intervals)
-        return any(map(has_integer, intervals))
+        regions = Regions((formula,))
+        return bool(regions.cells_of(formula) & regions.inhabited)

@@ -15,8 +15,10 @@ from ramet.grammars.json_schema.schema.formula import (
     any_of,
 )
 from ramet.grammars.json_schema.schema.number_sets import (
+    Regions,
     intervals_of,
     is_order,
+    is_order_or_integer,
 )
 from ramet.grammars.limits import RegularLimits
 from ramet.grammars.regular import (
@@ -36,6 +38,8 @@ def number_dfa(formula: Formula, limits: RegularLimits, *, exponents: bool) -> D
     if is_order(formula):
         return intervals_dfa(intervals_of(formula), exponents=exponents)
     universe = number_languages.spellings(exponents=exponents)
+    if formula.op != "atom" and is_order_or_integer(formula):
+        return _of_regions(formula, limits, exponents=exponents)
     if formula.op == "atom":
         value = formula.parts[0]
         if isinstance(value, MultipleOf):
@@ -66,6 +70,22 @@ def number_dfa(formula: Formula, limits: RegularLimits, *, exponents: bool) -> D
     if formula.op == "any":
         return union_all(dfas, limits)
     return exactly_one(dfas, universe, limits)
+
+
+def _of_regions(formula: Formula, limits: RegularLimits, *, exponents: bool) -> Dfa:
+    """Of a formula about order and integers: its integers and its non-integers, each in one go."""
+    regions = Regions((formula,))
+    cells = regions.cells_of(formula)
+    whole, broken = (regions.intervals(cells, integers=odd) for odd in (True, False))
+    integers = number_languages.integers(exponents=exponents)
+    found = intervals_dfa(whole, exponents=exponents) if whole else EMPTY
+    if whole == broken:
+        return found
+    found = intersect_all([found, integers], limits)
+    if broken:
+        others = intervals_dfa(broken, exponents=exponents).difference(integers, limits)
+        found = union_all([found, others], limits)
+    return found
 
 
 def _excluded_numbers(formula: Formula) -> frozenset[Decimal]:

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from ramet.grammars import CompileLimits, ConstraintError, GrammarCompiler, JsonSchema, Vocabulary
 from ramet.grammars.json_schema.schema.atoms import AtLeast, AtMost, Integer, MultipleOf, NumberIs
 from ramet.grammars.json_schema.schema.formula import Formula, all_of, any_of, atom, negate, one_of
-from ramet.grammars.json_schema.schema.number_sets import allows, intervals_of, is_order
+from ramet.grammars.json_schema.schema.number_sets import (
+    Regions,
+    allows,
+    intervals_of,
+    is_order,
+    joint_truths,
+)
 from ramet.grammars.json_schema.solver.value_sets.languages import Languages
 from ramet.grammars.regular.numbers import equal_to_any, spellings
 
@@ -51,6 +57,40 @@ def test_intervals_hold_what_a_formula_allows(formula: Formula, near: Decimal, s
         and (i.high is None or number < i.high or (number == i.high and not i.high_open))
     ]
     assert len(inside) == allows(formula, number)
+
+
+wholes = st.just(atom(Integer()))
+near_numbers = st.sampled_from([n + d for n in NUMBERS for d in map(Decimal, ("0", "0.5", "-3"))])
+
+
+@settings(max_examples=200, deadline=None)
+@given(formulas(st.one_of(orders, wholes)), near_numbers)
+def test_regions_hold_what_a_formula_of_order_and_integers_allows(
+    formula: Formula, number: Decimal
+) -> None:
+    regions = Regions((formula,))
+    is_whole = number == number.to_integral_value()
+    inside = [
+        i
+        for i in regions.intervals(regions.cells_of(formula), integers=is_whole)
+        if (i.low is None or number > i.low or (number == i.low and not i.low_open))
+        and (i.high is None or number < i.high or (number == i.high and not i.high_open))
+    ]
+    assert len(inside) == allows(formula, number)
+    dfa = Languages(CompileLimits()).numbers(formula)
+    assert dfa.accepts(f"{number:f}".encode()) == allows(formula, number)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(formulas(st.one_of(orders, wholes)), min_size=1, max_size=4), near_numbers)
+def test_joint_truths_are_those_that_numbers_have(together: list[Formula], near: Decimal) -> None:
+    found = joint_truths(together)
+    assert len(set(found)) == len(found)
+    languages = Languages(CompileLimits())
+    assert tuple(allows(f, near) for f in together) in found
+    for truths in found:
+        signed = [f if t else negate(f) for f, t in zip(together, truths, strict=True)]
+        assert languages.has_numbers(all_of(signed))
 
 
 @settings(max_examples=150, deadline=None)
