@@ -17,6 +17,7 @@
     ├── RequestTimeoutError         408  the client took too long to send its request
     ├── RequestTooLargeError        413
     ├── QueueFullError              429  try again after ``retry_after_s``
+    │   └── TargetUnreachableError  429  its TTFT target or deadline can't be met at this load
     ├── RequestAbortedError         499  the caller, or a disconnect, ended it
     ├── DeadlineExceededError       504
     ├── OutOfPagesError             503  the last running request outgrew the page pool
@@ -219,6 +220,12 @@ class QueueFullError(RametError):
     ) -> None:
         super().__init__(message, param=param, code=code)
         self.retry_after_s = retry_after_s
+
+
+class TargetUnreachableError(QueueFullError):
+    """The request's TTFT target or deadline can't be met at the present load."""
+
+    default_code = "target_unreachable"
 
 
 class RequestAbortedError(RametError):

@@ -120,8 +120,10 @@ class Request:
         hint: of the program that sent it, if one did.
         tenant: the tenant whose fair share it is charged to.
         deadline_s: seconds after submission when the request fails if it has not ended.
-        ttft_target_s: wanted seconds to the first token; a metric (goodput), not a limit.
-        tpot_target_s: wanted mean seconds a token after the first; likewise.
+        ttft_target_s: wanted seconds to the first token, for goodput; under the policy ``slack`` it
+            decides the order, and with ``shed_late`` also whether the request is refused.
+        tpot_target_s: wanted mean seconds a token after the first, for goodput; under ``slack`` it
+            limits the sizes of steps.
         score_from: with ``params.prompt_logprobs``, the first prompt token whose log-probability
             is wanted; the cached prefix before it is reused. None: all but the first token.
         pooling: nothing is generated; the prompt's hidden states become an ``Embedding``. With it,

@@ -30,6 +30,7 @@ from ramet.runtime.scheduler.programs.admission import ProgramAdmission
 from ramet.runtime.scheduler.programs.programs import Programs
 from ramet.runtime.scheduler.queue.config import SchedulerConfig
 from ramet.runtime.scheduler.queue.policy import POLICIES, Ranking, TenantShares
+from ramet.runtime.scheduler.queue.service_levels import ServiceLevels
 from ramet.runtime.scheduler.queue.stats import SchedulerStats
 from ramet.runtime.scheduler.queue.waiting import Deadlines, WaitingQueue
 from ramet.runtime.scheduler.sequence.sequence import Sequence, SequenceState
@@ -91,8 +92,12 @@ class Scheduler:
         )
         self._drafter = Drafter(cache, config.max_draft_len) if config.max_draft_len else None
         self._committer = Committer(self._pages, self._slots, self._output, self.stats, clock)
+        self._running: dict[Sequence, None] = {}
+        self._step_cost = StepCost(timer)
+        levels = ServiceLevels(config, cache, self._step_cost, self._running, clock)
+        self._levels = levels if config.policy == "slack" else None
         self._ranking = Ranking(
-            POLICIES[config.policy](cache),
+            POLICIES[config.policy](cache, levels),
             TenantShares(config.tenant_weights),
             config.max_wait_s,
         )
@@ -109,7 +114,6 @@ class Scheduler:
         )
         self._deadlines = Deadlines()
         self._compiling: dict[Sequence, None] = {}
-        self._running: dict[Sequence, None] = {}
         self._selector = BatchSelector(
             config,
             waiting=self._waiting,
@@ -122,8 +126,8 @@ class Scheduler:
             stats=self.stats,
             clock=clock,
             release=self.release,
+            levels=self._levels,
         )
-        self._step_cost = StepCost(timer)
         self._num_arrived = 0  # since the last step
         self._arrivals_a_step = 0.0  # moving average
         self._arrivals = itertools.count()
@@ -186,6 +190,9 @@ class Scheduler:
         program = self._programs.add_call(sequence, self.clock())
         sequence.awaits_admission = program is not None and self._admission.add_call(program)
         self._waiting.add(sequence)
+        if self._levels is not None and (refusal := self._levels.add(sequence)) is not None:
+            self.release(sequence, refusal)
+            return
         if sequence.params.prompt_logprobs is not None and not sequence.scoring:
             self._output.send_prompt_logprobs(sequence)
         try:
@@ -236,6 +243,8 @@ class Scheduler:
             del self._running[sequence]
         else:
             self._waiting.remove(sequence)
+            if self._levels is not None:
+                self._levels.remove(sequence)
         self._ranking.finish(sequence)
         if self._drafter is not None:
             self._drafter.drop(sequence)
@@ -297,6 +306,8 @@ class Scheduler:
         self._programs.expire(now)
         for sequence in self._deadlines.late(now):
             self.release(sequence, DeadlineExceededError("the request's deadline has passed"))
+        for sequence, refusal in self._levels.find_late(now) if self._levels is not None else ():
+            self.release(sequence, refusal)
 
     def _make_step(self, rows: list[Row]) -> Step | None:
         """The step of these rows; a sequence whose matcher fails drops out, and ends."""

@@ -37,13 +37,15 @@ def sample_greedily(logits: Float32Array, rows: SamplingRows) -> SampledTokens:
 
 
 class Simulation:
-    """A scheduler, cache and engine core on the scripted model; a step takes one second.
+    """A scheduler, cache and engine core on the scripted model.
 
     The scripted model keeps each page's tokens and refuses a page table that is wrong or stale,
     so every step also checks what the sequences' page tables say.
 
     Args:
         before_step: called with each batch; what it raises is a fault of the runner.
+        step_s: a step's duration, in seconds, which the scheduler measures too; None: one second,
+            not measured.
         mask_steps: how many steps a mask takes that is made in the background; None: none is.
 
     Attributes:
@@ -62,8 +64,11 @@ class Simulation:
         *,
         before_step: Callable[[Batch], None] | None = None,
         mask_steps: int | None = None,
+        step_s: Callable[[Batch], float] | None = None,
     ) -> None:
         self.now = 0.0
+        self._step_s = step_s
+        self._before_step = before_step
         self._num_steps = 0
         self._mask_steps = mask_steps
         self._masks: list[tuple[int, Callable[[], None]]] = []
@@ -71,7 +76,7 @@ class Simulation:
             self.tokenizer,
             num_pages=num_pages,
             page_size=page_size,
-            before_step=before_step,
+            before_step=self._start_step,
             sample=sample_greedily,
         )
         self.cache = RadixCache(PagePool(num_pages, page_size))
@@ -83,6 +88,7 @@ class Simulation:
             max_len=self.max_len,
             config=config,
             clock=lambda: self.now,
+            timer=None if step_s is None else lambda: self.now,
             on_end=lambda sequence: self.requests.remove(sequence),
             run_in_background=None if mask_steps is None else self._make_later,
         )
@@ -91,6 +97,12 @@ class Simulation:
         )
         self.core = EngineCore(self.scheduler, self.runner)
         self.events: dict[Sequence, list[Event]] = {}
+
+    def _start_step(self, batch: Batch) -> None:
+        if self._step_s is not None:
+            self.now += self._step_s(batch)
+        if self._before_step is not None:
+            self._before_step(batch)
 
     def _make_later(self, make_mask: Callable[[], None]) -> None:
         assert self._mask_steps is not None
@@ -139,7 +151,8 @@ class Simulation:
 
     def step(self) -> bool:
         """One step; False if there was nothing to do."""
-        self.now += 1.0
+        if self._step_s is None:
+            self.now += 1.0
         self._make_masks()
         return self.core.step()
 

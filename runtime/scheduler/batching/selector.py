@@ -12,6 +12,7 @@ from ramet.runtime.scheduler.programs.admission import ProgramAdmission
 from ramet.runtime.scheduler.programs.programs import Programs
 from ramet.runtime.scheduler.queue.config import SchedulerConfig
 from ramet.runtime.scheduler.queue.policy import Rank, Ranking
+from ramet.runtime.scheduler.queue.service_levels import ServiceLevels
 from ramet.runtime.scheduler.queue.stats import SchedulerStats
 from ramet.runtime.scheduler.queue.waiting import WaitingQueue
 from ramet.runtime.scheduler.sequence.sequence import Blocked, Sequence, SequenceState
@@ -29,6 +30,7 @@ class BatchSelector:
     Args:
         waiting, running: the scheduler's sequences, which move between the two.
         release: ends a sequence that can't go on.
+        levels: sizes steps by the running streams' TPOT targets; None: all have one size.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class BatchSelector:
         stats: SchedulerStats,
         clock: Callable[[], float],
         release: Callable[[Sequence, Exception], None],
+        levels: ServiceLevels | None,
     ) -> None:
         self._config = config
         self._waiting = waiting
@@ -57,6 +60,7 @@ class BatchSelector:
         self._stats = stats
         self._clock = clock
         self._release = release
+        self._levels = levels
         self._is_starved = False  # the last step had too few pages for the next in order
 
     def select(self, now: float) -> StepPlan:
@@ -65,7 +69,10 @@ class BatchSelector:
         First every decoding sequence gets its token, so that a long prompt delays it by no more
         than one step; then prompts, running before waiting, get what the budget has left.
         """
-        plan = StepPlan(self._config.max_tokens_per_step, self._config.max_logits_per_step)
+        num_tokens = self._config.max_tokens_per_step
+        if self._levels is not None:
+            num_tokens = self._levels.step_tokens(now)
+        plan = StepPlan(num_tokens, self._config.max_logits_per_step)
         ranks = {sequence: self._ranking.rank(sequence, now) for sequence in self._running}
         order = sorted(self._running, key=ranks.__getitem__)
         short = [sequence for sequence in order if sequence.num_pending <= SHORT_LEN]
@@ -193,6 +200,8 @@ class BatchSelector:
 
     def _start(self, sequence: Sequence, now: float) -> None:
         self._waiting.remove(sequence)
+        if self._levels is not None:
+            self._levels.start(sequence, now)
         self._running[sequence] = None
         sequence.state = SequenceState.RUNNING
         sequence.waited_s = now - sequence.waits_since

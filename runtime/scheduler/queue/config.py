@@ -9,7 +9,7 @@ from ramet.runtime.api.errors import InvalidParameterError
 from ramet.runtime.api.settings import Group, check_settings, setting
 from ramet.runtime.api.validate import flag, number
 
-POLICY_NAMES = ("fcfs", "longest-prefix", "program-aware", "shortest-remaining")
+POLICY_NAMES = ("fcfs", "longest-prefix", "program-aware", "shortest-remaining", "slack")
 """Names of the scheduling policies; ``policy.POLICIES`` implements them."""
 
 
@@ -50,6 +50,11 @@ class SchedulerConfig:
         least=0,
         finite=False,
     )
+    shed_late: bool = setting(
+        False,
+        Group.ENGINE,
+        "With --policy slack, refuse requests (429) whose targets can't be met.",
+    )
     tenant_weights: Mapping[str, float] = field(default_factory=dict)
     forced_tokens: bool = True
     # None: some, where the runner's arithmetic doesn't depend on the batch, so that outputs stay
@@ -68,6 +73,10 @@ class SchedulerConfig:
                     f"({self.max_num_seqs}): each running sequence needs one a step",
                     param=name,
                 )
+        if self.shed_late and self.policy != "slack":
+            raise InvalidParameterError(
+                f"shed_late needs the policy slack, not {self.policy}", param="shed_late"
+            )
         weights = self.tenant_weights.items()
         if any(not number(f"the weight of {tenant!r}", weight) > 0 for tenant, weight in weights):
             raise InvalidParameterError("tenant weights must be above 0", param="tenant_weights")

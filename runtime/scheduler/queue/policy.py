@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from ramet.runtime.cache import RadixCache
+from ramet.runtime.scheduler.queue.service_levels import ServiceLevels
 from ramet.runtime.scheduler.sequence.sequence import Sequence, SequenceState
 
 _MAX_PROGRAMS = 8192
@@ -128,11 +129,22 @@ class ProgramAware:
             del self._live[hint.program_id], self._service[hint.program_id]
 
 
-POLICIES: Mapping[str, Callable[[RadixCache], Policy]] = {
-    "fcfs": lambda _: FirstCome(),
-    "longest-prefix": LongestPrefix,
-    "shortest-remaining": lambda _: ShortestRemaining(),
-    "program-aware": lambda _: ProgramAware(),
+class Slack(FirstCome):
+    """Least slack first: earliest due time, and after these what can't meet its target."""
+
+    def __init__(self, levels: ServiceLevels) -> None:
+        self._levels = levels
+
+    def key(self, sequence: Sequence) -> float:
+        return self._levels.key(sequence)
+
+
+POLICIES: Mapping[str, Callable[[RadixCache, ServiceLevels], Policy]] = {
+    "fcfs": lambda *_: FirstCome(),
+    "longest-prefix": lambda cache, _: LongestPrefix(cache),
+    "shortest-remaining": lambda *_: ShortestRemaining(),
+    "program-aware": lambda *_: ProgramAware(),
+    "slack": lambda _, levels: Slack(levels),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -82,11 +83,13 @@ class Sequence:
         "completion_is_current",
         "copy_from",
         "deadline",
+        "due",
         "emit",
         "extends",
         "first_token_time",
         "grammar_s",
         "held",
+        "is_late",
         "landing_biases",
         "late_draw",
         "matcher",
@@ -172,6 +175,8 @@ class Sequence:
         self.submit_time = self.waits_since = submit_time
         self.waited_s = 0.0
         self.overdue = False
+        self.due = math.inf  # when its first token is wanted; kept by ServiceLevels
+        self.is_late = False  # it can't be there by then
         self.scheduled_time: float | None = None
         self.first_token_time: float | None = None
         self.grammar_s = 0.0

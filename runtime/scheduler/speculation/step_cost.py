@@ -79,6 +79,11 @@ class StepCost:
         if self._num_seen % _SOLVE_EVERY == 0 or self._num_seen == 1:
             self._costs = self._solve()
 
+    @property
+    def is_measured(self) -> bool:
+        """Whether a step has been timed: the unit of ``expected`` is the second."""
+        return self._num_seen > 0
+
     def expected(self, num_tokens: int, num_rows: int) -> tuple[float, float]:
         """(a step's time, what one token more adds to it), in one unit."""
         fixed, a_token, a_row = self._costs
