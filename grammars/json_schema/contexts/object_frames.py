@@ -13,6 +13,7 @@ from ramet.grammars.json_schema.schema.formula import Formula
 from ramet.grammars.json_schema.schema.layout import Layout
 from ramet.grammars.json_schema.solver.children import Child
 from ramet.grammars.json_schema.solver.frames import UNKNOWN, Frame, OpenFrame
+from ramet.grammars.json_schema.solver.missing_names import missing_names
 from ramet.grammars.json_schema.solver.object_search import bits_of
 from ramet.grammars.json_schema.solver.objects import CLOSE as CLOSE_OBJECT
 from ramet.grammars.json_schema.solver.objects import ObjectPlan
@@ -65,7 +66,7 @@ class KeyContext(Context):
         if self.first and live >> CLOSE_OBJECT & 1:
             return [CLOSE_OBJECT]
         live &= ~(1 << CLOSE_OBJECT)
-        required, useful = frame.plan.missing(frame.residual, frame.seen)
+        required, useful = missing_names(frame.residual, frame.seen, frame.plan.label_of)
         if required & live:
             return [next(bits_of(required & live))]
         return list(bits_of(useful & live or live))

@@ -6,7 +6,7 @@ combinations.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Mapping
 
 from ramet.grammars.json_schema.schema.atoms import Has, Properties, Size
 from ramet.grammars.json_schema.schema.formula import Formula, all_of, atoms, conjuncts
@@ -65,3 +65,14 @@ def asks_no_wrong_value(formula: Formula) -> bool:
     if formula.op in ("not", "one"):
         return not any(isinstance(a, Properties) for a in atoms(formula))
     return formula.op == "atom" or all(map(asks_no_wrong_value, formula.operands))
+
+
+def conditions_on_names(
+    conditions: Iterable[Properties], label_of: Mapping[str, int]
+) -> dict[Hashable, int]:
+    """The conditions on listed properties alone, with these names' labels as bits."""
+    return {
+        a: sum(1 << label_of[name] for name, node in a.names if node.op != "true")
+        for a in conditions
+        if not a.patterns and a.rest.op == "true" and all(name in label_of for name, _ in a.names)
+    }

@@ -129,3 +129,12 @@ def _any_names(solver: Solver, properties: Sequence[Properties]) -> TextSet | No
         return None
     texts = solver.languages.texts(all_of(any_of(p for p, _ in each.patterns) for each in closed))
     return texts if texts.size is None else None
+
+
+def is_text(name: str) -> bool:
+    """Whether a name can be written as UTF-8; one with half a surrogate pair can't."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -10,6 +10,8 @@ record, property by property, which alternatives are still possible.
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Hashable, Iterable, Sequence
 
 from ramet.grammars.json_schema.schema.atoms import Has, Properties, Size
@@ -25,10 +27,16 @@ from ramet.grammars.json_schema.schema.formula import (
 )
 
 from .children import Child, make_child
-from .components import Component, asks_no_wrong_value, independent_parts
-from .name_patterns import name_classes
+from .components import (
+    Component,
+    asks_no_wrong_value,
+    conditions_on_names,
+    independent_parts,
+)
+from .name_patterns import is_text, name_classes
 from .object_search import bits_of, can_meet
 from .solver import Solver
+from .tableau import likely_case
 from .value_sets.text_sets import members_of
 
 CLOSE = 0
@@ -67,7 +75,7 @@ class ObjectPlan:
         listed = [c for c in classes if c[1].size is not None and c[1].size <= _MAX_LISTED]
         for _, texts in listed:
             names.update(dict.fromkeys(sorted(members_of(texts))))
-        self.names = [n for n in names if _is_text(n)]
+        self.names = [n for n in names if is_text(n)]
         self._vectors = [v for v, t in classes if (v, t) not in listed]
         self.classes = [t for v, t in classes if (v, t) not in listed]
         self.first_name = 1 + len(self.classes)
@@ -90,6 +98,8 @@ class ObjectPlan:
         self._never: dict[Hashable, Formula] = {
             a: FALSE for a in has if a.name not in self.label_of
         }
+        self._about = {} if self.is_simple else conditions_on_names(self._properties, self.label_of)
+        self._conditional = functools.reduce(operator.or_, self._about.values(), 0)
         self._settled: dict[Hashable, tuple[Formula, ...]] = {}
         self._endings: dict[Hashable, bool] = {}
         self._components: dict[Formula, list[Component]] = {}
@@ -200,8 +210,11 @@ class ObjectPlan:
         return max(floor, label + 1) if label >= self.first_name else self.num_labels
 
     def settled(self, residual: tuple[Formula, ...], seen: int) -> tuple[Formula, ...]:
-        """The formulas with what is decided by the names that are there."""
-        seen &= self._has
+        """The formulas with what is decided by the names that are there.
+
+        A condition on some properties can't fail any more when all of them are there.
+        """
+        seen &= self._has | self._conditional
         if not seen and not self._never:
             return residual
         key = (residual, seen)
@@ -210,6 +223,7 @@ class ObjectPlan:
             truths = self._never | {
                 Has(self.names[label - self.first_name]): TRUE for label in bits_of(seen)
             }
+            truths |= {a: TRUE for a, labels in self._about.items() if not labels & ~seen}
             known = self._settled[key] = tuple(assign(f, truths) for f in residual)
         return known
 
@@ -362,20 +376,13 @@ class ObjectPlan:
             wanted = [(residual[0], True), *zip(residual[1:], goal, strict=False)]
             if any((f.op == "false") == t for f, t in wanted if f.op in ("true", "false")):
                 continue
+            likely = likely_case(wanted)
+            if likely is not None and can_meet(self, likely, free, count):
+                return True
             cases = self.solver.cases(wanted, lambda case: can_meet(self, case, free, count))
             if next(cases, None) is not None:
                 return True
         return False
-
-    def missing(self, residual: tuple[Formula, ...], seen: int) -> tuple[int, int]:
-        """The labels of names that are required and not there, and of all whose presence may still
-        decide something, as bits."""
-        required = self._has_bits(part for part in conjuncts(residual[0]) if part.op == "atom")
-        return required & ~seen, self._has_bits(residual) & ~seen
-
-    def _has_bits(self, formulas: Iterable[Formula]) -> int:
-        names = {a.name for f in formulas for a in atoms(f) if isinstance(a, Has)}
-        return sum(1 << self.label_of[name] for name in names if name in self.label_of)
 
     def holds_now(self, formula: Formula, seen: int, count: int) -> bool:
         """A formula's value if the object ends here."""
@@ -389,11 +396,3 @@ class ObjectPlan:
             return True
 
         return truth_of(formula, now)
-
-
-def _is_text(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

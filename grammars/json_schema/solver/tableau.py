@@ -6,13 +6,16 @@ Contradictory cases are pruned.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 
 from ramet.grammars.json_schema.schema.atoms import Has, Length, Size
-from ramet.grammars.json_schema.schema.formula import Formula
+from ramet.grammars.json_schema.schema.formula import Formula, atoms
 
 Case = dict[Hashable, bool]
 """An assignment of some atoms that makes a formula true for any values of the others."""
+
+_MAX_TRIALS = 8
+"""Alternatives of which ``likely_case`` tries that they are the one that holds."""
 
 
 def expand(
@@ -66,6 +69,52 @@ def expand(
     formula, truth = choices[0]
     for alternative in _alternatives(formula, truth, *_open_parts(formula, case)):
         yield from expand([*reversed(choices[1:]), *alternative], dict(case), can_meet, count)
+
+
+def likely_case(goals: Iterable[tuple[Formula, bool]]) -> Case | None:
+    """A case that meets the goals, by the easiest choices without going back; None: these fail.
+
+    Of forty alternatives, it takes one evaluation each where ``expand`` takes one each a choice.
+    """
+    case: Case = {}
+    return case if all(_assume(formula, truth, case) for formula, truth in goals) else None
+
+
+def _assume(formula: Formula, truth: bool, case: Case) -> bool:
+    """Extends a case by the easiest way to give a formula its truth; False if that contradicts."""
+    op = formula.op
+    if op == "atom":
+        return case.setdefault(formula.parts[0], truth) == truth
+    if op in ("true", "false"):
+        return (op == "true") == truth
+    if op == "not":
+        return _assume(formula.operands[0], not truth, case)
+    if op != "one" and (op == "all") == truth:
+        parts = sorted(formula.operands, key=lambda p: p.op not in ("atom", "not"))
+        return all(_assume(p, truth, case) for p in parts)
+    so_far = _value(formula, case)
+    if so_far is not None:
+        return so_far == truth
+    parts, num_true = _open_parts(formula, case)
+    if op != "one":
+        return _assume(min(parts, key=lambda p: _effort(p, truth)), truth, case)
+    if not truth and num_true:
+        return _assume(parts[0], True, case)
+    if not truth or num_true:
+        return all(_assume(p, False, case) for p in parts)
+    for part in sorted(parts, key=lambda p: _num_open_names(p, case))[:_MAX_TRIALS]:
+        trial = dict(case)
+        if _assume(part, True, trial) and all(
+            _assume(p, False, trial) for p in parts if p is not part
+        ):
+            case.update(trial)
+            return True
+    return False
+
+
+def _num_open_names(formula: Formula, case: Case) -> int:
+    """How many names that a formula mentions are not decided."""
+    return sum(isinstance(a, Has) and a not in case for a in atoms(formula))
 
 
 def _value(formula: Formula, case: Case) -> bool | None:
