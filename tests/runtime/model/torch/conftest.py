@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import gguf
@@ -11,6 +12,8 @@ import numpy as np
 import pytest
 import torch
 
+from ramet.kernels.triton_support.dispatch import interpreting
+from ramet.kernels.triton_support.interpreter import corrected_interpreter
 from ramet.runtime.api.batch import Batch, SamplingRows
 from ramet.runtime.model.files.gguf import GgufFile
 
@@ -128,6 +131,12 @@ class Sequences:
             logit_tokens=ints([*(np.cumsum(lens) - 1)]),
             sampling=sampling or make_sampling(len(rows)),
         )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _interpreter():
+    with corrected_interpreter() if interpreting() else nullcontext():
+        yield
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -1,4 +1,4 @@
-"""The torch runner's promises again, kept by the Triton kernels, in float16 on packed weights."""
+"""The torch runner's promises again, kept by the Triton kernels, in bfloat16 on packed weights."""
 
 from __future__ import annotations
 
