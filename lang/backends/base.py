@@ -8,6 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from ramet.grammars.constraints import Constraint
 from ramet.lang.graph.nodes import Gen, Role, Select
+from ramet.runtime.api.agent_turn import AgentTurn
 from ramet.runtime.api.events import Finished, TextDelta, Usage
 from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.api.request import HintUpdate, ProgramHint
@@ -15,10 +16,14 @@ from ramet.runtime.api.request import HintUpdate, ProgramHint
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One turn of a prompt; ``role`` is None for raw text."""
+    """One turn of a prompt; ``role`` is None for raw text.
+
+    ``is_record``: the content is the record of an agent loop's turn (see ``AgentTurn``).
+    """
 
     role: Role | None
     content: str
+    is_record: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +36,14 @@ class Prompt:
 
     ``previous_call`` is the last call before this one in its state, and ``previous_text`` what it
     gave: that call's prompt and this text are what this prompt begins with. ``template_variables``
-    are passed to the model's chat template.
+    are passed to the model's chat template, and so are the ``functions`` of an agent's tools.
     """
 
     messages: tuple[Message, ...]
     previous_call: str | None = None
     previous_text: str | None = None
     template_variables: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    functions: tuple[Mapping[str, Any], ...] = field(default=(), hash=False)
 
     @property
     def is_chat(self) -> bool:
@@ -52,7 +58,8 @@ class Prompt:
     @property
     def continues_assistant(self) -> bool:
         """Whether the call continues a turn that the assistant has begun."""
-        return bool(self.messages) and self.messages[-1].role == "assistant"
+        last = self.messages[-1] if self.messages else None
+        return last is not None and last.role == "assistant" and not last.is_record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,12 +81,13 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerateCall(Call):
-    """Continue ``prompt``; ``complete`` and ``landing`` as in ``Gen``."""
+    """Continue ``prompt``; ``complete``, ``landing`` and ``agent_turn`` as in ``Gen``."""
 
     params: SamplingParams = field(default_factory=SamplingParams)
     constraint: Constraint | None = None
     complete: bool | None = None
     landing: float | None = None
+    agent_turn: AgentTurn | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +175,12 @@ class Backend(Protocol):
     async def aclose(self) -> None:
         """Frees what the backend holds."""
         ...
+
+
+def writes_tool_calls(backend: Backend | None) -> bool:
+    """Whether a backend answers calls with an ``agent_turn``, by its property of this name; one
+    without the property doesn't."""
+    return bool(getattr(backend, "writes_tool_calls", False))
 
 
 def shared_len(sequences: Sequence[Sequence[int]]) -> int:

@@ -37,6 +37,7 @@ from ramet.runtime.api.events import (
 from ramet.runtime.api.off_loop import INLINE_LEN, run_off_loop
 from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.api.request import HintUpdate, Request
+from ramet.runtime.chat.agent_turns import AgentTurns, RecordWriter
 
 if TYPE_CHECKING:
     from ramet.runtime.engine.api import GenerationEngine
@@ -71,16 +72,26 @@ class EngineBackend:
     def __init__(self, engine: GenerationEngine) -> None:
         self._engine = engine
         self._sent: OrderedDict[str, dict[str, _SentPrompt]] = OrderedDict()  # by run, by node
+        template = engine.chat_template
+        has_tools = template is not None and template.prints_tools
+        self._turns = AgentTurns(engine.tokenizer, template) if template and has_tools else None
 
     @property
     def name(self) -> str:
         """The model's name."""
         return f"engine:{self._engine.model_name}"
 
+    @property
+    def writes_tool_calls(self) -> bool:
+        """Whether the chat template prints tools."""
+        return self._turns is not None
+
     def check(self, node: Gen | Select, place: CallPlace) -> None:
         """Refuses chat where the model has no chat template, and scoring in a generation."""
         if place.is_chat and self._engine.chat_template is None:
             raise UnsupportedError(self.name, "chat template", node.id)
+        if isinstance(node, Gen) and node.agent_turn and (self._turns is None or not place.is_chat):
+            raise UnsupportedError(self.name, "chat template with tools", node.id)
         if isinstance(node, Gen) and node.params.prompt_logprobs is not None:
             raise UnsupportedError(self.name, "sampling parameter 'prompt_logprobs'", node.id)
 
@@ -88,6 +99,12 @@ class EngineBackend:
         """The call's text as the engine's steps make it."""
         pieces, prompt_ids, _ = await self._encode(call)
         request = self._request(call, prompt_ids, call.params)
+        record: RecordWriter | None = None
+        if call.agent_turn is not None:
+            assert self._turns is not None  # check() has refused it otherwise
+            planned = await self._turns.plan(call.agent_turn, prompt_ids, call.params)
+            record = planned.writer
+            request = replace(request, constraint=planned.constraint, params=planned.params)
         texts: list[str] = []
         tokens: list[TokenInfo] = []
         async with self._engine.submit(request) as events:
@@ -97,9 +114,11 @@ class EngineBackend:
                 if isinstance(event, TextDelta):
                     texts.append(event.text)
                     tokens.extend(event.tokens)
-                    yield event
+                    yield event if record is None else replace(event, text=record.feed(event.text))
                 elif isinstance(event, Finished):
                     self._remember(call, pieces, prompt_ids, "".join(texts), tokens)
+                    if record is not None:
+                        yield TextDelta(record.finish(is_cut=event.reason == "length"))
                     yield event
 
     async def score(self, call: ScoreCall) -> Scores:
@@ -214,12 +233,19 @@ class EngineBackend:
     def _render(self, prompt: Prompt, *, unfinished: bool = False) -> Pieces:
         if not prompt.is_chat:
             return [(prompt.text, False)] if prompt.text else []
+        continues = unfinished or prompt.continues_assistant
+        if prompt.functions:
+            assert self._turns is not None  # check() has refused it otherwise
+            past = [(each.role or "", each.content, each.is_record) for each in prompt.messages]
+            printed = self._turns.render(
+                past, prompt.functions, prompt.template_variables, continues=continues
+            )
+            return _merged((piece[0], piece[1]) for piece in printed)
         template = self._engine.chat_template
         assert template is not None  # check() has refused it otherwise
         messages: list[dict[str, Any]] = [
             {"role": message.role, "content": message.content} for message in prompt.messages
         ]
-        continues = unfinished or prompt.continues_assistant
         pieces = template.render(
             messages,
             add_generation_prompt=not continues,

@@ -59,6 +59,8 @@ class HttpBackend:
 
     def check(self, node: Gen | Select, place: CallPlace) -> None:
         """Refuses what the API can't express."""
+        if isinstance(node, Gen) and node.agent_turn is not None:
+            raise UnsupportedError(self.name, "turn of an agent loop", node.id)
         self._dialect.check(self.name, node, place)
 
     async def stream(self, call: GenerateCall) -> AsyncIterator[TextDelta | Finished]:
@@ -73,7 +75,7 @@ class HttpBackend:
         if call.constraint is not None:
             body |= self._dialect.constraint_fields(self.name, call.constraint, call.node_id)
         if is_chat:
-            body["messages"] = [dataclasses.asdict(message) for message in call.prompt.messages]
+            body["messages"] = _chat_messages(call.prompt)
             body |= self._template_fields(call.prompt, call.node_id)
             if call.prompt.continues_assistant:
                 body |= {"continue_final_message": True, "add_generation_prompt": False}
@@ -165,7 +167,7 @@ class HttpBackend:
         body: dict[str, Any] = {"model": await self._model_name()}
         if prompt.is_chat:
             continues = prompt.continues_assistant
-            body["messages"] = [dataclasses.asdict(message) for message in prompt.messages]
+            body["messages"] = _chat_messages(prompt)
             body |= self._template_fields(prompt)
             body |= {"add_generation_prompt": not continues, "continue_final_message": continues}
         else:
@@ -324,6 +326,10 @@ def _extended(prompt: Prompt, text: str) -> Prompt:
         role: Role | None = "assistant" if prompt.is_chat else None
         messages = (*prompt.messages, Message(role, text))
     return Prompt(messages, template_variables=prompt.template_variables)
+
+
+def _chat_messages(prompt: Prompt) -> list[dict[str, Any]]:
+    return [{"role": message.role, "content": message.content} for message in prompt.messages]
 
 
 def _given(hint: ProgramHint) -> dict[str, Any]:

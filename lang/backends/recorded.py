@@ -34,10 +34,16 @@ class RecordedBackend:
     """
 
     def __init__(self, trace: RunRecord, otherwise: Backend | None = None) -> None:
+        self._writes_tool_calls = trace.writes_tool_calls
         self._texts = trace.texts
         self._records = {r.node_id: r for r in trace.calls if r.kind in ("gen", "select")}
         self._otherwise = otherwise
         self.name = trace.backend if otherwise is None else otherwise.name
+
+    @property
+    def writes_tool_calls(self) -> bool:
+        """Whether the recorded run's backend did: the graph depends on it."""
+        return self._writes_tool_calls
 
     def check(self, node: Gen | Select, place: CallPlace) -> None:
         """Refuses what the other backend does, where it would be asked."""

@@ -48,6 +48,8 @@ class ScriptedBackend:
         queue: answers for calls that ``by_name`` doesn't know, in the order of arrival.
         default: the answer when nothing else is left.
         check_constraints: refuse a script whose text the call's constraint doesn't allow.
+        writes_tool_calls: whether agent loops run as with a model that has a format of its own
+            for calls; a script gives the records of turns (see ``AgentTurn``) either way.
 
     ``calls`` holds every call that was made. ``hold(name)`` keeps a variable's calls waiting until
     ``release(name)``, so that a test can decide what finishes when.
@@ -63,7 +65,9 @@ class ScriptedBackend:
         queue: Iterable[Answer] = (),
         default: Answer | None = None,
         check_constraints: bool = True,
+        writes_tool_calls: bool = False,
     ) -> None:
+        self.writes_tool_calls = writes_tool_calls
         self._by_name: dict[str, Answer | deque[Answer]] = {
             name: deque(answer) if isinstance(answer, list) else answer
             for name, answer in (by_name or {}).items()

@@ -39,6 +39,7 @@ from ramet.lang.graph.nodes import (
     ToolCall,
 )
 from ramet.lang.graph.references import Ref
+from ramet.runtime.api.agent_turn import AgentTurn
 from ramet.runtime.api.errors import RametError
 from ramet.runtime.api.params import SamplingParams
 from ramet.runtime.api.paths import field_path
@@ -158,6 +159,33 @@ def _key(value: Any) -> str:
     return value
 
 
+_STRICT = ConfigDict(strict=True, extra="forbid")
+
+
+class _Function(BaseModel):
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    name: str
+
+
+class _AgentTurn(BaseModel):
+    model_config = _STRICT
+
+    functions: Annotated[list[_Function], Field(min_length=1)]
+    max_calls: Annotated[int, Field(ge=0)]
+    must_call: bool = False
+    answer: Annotated[Constraint, PlainValidator(_constraint)] | None = None
+
+
+def _as_agent_turn(turn: _AgentTurn) -> AgentTurn:
+    return AgentTurn(
+        functions=tuple(function.model_dump() for function in turn.functions),
+        max_calls=turn.max_calls,
+        must_call=turn.must_call,
+        answer=turn.answer,
+    )
+
+
 _Count = Annotated[int, Field(ge=0)]
 _Template = Annotated[list[Annotated[str | Ref, PlainValidator(_part)]], AfterValidator(tuple)]
 _Choice = Annotated[_Template, Field(min_length=1)]
@@ -174,6 +202,7 @@ _FIELDS: dict[str, Any] = {
     "complete": bool | None,
     "landing": Annotated[float, Field(ge=0, lt=1)] | None,
     "returns": str,
+    "agent_turn": Annotated[_AgentTurn, AfterValidator(_as_agent_turn)] | None,
     "choices": Annotated[list[_Choice], Field(min_length=1), AfterValidator(tuple)],
     "method": SelectMethod,
     "tool": str,
@@ -182,8 +211,6 @@ _FIELDS: dict[str, Any] = {
     "of": JoinKind,
     "inputs": Annotated[list[str], AfterValidator(tuple)],
 }
-
-_STRICT = ConfigDict(strict=True, extra="forbid")
 
 
 def _model_of(node_type: type[Node]) -> type[BaseModel]:

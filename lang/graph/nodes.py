@@ -13,9 +13,10 @@ from typing import Any, ClassVar, Literal
 
 from ramet.grammars.constraints import Constraint
 from ramet.lang.graph.references import Ref, Template
+from ramet.runtime.api.agent_turn import AgentTurn
 from ramet.runtime.api.params import SamplingParams
 
-Role = Literal["system", "user", "assistant"]
+Role = Literal["system", "user", "assistant", "tool"]
 
 SelectMethod = Literal[
     "token_length_normalized", "greedy_token_selection", "unconditional_likelihood_normalized"
@@ -69,6 +70,8 @@ class Gen(Node):
 
     Attributes:
         returns: the name of the text's Python type.
+        agent_turn: the turn of an agent loop that the text is the record of, in the model's own
+            format of calls; None: the text is what the model writes.
         complete: whether the output ends valid within ``max_tokens``; None: where it is held to a
             constraint, nothing may forbid its end, and the backend can see to it.
         landing: the share of ``max_tokens`` from which on the output is led to its end; None: it
@@ -82,6 +85,7 @@ class Gen(Node):
     complete: bool | None = None
     landing: float | None = None
     returns: str = "str"
+    agent_turn: AgentTurn | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

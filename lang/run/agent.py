@@ -1,17 +1,21 @@
 """The agent loop: the model calls tools, sees their results, and at last answers.
 
-In each turn the model writes one JSON object, and a grammar made of the tools' schemas allows
-nothing else: ``{"tool_calls": [{"name": ..., "arguments": {...}}]}`` or ``{"answer": ...}``. So a
-call always parses and validates. The calls of one turn run concurrently, as nodes of the graph. A
-tool that raises or runs out of time gives the model an error to react to. Of a turn that
-``max_tokens`` cut off the complete calls run, and the model is asked again for the rest. In the
-last turn that the limits allow only an answer can be written.
+Where the model's chat template prints tools, it prints them at the head of the conversation, the
+model calls them in the format that it was trained on, and results are turns of the role ``tool``.
+Else the tools are described behind the question, and results are the user's. In both, a turn's
+text is its record: ``{"tool_calls": [{"name": ..., "arguments": {...}}]}`` or ``{"answer": ...}``;
+without a format of its own the model writes just that. A grammar made of the tools' schemas allows
+no other calls, so a call always parses and validates.
+
+The calls of one turn run concurrently, as nodes of the graph. A tool that raises or runs out of
+time gives the model an error to react to. Of a turn that ``max_tokens`` cut off the complete calls
+run, and the model is asked again for the rest. In the last turn that the limits allow only an
+answer can be written.
 """
 
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +23,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from ramet.grammars.constraints import JsonSchema
+from ramet.grammars.constraints import Constraint, JsonSchema
 from ramet.lang.base.errors import (
     AgentLimitError,
     NodeFailedError,
@@ -35,9 +39,10 @@ from ramet.lang.types.schemas import adapter_of
 from ramet.lang.types.tools import Tool
 from ramet.lang.types.types import OutputType
 from ramet.lang.types.values import Value
+from ramet.runtime.api.agent_turn import AgentTurn
 from ramet.runtime.api.names import suggests_fields
+from ramet.runtime.chat.agent_turns import read_record
 
-_CALLS = re.compile(r'\s*\{\s*"tool_calls"\s*:\s*\[\s*')
 _CUT = "Your last turn was cut off at its limit. Call again, in fewer words, what is missing here."
 
 
@@ -95,7 +100,8 @@ class Agent:
         Raises:
             AgentLimitError: a limit of tokens or time.
         """
-        if self.instructions:
+        native = self.instructions and writer.writes_tool_calls
+        if self.instructions and not native:
             writer.continue_turn("user", describe_tools(self.tools))
         began = time.monotonic()
         num_tokens = 0
@@ -103,41 +109,51 @@ class Agent:
             self._check_limits(num_tokens, time.monotonic() - began)
             is_last = turn == self.limits.max_turns - 1
             must_call = self.require_call and turn == 0 and not is_last
-            step = self._turn(writer, turn, calls=not is_last, answer=not must_call)
+            max_calls = 0 if is_last else self.limits.max_calls_a_turn if self.parallel else 1
+            step = self._turn(writer, turn, max_calls=max_calls, must_call=must_call, native=native)
             num_tokens += step.meta.usage.completion_tokens
             action: Action = step.value
             if action.is_cut and is_last:
                 raise AgentLimitError("max_tokens cut off the answer of the agent's last turn")
             if action.calls is None:
                 return action.answer
-            self._run_calls(writer, action)
+            self._run_calls(writer, action, native=native)
         raise AgentLimitError("the agent used up its turns")  # the last turn only answers
 
-    def _turn(self, writer: Writer, turn: int, *, calls: bool, answer: bool) -> Value[Any]:
+    def _turn(
+        self, writer: Writer, turn: int, *, max_calls: int, must_call: bool, native: bool
+    ) -> Value[Any]:
         output = action_type(
-            self.tools,
-            self.answer,
-            max_calls=(self.limits.max_calls_a_turn if self.parallel else 1) if calls else 0,
-            allows_answer=answer,
+            self.tools, self.answer, max_calls=max_calls, allows_answer=not must_call
         )
-        next_tool = "|".join(tool.name for tool in self.tools) if calls else ""
+        next_tool = "|".join(tool.name for tool in self.tools) if max_calls else ""
         expr = GenExpr(f"{self.name}.turn{turn + 1}", output, self.options)
-        return writer.gen(expr, next_tool=next_tool)
+        agent_turn = self._agent_turn(max_calls, must_call=must_call) if native else None
+        return writer.gen(expr, next_tool=next_tool, agent_turn=agent_turn)
 
-    def _run_calls(self, writer: Writer, action: Action) -> None:
+    def _agent_turn(self, max_calls: int, *, must_call: bool) -> AgentTurn:
+        answer: Constraint | None = None
+        if self.answer not in (None, str):
+            answer = JsonSchema(_answer(self.answer)[1], any_order=False, integers="plain")
+        functions = tuple(tool.function_object() for tool in self.tools)
+        return AgentTurn(
+            functions=functions, max_calls=max_calls, must_call=must_call, answer=answer
+        )
+
+    def _run_calls(self, writer: Writer, action: Action, *, native: bool) -> None:
         calls = action.calls or []
         by_name = {tool.name: tool for tool in self.tools}
         results = [writer.call(by_name[call.name], call.arguments) for call in calls]
+        texts = [_result_text(result) for result in results]
+        if native:
+            for text in texts:
+                with writer.turn("tool"):
+                    writer.text(text)
+            if action.is_cut:
+                writer.continue_turn("user", _CUT)
+            return
         lines = ["Tool results:"] if calls else []
-        for call, result in zip(calls, results, strict=True):
-            try:
-                result.value  # noqa: B018  waits, and raises what went wrong
-            except NodeFailedError as error:
-                reason = error.__cause__
-                said = reason.reason if isinstance(reason, ToolFailedError) else str(reason)
-                lines.append(f"{call.name}: error: {said}")
-            else:
-                lines.append(f"{call.name}: {result}")
+        lines += [f"{call.name}: {text}" for call, text in zip(calls, texts, strict=True)]
         if action.is_cut:
             lines.append(_CUT)
         writer.continue_turn("user", "\n".join(lines))
@@ -147,6 +163,17 @@ class Agent:
             raise AgentLimitError(f"the agent wrote {num_tokens} tokens and hasn't answered")
         if self.limits.timeout_s is not None and elapsed_s >= self.limits.timeout_s:
             raise AgentLimitError(f"the agent hasn't answered in {self.limits.timeout_s:g} s")
+
+
+def _result_text(result: Value[Any]) -> str:
+    """A call's result, or its error, as the model sees it; waits for it."""
+    try:
+        result.value  # noqa: B018  waits, and raises what went wrong
+    except NodeFailedError as error:
+        reason = error.__cause__
+        said = reason.reason if isinstance(reason, ToolFailedError) else str(reason)
+        return f"error: {said}"
+    return f"{result}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +241,7 @@ def action_type(
     def parse(text: str) -> Action:
         try:
             data = json.loads(text)
-            if "answer" in data:
+            if "tool_calls" not in data:
                 member = json.dumps(data["answer"])
                 return Action(None, adapter.validate_json(member))
             calls = [ToolRequest(call["name"], call["arguments"]) for call in data["tool_calls"]]
@@ -223,22 +250,19 @@ def action_type(
             raise OutputParseError(text, "a tool call or an answer", str(error)) from error
 
     constraint = JsonSchema(schema, any_order=False, integers="plain")
-    return OutputType("a tool call or an answer", constraint, parse, parse_cut=_complete_calls)
+
+    def parse_cut(text: str) -> Action:
+        """A text that was cut off in the model's own format, or the complete calls of a turn."""
+        is_whole = text.endswith("}") and "tool_calls" not in read_record(text)
+        return parse(text) if is_whole and answer in (None, str) else _complete_calls(text)
+
+    return OutputType("a tool call or an answer", constraint, parse, parse_cut=parse_cut)
 
 
 def _complete_calls(text: str) -> Action:
     """The calls of a turn that was cut off."""
-    calls: list[ToolRequest] = []
-    begin = _CALLS.match(text)
-    index = len(text) if begin is None else begin.end()
-    while index < len(text):
-        try:
-            call, index = json.JSONDecoder().raw_decode(text, index)
-        except ValueError:
-            break
-        calls.append(ToolRequest(call["name"], call["arguments"]))
-        index += len(text[index:]) - len(text[index:].lstrip(" \n,"))
-    return Action(calls, is_cut=True)
+    calls = read_record(text).get("tool_calls", ())
+    return Action([ToolRequest(call["name"], call["arguments"]) for call in calls], is_cut=True)
 
 
 def _answer(answer: Any) -> tuple[TypeAdapter[Any], dict[str, Any]]:

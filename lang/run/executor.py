@@ -250,6 +250,7 @@ class Executor:
             constraint=node.constraint,
             complete=node.complete,
             landing=node.landing,
+            agent_turn=node.agent_turn,
         )
         pieces: list[str] = []
         tokens: list[TokenInfo] = []

@@ -22,6 +22,9 @@ ResultOf = Callable[[str], NodeResult]
 TextOf = Callable[[Ref], str]
 """The text of a reference to a finished node."""
 
+Functions = tuple[Mapping[str, Any], ...]
+"""Tools as OpenAI's ``function`` objects."""
+
 _MAX_REMEMBERED = 256
 
 _MAX_DIGITS = 4
@@ -37,13 +40,14 @@ class Prompts:
         self._template_variables = template_variables
         self._graph = graph
         self._text_of = text_of
-        self._made: OrderedDict[str, tuple[tuple[Message, ...], int]] = OrderedDict()
+        self._made: OrderedDict[str, tuple[tuple[Message, ...], int, Functions]] = OrderedDict()
 
     def prompt(self, node: Gen | Select) -> Prompt:
         """The prompt of a call all of whose needs have finished."""
         previous, nodes = self._since_last_call(node)
         turns = self._turns_before(previous)
         turns.add(nodes)
+        turns.show_tools(node)
         self._remember(node.id, turns)
         return self._prompt(turns, previous)
 
@@ -73,6 +77,7 @@ class Prompts:
             return None
         turns = self._turns_before(previous)
         turns.add(known)
+        turns.show_tools(node)
         prompt = self._prompt(turns, previous)
         return prompt if any(message.content for message in prompt.messages) else None
 
@@ -101,21 +106,30 @@ class Prompts:
         return turns
 
     def _remember(self, node_id: str, turns: _Turns) -> None:
-        self._made[node_id] = turns.messages(), turns.turn
+        self._made[node_id] = turns.messages(), turns.turn, turns.functions
         if len(self._made) > _MAX_REMEMBERED:
             self._made.popitem(last=False)
 
     def _prompt(self, turns: _Turns, previous: str | None) -> Prompt:
         text = None if previous is None else self._text_of(Ref(previous))
-        return Prompt(turns.messages(), previous, text, self._template_variables)
+        messages = turns.messages()
+        return Prompt(messages, previous, text, self._template_variables, turns.functions)
 
 
 class _Turns:
     """Chat turns, or one raw text, in the making."""
 
-    def __init__(self, text_of: TextOf, messages: tuple[Message, ...] = (), turn: int = -1) -> None:
+    def __init__(
+        self,
+        text_of: TextOf,
+        messages: tuple[Message, ...] = (),
+        turn: int = -1,
+        functions: Functions = (),
+    ) -> None:
         self._text_of = text_of
         self._whole = list(messages[:-1])
+        self._is_record = bool(messages) and messages[-1].is_record
+        self.functions = functions
         self._role: Role | None = messages[-1].role if messages else None
         self._last = [messages[-1].content] if messages else []
         self.turn = turn
@@ -132,17 +146,24 @@ class _Turns:
             if not self._last or node.turn != self.turn:
                 self._close()
                 self._role, self.turn = node.role, node.turn
+            self._is_record = isinstance(node, Gen) and node.agent_turn is not None
             self._last.append(content)
+            self.show_tools(node)
+
+    def show_tools(self, node: Node) -> None:
+        """Shows the tools of an agent loop's turn from here on."""
+        if isinstance(node, Gen) and node.agent_turn is not None:
+            self.functions = node.agent_turn.functions
 
     def messages(self) -> tuple[Message, ...]:
         """The turns so far."""
         if not self._last:
             return tuple(self._whole)
-        return (*self._whole, Message(self._role, "".join(self._last)))
+        return (*self._whole, Message(self._role, "".join(self._last), self._is_record))
 
     def _close(self) -> None:
         if self._last:
-            self._whole.append(Message(self._role, "".join(self._last)))
+            self._whole.append(Message(self._role, "".join(self._last), self._is_record))
             self._last = []
 
 

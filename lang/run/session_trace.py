@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from ramet.lang.backends.base import writes_tool_calls
 from ramet.lang.run.session import Session
 from ramet.lang.trace.trace import Trace
 
@@ -30,5 +31,6 @@ def trace_of(session: Session, arguments: Mapping[str, Any]) -> Trace:
         arguments=dict(arguments),
         sampling=dict(session.options.sampling),
         chat_template_kwargs=dict(session.options.chat_template_kwargs),
+        writes_tool_calls=writes_tool_calls(session.backend),
         backend="" if session.backend is None else session.backend.name,
     )

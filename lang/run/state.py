@@ -281,7 +281,8 @@ class State:
             answer: the answer's type; None is text.
             require_call: the first turn must call a tool.
             parallel: several calls may be made in one turn; they run concurrently.
-            instructions: append the tools' descriptions; False if the prompt has them already
+            instructions: show the tools to the model: by its chat template, or as text behind the
+                question where that prints none. False if the prompt has them already
                 (``describe_tools`` gives the text).
             limits: of turns, tokens and time.
             options: sampling parameters of the model's turns.

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ramet.lang.backends.base import writes_tool_calls
 from ramet.lang.base.errors import DuplicateNameError, RoleError, UsageError
 from ramet.lang.graph.nodes import (
     Fork,
@@ -39,6 +40,7 @@ from ramet.lang.types.values import Value
 
 if TYPE_CHECKING:
     from ramet.lang.types.tools import Tool
+    from ramet.runtime.api.agent_turn import AgentTurn
 
 
 class Writer:
@@ -123,7 +125,15 @@ class Writer:
             self._set_chat(is_chat=False)
         self._add(lambda place: Text(parts=parts, **place))
 
-    def gen(self, expr: GenExpr, *, next_tool: str = "") -> Value[Any]:
+    @property
+    def writes_tool_calls(self) -> bool:
+        """Whether the model calls tools in a format of its own at this place."""
+        at_turn = self._role is None and bool(self.is_chat)
+        return at_turn and writes_tool_calls(self.session.backend)
+
+    def gen(
+        self, expr: GenExpr, *, next_tool: str = "", agent_turn: AgentTurn | None = None
+    ) -> Value[Any]:
         """Appends a Gen; ``next_tool`` names the tool (or several, joined by ``|``) that its text
         calls, for hints."""
         self.wait_for_borrower()
@@ -154,6 +164,7 @@ class Writer:
                 complete=complete,
                 landing=share,
                 returns=output.label,
+                agent_turn=agent_turn,
                 **place,
             )
 

@@ -23,6 +23,7 @@ from ramet.lang.serving.output import ProgramOutput, plain_error
 from ramet.lang.serving.recent_runs import RecentRuns
 from ramet.lang.trace.timeline import timeline_svg
 from ramet.runtime.api.request import GrammarScope
+from ramet.runtime.chat.field_warnings import FieldWarnings
 from ramet.runtime.server.calls.call import Call
 from ramet.runtime.server.calls.context import ServerContext, field_warnings, tenant_of, trace_of
 from ramet.runtime.server.calls.respond import abort_on_disconnect, respond
@@ -31,7 +32,6 @@ from ramet.runtime.server.http.error_response import error_headers
 from ramet.runtime.server.http.json_response import JsonResponse, new_id
 from ramet.runtime.server.http.openapi import json_body
 from ramet.runtime.server.http.sse import named_event
-from ramet.runtime.server.protocol.field_warnings import FieldWarnings
 
 _SVG_HEADERS = {
     "content-security-policy": "default-src 'none'; sandbox",

@@ -50,6 +50,7 @@ class RunRecord:
         sampling: the run's sampling defaults.
         backend: the name of what answered the calls.
         chat_template_kwargs: variables of the chat template.
+        writes_tool_calls: whether agent loops used the model's own format of calls.
     """
 
     program: str
@@ -63,6 +64,7 @@ class RunRecord:
     sampling: dict[str, Any] = field(default_factory=dict)
     backend: str = ""
     chat_template_kwargs: dict[str, Any] = field(default_factory=dict)
+    writes_tool_calls: bool = False
 
     @property
     def usage(self) -> Usage:

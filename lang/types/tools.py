@@ -166,6 +166,14 @@ class Tool(Generic[P, T]):
         result = await asyncio.to_thread(context.run, functools.partial(function, **values))
         return await result if isinstance(result, Awaitable) else result
 
+    def function_object(self) -> dict[str, Any]:
+        """The tool as OpenAI's APIs list it, and chat templates print it."""
+        return {
+            "name": self.name,
+            "description": self.description,
+            "parameters": self.parameters,
+        }
+
     def mcp(self) -> dict[str, Any]:
         """The tool as the Model Context Protocol lists it."""
         return {

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from fastapi import Depends, FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
+from ramet.runtime.chat.planner import ChatPlanner
 from ramet.runtime.engine.api import EngineApi
 from ramet.runtime.server.anthropic.bodies import CountTokensRequest, MessagesRequest
 from ramet.runtime.server.anthropic.routes import anthropic_router
@@ -18,7 +19,6 @@ from ramet.runtime.server.calls.lifecycle import Lifecycle
 from ramet.runtime.server.calls.memory import ServerMemory
 from ramet.runtime.server.calls.prompts import PromptEncoder
 from ramet.runtime.server.calls.tenants import Tenants
-from ramet.runtime.server.chat.planner import ChatPlanner
 from ramet.runtime.server.config import ServerConfig
 from ramet.runtime.server.extension import Extension
 from ramet.runtime.server.http.body import BodyMemory

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from ramet.runtime.engine import Engine
+from ramet.runtime.engine import Engine, EngineConfig
 from ramet.runtime.server.config import ServerConfig
 from ramet.runtime.server.main import HttpServer
 from ramet.runtime.testing.scripted_model import Script, ScriptedModel
@@ -20,9 +20,9 @@ def scripted_engine() -> Iterator[Callable[..., Engine]]:
     """Real engines over a ScriptedModel, by its scripts; closed, and checked, with the test."""
     engines: list[Engine] = []
 
-    def make(*scripts: Script) -> Engine:
+    def make(*scripts: Script, config: EngineConfig | None = None) -> Engine:
         tokenizer = scripted_tokenizer()
-        engines.append(Engine(ScriptedModel(tokenizer, scripts), tokenizer, model_name="m"))
+        engines.append(Engine(ScriptedModel(tokenizer, scripts), tokenizer, config, model_name="m"))
         return engines[-1]
 
     yield make

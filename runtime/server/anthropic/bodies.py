@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
 from ramet.runtime.api.errors import InvalidParameterError
-from ramet.runtime.server.chat.offered_tools import OfferedTool, offered_function
+from ramet.runtime.chat.offered_tools import OfferedTool, offered_function
 from ramet.runtime.server.protocol.base import THREAD_UNSUPPORTED, ApiModel, Int
 from ramet.runtime.server.protocol.builtin_tools import (
     BUILT_IN,

@@ -8,6 +8,9 @@ from typing import Any, Literal
 
 from ramet.grammars.constraints.writing import answer_schema
 from ramet.runtime.api.errors import InvalidParameterError
+from ramet.runtime.chat.conversation import Conversation
+from ramet.runtime.chat.offered_tools import OfferedTool
+from ramet.runtime.chat.param_paths import RequestedConstraint
 from ramet.runtime.server.anthropic.bodies import (
     CountTokensRequest,
     Message,
@@ -18,10 +21,7 @@ from ramet.runtime.server.anthropic.bodies import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from ramet.runtime.server.chat.conversation import Conversation
-from ramet.runtime.server.chat.offered_tools import OfferedTool
 from ramet.runtime.server.protocol.builtin_tools import BuiltInTool
-from ramet.runtime.server.protocol.param_paths import RequestedConstraint
 
 _CHOICES: dict[str, Literal["auto", "required", "none"]] = {
     "auto": "auto",

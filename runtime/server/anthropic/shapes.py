@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ramet.runtime.api.events import Usage
+from ramet.runtime.chat.choice import ChatChoice, CollectedMessage
 from ramet.runtime.parsers import (
     ChatDelta,
     ContentDelta,
@@ -18,7 +19,6 @@ from ramet.runtime.parsers import (
     ToolCallEnd,
     ToolCallStart,
 )
-from ramet.runtime.server.chat.choice import ChatChoice, CollectedMessage
 
 Event = dict[str, Any]
 """An event's data; its ``type`` is also the event's name."""

@@ -10,6 +10,12 @@ from fastapi import Request as HttpRequest
 
 from ramet.runtime.api.errors import InvalidRequestError
 from ramet.runtime.api.request import Request
+from ramet.runtime.chat.choice import ChatChoice, ShownTokens
+from ramet.runtime.chat.conversation import Conversation
+from ramet.runtime.chat.field_warnings import FieldWarnings
+from ramet.runtime.chat.param_paths import named_by_field
+from ramet.runtime.chat.planner import ChatPlan
+from ramet.runtime.chat.reasoning_budget import BudgetedStream
 from ramet.runtime.engine.api import Submit
 from ramet.runtime.server.calls.context import (
     ServerContext,
@@ -19,12 +25,6 @@ from ramet.runtime.server.calls.context import (
 )
 from ramet.runtime.server.calls.engine_requests import build_requests, sampling_params
 from ramet.runtime.server.calls.generation import Generation, start_generation
-from ramet.runtime.server.chat.choice import ChatChoice, ShownTokens
-from ramet.runtime.server.chat.conversation import Conversation
-from ramet.runtime.server.chat.planner import ChatPlan
-from ramet.runtime.server.chat.reasoning_budget import BudgetedStream
-from ramet.runtime.server.protocol.field_warnings import FieldWarnings
-from ramet.runtime.server.protocol.param_paths import named_by_field
 from ramet.runtime.server.protocol.shared_fields import CallFields
 
 

@@ -12,17 +12,17 @@ from ramet.runtime.api.errors import InvalidParameterError, NotFoundError
 from ramet.runtime.api.log import request_fields
 from ramet.runtime.api.off_loop import work_owner
 from ramet.runtime.api.request import Request
+from ramet.runtime.chat.field_warnings import FieldWarnings
+from ramet.runtime.chat.planner import ChatPlanner
 from ramet.runtime.engine.api import EngineApi, EventStream
 from ramet.runtime.server.calls.lifecycle import Lifecycle
 from ramet.runtime.server.calls.memory import ServerMemory
 from ramet.runtime.server.calls.prompts import PromptEncoder
 from ramet.runtime.server.calls.tenants import Tenant, Tenants
-from ramet.runtime.server.chat.planner import ChatPlanner
 from ramet.runtime.server.config import ServerConfig
 from ramet.runtime.server.http.body import read_body
 from ramet.runtime.server.observability.metrics import ServerMetrics
 from ramet.runtime.server.observability.trace import Trace
-from ramet.runtime.server.protocol.field_warnings import FieldWarnings
 
 Body = TypeVar("Body", bound=BaseModel)
 

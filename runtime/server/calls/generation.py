@@ -17,11 +17,11 @@ from ramet.runtime.api.errors import (
 )
 from ramet.runtime.api.events import Event, Failed, Finished
 from ramet.runtime.api.request import Request
+from ramet.runtime.chat.param_paths import Origins, named_by_field
 from ramet.runtime.engine.api import EventSource, Submit
 from ramet.runtime.server.calls.call import Call
 from ramet.runtime.server.calls.context import ServerContext
 from ramet.runtime.server.calls.respond import abort_on_disconnect
-from ramet.runtime.server.protocol.param_paths import Origins, named_by_field
 
 
 async def start_generation(

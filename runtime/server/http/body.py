@@ -17,8 +17,8 @@ from ramet.runtime.api.errors import (
 )
 from ramet.runtime.api.memory import MemoryLease, MemoryPart
 from ramet.runtime.api.off_loop import run_off_loop
+from ramet.runtime.chat.field_warnings import FieldWarnings
 from ramet.runtime.server.protocol.base import invalid_body
-from ramet.runtime.server.protocol.field_warnings import FieldWarnings
 
 Body = TypeVar("Body", bound=BaseModel)
 Result = TypeVar("Result")

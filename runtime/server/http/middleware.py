@@ -10,11 +10,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ramet.runtime.api.log import request_fields
 from ramet.runtime.api.off_loop import client_has_gone
+from ramet.runtime.chat.field_warnings import FieldWarnings
 from ramet.runtime.server.http.connection import HAS_GONE
 from ramet.runtime.server.http.json_response import new_id
 from ramet.runtime.server.observability.metrics import ServerMetrics
 from ramet.runtime.server.observability.trace import Tracing
-from ramet.runtime.server.protocol.field_warnings import FieldWarnings
 
 logger = logging.getLogger("ramet.access")
 

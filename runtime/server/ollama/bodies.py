@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from ramet.runtime.server.chat.offered_tools import OfferedTool, offered_function
+from ramet.runtime.chat.offered_tools import OfferedTool, offered_function
 from ramet.runtime.server.protocol.base import ApiModel, Int
 from ramet.runtime.server.protocol.shared_fields import WARNED, CallFields
 

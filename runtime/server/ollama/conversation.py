@@ -6,14 +6,14 @@ from typing import Any
 
 from ramet.grammars.constraints import JsonObject
 from ramet.grammars.constraints.writing import answer_schema
-from ramet.runtime.server.chat.conversation import Conversation
+from ramet.runtime.chat.conversation import Conversation
+from ramet.runtime.chat.param_paths import RequestedConstraint
 from ramet.runtime.server.ollama.bodies import (
     ChatMessage,
     OllamaCall,
     OllamaChatRequest,
     OllamaGenerateRequest,
 )
-from ramet.runtime.server.protocol.param_paths import RequestedConstraint
 
 
 def chat_conversation(body: OllamaChatRequest) -> Conversation:

@@ -7,8 +7,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from ramet.runtime.chat.choice import ChatChoice, CollectedCall
 from ramet.runtime.parsers import ChatDelta, ContentDelta, ReasoningDelta, ToolCallEnd
-from ramet.runtime.server.chat.choice import ChatChoice, CollectedCall
 from ramet.runtime.server.http.json_response import json_bytes
 
 NDJSON = "application/x-ndjson"

@@ -26,7 +26,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from ramet.runtime.api.errors import InvalidParameterError, InvalidRequestError
-from ramet.runtime.server.protocol.field_warnings import FieldWarnings
+from ramet.runtime.chat.field_warnings import FieldWarnings
 
 UNKNOWN = "unknown_parameter"
 UNSUPPORTED = "unsupported_parameter"

@@ -19,8 +19,8 @@ from ramet.grammars.constraints import (
 )
 from ramet.grammars.constraints.writing import answer_schema
 from ramet.runtime.api.errors import InvalidConstraintError, InvalidParameterError
+from ramet.runtime.chat.param_paths import RequestedConstraint
 from ramet.runtime.server.protocol.base import ApiModel
-from ramet.runtime.server.protocol.param_paths import RequestedConstraint
 from ramet.runtime.server.protocol.structural_tags import structural_tag
 
 

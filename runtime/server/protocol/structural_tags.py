@@ -30,7 +30,7 @@ from ramet.grammars.constraints.serialize import constraint_from_json
 from ramet.grammars.errors import ConstraintError
 from ramet.runtime.api.errors import InvalidConstraintError
 from ramet.runtime.api.paths import field_path
-from ramet.runtime.server.protocol.param_paths import RequestedConstraint
+from ramet.runtime.chat.param_paths import RequestedConstraint
 
 _MAX_DEPTH = 50
 

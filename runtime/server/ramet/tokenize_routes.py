@@ -7,9 +7,9 @@ from fastapi import Request as HttpRequest
 from starlette.responses import Response
 
 from ramet.runtime.api.errors import InvalidParameterError
+from ramet.runtime.chat.conversation import Conversation
 from ramet.runtime.server.calls.context import ServerContext
 from ramet.runtime.server.calls.logprobs import token_text
-from ramet.runtime.server.chat.conversation import Conversation
 from ramet.runtime.server.http.body import run_for_body
 from ramet.runtime.server.http.json_response import JsonResponse
 from ramet.runtime.server.http.openapi import json_body

@@ -7,9 +7,9 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from ramet.runtime.api.errors import InvalidParameterError
-from ramet.runtime.server.chat.conversation import Conversation
-from ramet.runtime.server.chat.conversation import ToolChoice as ChosenTools
-from ramet.runtime.server.chat.offered_tools import (
+from ramet.runtime.chat.conversation import Conversation
+from ramet.runtime.chat.conversation import ToolChoice as ChosenTools
+from ramet.runtime.chat.offered_tools import (
     OfferedTool,
     custom_arguments,
     offered_custom_tool,

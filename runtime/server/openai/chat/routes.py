@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from ramet.runtime.api.errors import InvalidParameterError
 from ramet.runtime.api.events import Event, TokenInfo
+from ramet.runtime.chat.choice import ChatChoice
 from ramet.runtime.server.calls.chat_call import ChatCall, prepare_chat_call
 from ramet.runtime.server.calls.context import ServerContext
 from ramet.runtime.server.calls.engine_requests import enforced_headers
@@ -21,7 +22,6 @@ from ramet.runtime.server.calls.generation import Generation
 from ramet.runtime.server.calls.logprobs import chat_logprobs, prompt_logprobs
 from ramet.runtime.server.calls.respond import respond
 from ramet.runtime.server.calls.usage import CallUsage
-from ramet.runtime.server.chat.choice import ChatChoice
 from ramet.runtime.server.http.body import run_for_body
 from ramet.runtime.server.http.error_response import as_ramet_error
 from ramet.runtime.server.http.json_response import new_id

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from ramet.runtime.chat.choice import CollectedCall, CollectedMessage
 from ramet.runtime.parsers import (
     ChatDelta,
     ContentDelta,
@@ -12,7 +13,6 @@ from ramet.runtime.parsers import (
     ToolArgumentsDelta,
     ToolCallStart,
 )
-from ramet.runtime.server.chat.choice import CollectedCall, CollectedMessage
 
 
 def chunk_deltas(deltas: Iterable[ChatDelta], message: CollectedMessage) -> list[dict[str, Any]]:

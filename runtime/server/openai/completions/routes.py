@@ -15,6 +15,9 @@ from starlette.responses import Response
 from ramet.runtime.api.errors import InvalidParameterError
 from ramet.runtime.api.events import Event, Finished, PromptLogprobs, TextDelta, TokenInfo
 from ramet.runtime.api.request import Request
+from ramet.runtime.chat.choice import ShownTokens
+from ramet.runtime.chat.field_warnings import FieldWarnings
+from ramet.runtime.chat.param_paths import Origins
 from ramet.runtime.server.calls.context import (
     ServerContext,
     field_warnings,
@@ -30,14 +33,11 @@ from ramet.runtime.server.calls.generation import Generation, start_generation
 from ramet.runtime.server.calls.logprobs import CompletionLogprobs, prompt_logprobs
 from ramet.runtime.server.calls.respond import respond
 from ramet.runtime.server.calls.usage import CallUsage
-from ramet.runtime.server.chat.choice import ShownTokens
 from ramet.runtime.server.http.error_response import as_ramet_error
 from ramet.runtime.server.http.json_response import new_id
 from ramet.runtime.server.http.openapi import json_body
 from ramet.runtime.server.http.sse import DONE, data_event
 from ramet.runtime.server.openai.completions.bodies import CompletionRequest
-from ramet.runtime.server.protocol.field_warnings import FieldWarnings
-from ramet.runtime.server.protocol.param_paths import Origins
 from ramet.runtime.server.protocol.shared_fields import split_prompts
 
 

@@ -20,12 +20,13 @@ from pydantic import (
 from ramet.grammars.constraints import Ebnf, JsonObject, Regex
 from ramet.grammars.constraints.writing import answer_schema
 from ramet.runtime.api.errors import InvalidParameterError
-from ramet.runtime.server.chat.offered_tools import (
+from ramet.runtime.chat.offered_tools import (
     OfferedTool,
     model_name,
     offered_custom_tool,
     offered_function,
 )
+from ramet.runtime.chat.param_paths import RequestedConstraint
 from ramet.runtime.server.openai.responses.items import Input
 from ramet.runtime.server.protocol.base import MINUS_ONE_IS_ABSENT, ApiModel, Int, warnings_of
 from ramet.runtime.server.protocol.builtin_tools import (
@@ -36,7 +37,6 @@ from ramet.runtime.server.protocol.builtin_tools import (
     warn_of_builtin_tools,
 )
 from ramet.runtime.server.protocol.custom_tools import TextGrammar
-from ramet.runtime.server.protocol.param_paths import RequestedConstraint
 from ramet.runtime.server.protocol.shared_fields import (
     NO_EFFECT,
     NO_PADDING,

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ramet.runtime.api.errors import InvalidParameterError
-from ramet.runtime.server.chat.choice import CollectedMessage
-from ramet.runtime.server.chat.conversation import Conversation, ToolChoice
-from ramet.runtime.server.chat.offered_tools import custom_arguments, model_name, past_call
+from ramet.runtime.chat.choice import CollectedMessage
+from ramet.runtime.chat.conversation import Conversation, ToolChoice
+from ramet.runtime.chat.offered_tools import custom_arguments, model_name, past_call
 from ramet.runtime.server.openai.chat.shapes import whole_message
 from ramet.runtime.server.openai.responses.bodies import (
     AllowedTools,

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Discriminator, Tag
 
-from ramet.runtime.server.chat.offered_tools import custom_arguments, model_name
+from ramet.runtime.chat.offered_tools import custom_arguments, model_name
 from ramet.runtime.server.protocol.base import ApiModel
 from ramet.runtime.server.protocol.tagged_unions import supported_types, type_of
 

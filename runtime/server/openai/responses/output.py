@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ramet.runtime.api.events import TokenInfo
+from ramet.runtime.chat.choice import CollectedCall, CollectedMessage
 from ramet.runtime.parsers import (
     ChatDelta,
     ContentDelta,
@@ -18,7 +19,6 @@ from ramet.runtime.parsers import (
     ToolCallStart,
 )
 from ramet.runtime.server.calls.logprobs import chat_logprobs
-from ramet.runtime.server.chat.choice import CollectedCall, CollectedMessage
 from ramet.runtime.server.http.json_response import new_id
 
 Event = dict[str, Any]

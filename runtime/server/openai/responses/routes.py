@@ -13,12 +13,12 @@ from fastapi import Request as HttpRequest
 from starlette.responses import Response
 
 from ramet.runtime.api.errors import InvalidParameterError
+from ramet.runtime.chat.conversation import Conversation
 from ramet.runtime.server.calls.chat_call import ChatCall, prepare_chat_call
 from ramet.runtime.server.calls.context import ServerContext, tenant_of
 from ramet.runtime.server.calls.engine_requests import enforced_headers
 from ramet.runtime.server.calls.generation import Generation
 from ramet.runtime.server.calls.respond import respond
-from ramet.runtime.server.chat.conversation import Conversation
 from ramet.runtime.server.http.body import run_for_body
 from ramet.runtime.server.http.error_response import as_ramet_error
 from ramet.runtime.server.http.json_response import JsonResponse, new_id

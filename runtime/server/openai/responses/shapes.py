@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from ramet.runtime.api.errors import RametError
 from ramet.runtime.api.params import SamplingParams
-from ramet.runtime.server.chat.choice import ChatChoice
+from ramet.runtime.chat.choice import ChatChoice
 from ramet.runtime.server.openai.responses.bodies import FunctionTool, ResponsesRequest
 
 

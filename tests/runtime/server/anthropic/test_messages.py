@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from ramet.runtime.api.events import Finished, TextDelta, Timings, Usage
 from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.chat.choice import ChatChoice, ShownTokens
 from ramet.runtime.engine.config import EngineConfig
 from ramet.runtime.parsers import REASONING_FORMATS, TOOL_FORMATS, ChatParser
 from ramet.runtime.server.anthropic.shapes import AnswerBlocks
-from ramet.runtime.server.chat.choice import ChatChoice, ShownTokens
 from ramet.runtime.testing.scripted_model import Script
 
 HI = [{"role": "user", "content": "hi"}]

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from ramet.runtime.api.errors import NotFoundError
 from ramet.runtime.api.events import Finished, TextDelta, Timings, Usage
 from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.chat.choice import ChatChoice, ShownTokens
 from ramet.runtime.engine.config import EngineConfig
 from ramet.runtime.parsers import REASONING_FORMATS, TOOL_FORMATS, ChatParser
-from ramet.runtime.server.chat.choice import ChatChoice, ShownTokens
 from ramet.runtime.server.openai.responses.output import OutputItems
 from ramet.runtime.server.openai.responses.store import ResponseStore, StoredResponse
 from ramet.runtime.testing import scripted_tokenizer as scripted

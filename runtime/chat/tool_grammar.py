@@ -19,6 +19,10 @@ from ramet.grammars.constraints import (
 )
 from ramet.runtime.api.errors import InvalidConstraintError
 from ramet.runtime.api.paths import field_path
+from ramet.runtime.chat.conversation import ToolChoice
+from ramet.runtime.chat.offered_tools import INPUT, TextGrammar
+from ramet.runtime.chat.param_paths import Origins
+from ramet.runtime.chat.tool_schemas import ToolSchema
 from ramet.runtime.parsers import ToolFormat
 from ramet.runtime.parsers.argument_values import (
     ANNOTATIONS,
@@ -26,10 +30,6 @@ from ramet.runtime.parsers.argument_values import (
     is_plain_text,
     listed_texts,
 )
-from ramet.runtime.server.chat.conversation import ToolChoice
-from ramet.runtime.server.chat.offered_tools import INPUT, TextGrammar
-from ramet.runtime.server.chat.tool_schemas import ToolSchema
-from ramet.runtime.server.protocol.param_paths import Origins
 
 Tools = Mapping[str, ToolSchema]
 
@@ -53,18 +53,26 @@ class ToolGrammar:
         self._tools = tools
         self._origins = origins
 
-    def calls(self, choice: ToolChoice, *, parallel: bool, has_answer: bool) -> Part:
+    def calls(
+        self,
+        choice: ToolChoice,
+        *,
+        parallel: bool,
+        has_answer: bool,
+        max_calls: int | None = None,
+    ) -> Part:
         """Builds the calls that ``choice`` allows.
 
         Where a call must be made, the output is calls and nothing else. In auto mode there may
         be text before, and where ``parallel``, between and behind them; text that begins like a
         call is one, with arguments that are valid for its tool. With ``has_answer`` there is no
         such text, for the answer has its own constraint. In channels, text has its own too.
+        With ``max_calls`` calls are in one sequence of at most as many.
         """
         is_channel = self._format.style == "channels"
         if isinstance(choice, tuple):
             return self._some({choice[1]: self._tools[choice[1]]}, at_most=1)
-        at_most = None if parallel and not is_channel else 1
+        at_most = max_calls if parallel and not is_channel else 1
         some = self._some(self._tools, at_most=at_most)
         if choice == "required" or has_answer or is_channel:
             return some
@@ -73,7 +81,7 @@ class ToolGrammar:
         first: Part = free
         if self._format.is_bare:  # only the beginning of an output may be a call without a mark
             first = AnyOf((free, self._some(self._tools, at_most=at_most)))
-        if not parallel:
+        if at_most is not None:
             return AnyOf((first, Series((free, later))))
         return Series((first, Repeated(Series((later, free)))))
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ramet.runtime.chat.tool_schemas import arguments_schema
 from ramet.runtime.engine.config import EngineConfig
 from ramet.runtime.parsers import TOOL_FORMATS
-from ramet.runtime.server.chat.tool_schemas import arguments_schema
 from ramet.runtime.testing.scripted_model import Script
 from ramet.runtime.testing.scripted_tokenizer import byte_level_encoder, scripted_tokenizer
 from ramet.runtime.tokenizer import Tokenizer

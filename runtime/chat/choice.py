@@ -20,6 +20,7 @@ from ramet.runtime.api.events import (
     Usage,
 )
 from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.chat.offered_tools import OfferedTool
 from ramet.runtime.parsers import (
     ChatDelta,
     ChatReader,
@@ -31,7 +32,6 @@ from ramet.runtime.parsers import (
     ToolCallStart,
     join_deltas,
 )
-from ramet.runtime.server.chat.offered_tools import OfferedTool
 
 
 @dataclass(slots=True)

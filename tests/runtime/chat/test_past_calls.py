@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ramet.runtime.server.chat.past_calls import results_after_calls
+from ramet.runtime.chat.past_calls import results_after_calls
 
 USER = {"role": "user", "content": "x"}
 

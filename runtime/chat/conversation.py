@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ramet.runtime.server.chat.offered_tools import OfferedTool
-from ramet.runtime.server.protocol.param_paths import RequestedConstraint
+from ramet.runtime.chat.offered_tools import OfferedTool
+from ramet.runtime.chat.param_paths import RequestedConstraint
 
 ToolChoice = Literal["none", "auto", "required"] | tuple[Literal["tool"], str]
 """As OpenAI's; ``("tool", name)`` requires a call of that tool."""
@@ -23,6 +23,9 @@ class Conversation:
         tool_choice: which tools may or must be called.
         allowed_tools: the tools that may be called, as the model writes them; None: all.
         parallel_tool_calls: allows several calls in one answer.
+        max_calls: most calls in one answer, which are then in one sequence; None: unlimited.
+        keeps_tools: tools that can't be called are shown nevertheless, so that the prompt's
+            beginning stays the same.
         constraint: the answer's constraint, unless it is a tool call.
         template_variables: additional variables of the template.
         reasoning_effort: as OpenAI's; None: the template's default.
@@ -36,6 +39,8 @@ class Conversation:
     tool_choice: ToolChoice = "auto"
     allowed_tools: tuple[str, ...] | None = None
     parallel_tool_calls: bool = True
+    max_calls: int | None = None
+    keeps_tools: bool = False
     constraint: RequestedConstraint | None = None
     template_variables: Mapping[str, Any] = field(default_factory=dict)
     reasoning_effort: str | None = None

@@ -10,6 +10,25 @@ from ramet.grammars.constraints import Constraint, Part
 from ramet.runtime.api.errors import EmptyPromptError, InvalidParameterError
 from ramet.runtime.api.off_loop import INLINE_LEN, run_off_loop, stop_if_gone
 from ramet.runtime.api.params import SamplingParams
+from ramet.runtime.chat.channel_messages import channel_messages, described_tools
+from ramet.runtime.chat.conversation import Conversation
+from ramet.runtime.chat.field_warnings import FieldWarnings
+from ramet.runtime.chat.offered_tools import OfferedTool
+from ramet.runtime.chat.output_grammar import (
+    channels_constraint,
+    chat_constraint,
+    text_without_calls,
+)
+from ramet.runtime.chat.param_paths import Origins
+from ramet.runtime.chat.past_calls import (
+    has_calls,
+    numbered_calls,
+    results_after_calls,
+)
+from ramet.runtime.chat.reasoning_budget import ReasoningBudget
+from ramet.runtime.chat.settings import ChatSettings
+from ramet.runtime.chat.tool_grammar import ToolGrammar
+from ramet.runtime.chat.tool_schemas import ToolSchema, tool_schemas
 from ramet.runtime.parsers import (
     REASONING_FORMATS,
     TOOL_FORMATS,
@@ -22,26 +41,8 @@ from ramet.runtime.parsers import (
     detect_tool_format,
     read_tool_format,
 )
-from ramet.runtime.server.chat.channel_messages import channel_messages, described_tools
-from ramet.runtime.server.chat.conversation import Conversation
-from ramet.runtime.server.chat.offered_tools import OfferedTool
-from ramet.runtime.server.chat.output_grammar import (
-    channels_constraint,
-    chat_constraint,
-    text_without_calls,
-)
-from ramet.runtime.server.chat.past_calls import (
-    has_calls,
-    numbered_calls,
-    results_after_calls,
-)
-from ramet.runtime.server.chat.reasoning_budget import ReasoningBudget
-from ramet.runtime.server.chat.tool_grammar import ToolGrammar
-from ramet.runtime.server.chat.tool_schemas import ToolSchema, tool_schemas
-from ramet.runtime.server.config import ServerConfig
-from ramet.runtime.server.protocol.field_warnings import FieldWarnings
-from ramet.runtime.server.protocol.param_paths import Origins
 from ramet.runtime.tokenizer import ChatTemplate, Tokenizer, fold_tools
+from ramet.runtime.tokenizer.encoders import PromptPiece
 from ramet.runtime.tokenizer.prompt_limit import PromptLimit
 
 Format = TypeVar("Format")
@@ -118,7 +119,7 @@ class ChatPlanner:
         self,
         tokenizer: Tokenizer,
         template: ChatTemplate | None,
-        config: ServerConfig,
+        config: ChatSettings,
         max_context_len: int,
     ) -> None:
         source = template.source if template else None
@@ -141,26 +142,9 @@ class ChatPlanner:
 
     async def prompt(self, conversation: Conversation) -> tuple[int, ...]:
         """Renders and encodes a conversation; long ones in a thread."""
-        template, variables = self.template, self._variables(conversation)
 
         def encode() -> tuple[int, ...]:
-            shown: Sequence[Mapping[str, Any]] = [tool.definition for tool in conversation.tools]
-            printed = results_after_calls(conversation.messages)
-            if "developer" not in template.source:
-                printed = [_as_system(message) for message in printed]
-            if self._tool_format.is_numbered:
-                printed = numbered_calls(printed)
-            if self._in_channels:
-                printed, shown = channel_messages(printed), described_tools(shown)
-            if not template.prints_tools:
-                shown, printed = (), fold_tools(printed, shown, self._tool_format)
-            pieces = template.render(
-                printed,
-                tools=shown or None,
-                add_generation_prompt=conversation.add_generation_prompt,
-                continue_final_message=conversation.continue_final_message,
-                variables=variables,
-            )
+            pieces = self.render(conversation)
             self._limit.check((text for text, _ in pieces), param="messages")
             stop_if_gone()
             return tuple(self._tokenizer.encode_pieces(pieces))
@@ -170,13 +154,43 @@ class ChatPlanner:
             raise EmptyPromptError("the chat template renders an empty prompt", param="messages")
         return ids
 
-    async def plan(self, conversation: Conversation, warnings: FieldWarnings) -> ChatPlan:
-        """Plans one call; fields that the model can't follow are added to ``warnings``."""
+    def render(self, conversation: Conversation) -> list[PromptPiece]:
+        """Prints a conversation, in pieces for ``Tokenizer.encode_pieces``."""
+        template = self.template
+        shown: Sequence[Mapping[str, Any]] = [tool.definition for tool in conversation.tools]
+        printed = results_after_calls(conversation.messages)
+        if "developer" not in template.source:
+            printed = [_as_system(message) for message in printed]
+        if self._tool_format.is_numbered:
+            printed = numbered_calls(printed)
+        if self._in_channels:
+            printed, shown = channel_messages(printed), described_tools(shown)
+        if not template.prints_tools:
+            shown, printed = (), fold_tools(printed, shown, self._tool_format)
+        return template.render(
+            printed,
+            tools=shown or None,
+            add_generation_prompt=conversation.add_generation_prompt,
+            continue_final_message=conversation.continue_final_message,
+            variables=self._variables(conversation),
+        )
+
+    async def plan(
+        self,
+        conversation: Conversation,
+        warnings: FieldWarnings,
+        *,
+        prompt: tuple[int, ...] | None = None,
+    ) -> ChatPlan:
+        """Plans one call; fields that the model can't follow are added to ``warnings``.
+
+        ``prompt`` is the encoded conversation, if it is known.
+        """
         tools = self._callable_tools(conversation)
         shuns_calls = not tools and bool(conversation.tools or has_calls(conversation.messages))
-        if not tools:
+        if not tools and not conversation.keeps_tools:
             conversation = replace(conversation, tools=())
-        prompt = await self.prompt(conversation)
+        prompt = prompt or await self.prompt(conversation)
         self._warn_of_reasoning(conversation, warnings)
         reasoning, is_open = self._expected_reasoning(prompt)
         if self._in_channels and conversation.continue_final_message:
@@ -191,8 +205,12 @@ class ChatPlanner:
         calls = None
         if tool_format is not None:
             grammar = ToolGrammar(tool_format, tools, origins)
-            parallel = conversation.parallel_tool_calls
-            calls = grammar.calls(choice, parallel=parallel, has_answer=answer is not None)
+            calls = grammar.calls(
+                choice,
+                parallel=conversation.parallel_tool_calls,
+                has_answer=answer is not None,
+                max_calls=conversation.max_calls,
+            )
         constraint_for = self._constraint_for(
             answer, calls, must_call=choice not in ("none", "auto"), conversation=conversation
         )
@@ -334,7 +352,7 @@ def _has_any(tags: Sequence[str], controls: Collection[str]) -> bool:
     return any(control in tag for tag in tags for control in controls if control)
 
 
-def _formats(source: str | None, config: ServerConfig) -> tuple[ToolFormat, ReasoningFormat | None]:
+def _formats(source: str | None, config: ChatSettings) -> tuple[ToolFormat, ReasoningFormat | None]:
     """Detects the tool and reasoning formats from the template, unless configured.
 
     Channels apply to both or to neither: configuring one of them sets the other.

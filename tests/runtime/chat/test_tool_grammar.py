@@ -6,10 +6,10 @@ import pytest
 
 from ramet.grammars import Vocabulary, compile_constraint
 from ramet.grammars.constraints import StructuralTag
+from ramet.runtime.chat.param_paths import Origins
+from ramet.runtime.chat.tool_grammar import ToolGrammar
+from ramet.runtime.chat.tool_schemas import ToolSchema
 from ramet.runtime.parsers import TOOL_FORMATS
-from ramet.runtime.server.chat.tool_grammar import ToolGrammar
-from ramet.runtime.server.chat.tool_schemas import ToolSchema
-from ramet.runtime.server.protocol.param_paths import Origins
 
 BYTES = Vocabulary.from_tokens([*(bytes([i]) for i in range(256)), None], {256})
 SCHEMA = {

@@ -10,7 +10,7 @@ from typing import Any
 from ramet.grammars.constraints.closed_schema import closed_schema
 from ramet.runtime.api.errors import InvalidConstraintError
 from ramet.runtime.api.paths import field_path
-from ramet.runtime.server.chat.offered_tools import OfferedTool, TextGrammar
+from ramet.runtime.chat.offered_tools import OfferedTool, TextGrammar
 
 Schemas = Mapping[str, Mapping[str, Any]]
 """Argument schemas by tool name."""
