@@ -21,7 +21,10 @@ from triton.compiler import ASTSource
 SHARED_MEMORY_LIMITS: Mapping[str, int] = {
     "sm_80": 163 * 1024,
     "sm_86": 99 * 1024,
+    "sm_89": 99 * 1024,
     "sm_90": 227 * 1024,
+    "sm_100": 227 * 1024,
+    "sm_120": 99 * 1024,
     "gfx942": 64 * 1024,
 }
 """Most shared memory of one thread block, in bytes, by architecture (CUDA C++ Programming Guide,
@@ -33,11 +36,12 @@ _NUM_OPTIONS = ("num_warps", "num_stages")
 @dataclass(frozen=True, slots=True)
 class Resources:
     """What a compiled kernel takes: registers a thread, bytes spilled or on the stack a thread,
-    bytes of shared memory a block."""
+    bytes of shared memory a block; and its asynchronous copies to shared memory (0 on AMD)."""
 
     registers: int
     spilled_bytes: int
     shared_bytes: int
+    num_async_copies: int
 
 
 def compile_ahead(
@@ -67,15 +71,21 @@ def compile_ahead(
         and (types[name].startswith("*") or (types[name] == "i32" and "stride" in name))
     }
     source = ASTSource(fn=kernel, signature=types, constexprs=constexprs, attrs=divisible)
-    compiled = triton.compile(source, target=_target(arch), options=options)
+    return used_resources(triton.compile(source, target=gpu_target(arch), options=options))
+
+
+def used_resources(compiled: Any) -> Resources:
+    """The resources of a kernel that Triton has compiled."""
     if "cubin" in compiled.asm:
         registers, spilled = _nvidia_usage(compiled.asm["cubin"])
     else:
         registers, spilled = _amd_usage(compiled.asm["amdgcn"])
-    return Resources(registers, spilled, int(compiled.metadata.shared))
+    num_copies = compiled.asm.get("ptx", "").count("cp.async.c")
+    return Resources(registers, spilled, int(compiled.metadata.shared), num_copies)
 
 
-def _target(arch: str) -> GPUTarget:
+def gpu_target(arch: str) -> GPUTarget:
+    """Triton's name of an architecture."""
     if arch.startswith("gfx"):
         return GPUTarget("hip", arch, 64)
     return GPUTarget("cuda", int(arch.removeprefix("sm_")), 32)

@@ -70,22 +70,20 @@ def merge_case(_arch):
     return kernel, types, {"HEAD_DIM": 128, "BLOCK_D": 128, "HAS_SINKS": True, "num_warps": 2}
 
 
-def linear_case(format_, size, float_="bf16", out="bf16"):
-    codes = {"q4": "*u8", "q8": "*i8", "dense": f"*{float_}"}[format_]
-
+def linear_case(size):
     def build(arch):
         kernel = linear._linear
         types = signature(
             kernel,
-            out=f"*{out}",
-            x=f"*{float_}",
-            codes=codes,
+            out="*bf16",
+            x="*bf16",
+            codes="*bf16",
             scales="*fp16",
             minimums="*fp16",
-            bias=f"*{float_}",
+            bias="*bf16",
         )
-        constants = kernel_config("linear", f"{format_}_{size}", arch)
-        constants |= {"FORMAT": {"dense": 0, "q4": 4, "q8": 8}[format_], "HAS_BIAS": True}
+        constants = kernel_config("linear", f"dense_{size}", arch)
+        constants |= {"FORMAT": 0, "HAS_BIAS": True}
         return kernel, types, constants
 
     return build
@@ -173,12 +171,8 @@ CASES = {
     "attend_odd_head_and_page": attention_case("wide", 80, page_size=48),
     "attend_many_queries": attention_case("narrow", 64, group=71),
     "merge": merge_case,
-    **{
-        f"linear_{format_}_{size}": linear_case(format_, size)
-        for format_ in ("q4", "q8", "dense")
-        for size in ("small", "medium", "large")
-    },
-    "linear_logits": linear_case("q8", "small", float_="fp16", out="fp32"),
+    # Packed products are compiled as they are launched, in test_launched_resources.py.
+    **{f"linear_dense_{size}": linear_case(size) for size in ("small", "medium", "large")},
     "rms_norm": norm_case,
     "rotate_and_write": rotary_case(False),
     "rotate_and_write_interleaved": rotary_case(True),
@@ -220,7 +214,7 @@ def test_no_kernel_is_left_out():
 
 
 # GPUs without tuned constants take the default ones, which have to fit the smallest.
-WITH_DEFAULTS = [case for case in CASES if case.startswith(("attend_wide", "linear_q"))]
+WITH_DEFAULTS = [case for case in CASES if case.startswith("attend_wide")]
 
 
 @pytest.mark.parametrize(
