@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 
 from ramet.grammars.json_schema.schema.atoms import Has, Properties, Size
 from ramet.grammars.json_schema.schema.formula import (
