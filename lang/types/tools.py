@@ -24,6 +24,9 @@ from ramet.runtime.api.validate import number
 P = ParamSpec("P")
 T = TypeVar("T")
 
+Confirm = Callable[[str, dict[str, Any]], bool | Awaitable[bool]]
+"""Whether a tool may be called with some arguments."""
+
 
 class Tool(Generic[P, T]):
     """A function with a name, a description and a JSON schema of its parameters.
@@ -37,6 +40,9 @@ class Tool(Generic[P, T]):
         parameters: a JSON schema of an object, as MCP's ``inputSchema`` is. One that is given
             replaces that of the function's type hints; arguments are then passed by name, as JSON.
         timeout_s: seconds after which a call fails, or None.
+        confirm: asked before each call with the tool's name and its arguments, which
+            ``timeout_s`` doesn't count; unless it returns True, the call fails. Sync, run in a
+            worker thread, or async.
     """
 
     @suggests_names
@@ -48,6 +54,7 @@ class Tool(Generic[P, T]):
         description: str | None = None,
         parameters: Mapping[str, Any] | None = None,
         timeout_s: float | None = None,
+        confirm: Confirm | None = None,
     ) -> None:
         given: Any = function
         if not inspect.isroutine(given):
@@ -57,6 +64,7 @@ class Tool(Generic[P, T]):
         self.function = function
         self.name = name or function.__name__
         self.timeout_s = timeout_s
+        self.confirm = confirm
         summary, documented = _read_docstring(inspect.getdoc(function) or "")
         self.description = description or summary
         self._model: Any = None
@@ -76,6 +84,7 @@ class Tool(Generic[P, T]):
         function: Callable[..., Any],
         *,
         timeout_s: float | None = None,
+        confirm: Confirm | None = None,
     ) -> Tool[..., Any]:
         """A tool of its description as OpenAI's API or MCP has it, and the function that it runs.
 
@@ -92,6 +101,7 @@ class Tool(Generic[P, T]):
             description=inner.get("description"),
             parameters=parameters,
             timeout_s=timeout_s,
+            confirm=confirm,
         )
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -142,29 +152,30 @@ class Tool(Generic[P, T]):
         worker thread.
 
         Raises:
-            ToolFailedError: wrong arguments, an exception in the tool, or its time is over.
+            ToolFailedError: wrong arguments, a call that wasn't confirmed, an exception in the
+                tool or in ``confirm``, or its time is over.
         """
         if self._model is None:
             values = await asyncio.to_thread(self.validate, arguments)
         else:
             values = self.validate(arguments)
+        if self.confirm is not None:
+            try:
+                is_confirmed = await _run(self.confirm, self.name, dict(values))
+            except Exception as error:
+                reason = f"not confirmed: {type(error).__name__}: {error}"
+                raise ToolFailedError(self.name, reason) from error
+            if is_confirmed is not True:
+                raise ToolFailedError(self.name, "the call was not confirmed")
         try:
             async with asyncio.timeout(self.timeout_s):
-                return await self._run(values)
+                return await _run(self.function, **values)
         except TimeoutError as error:
             if self.timeout_s is None:
                 raise ToolFailedError(self.name, f"TimeoutError: {error}") from error
             raise ToolFailedError(self.name, f"no result after {self.timeout_s:g} s") from error
         except (Exception, SystemExit) as error:
             raise ToolFailedError(self.name, f"{type(error).__name__}: {error}") from error
-
-    async def _run(self, values: dict[str, Any]) -> Any:
-        function: Callable[..., Any] = self.function
-        if inspect.iscoroutinefunction(function):
-            return await function(**values)
-        context = copy_context()
-        result = await asyncio.to_thread(context.run, functools.partial(function, **values))
-        return await result if isinstance(result, Awaitable) else result
 
     def function_object(self) -> dict[str, Any]:
         """The tool as OpenAI's APIs list it, and chat templates print it."""
@@ -192,6 +203,7 @@ def tool(
     description: str | None = None,
     parameters: Mapping[str, Any] | None = None,
     timeout_s: float | None = None,
+    confirm: Confirm | None = None,
 ) -> Callable[[Callable[P, T]], Tool[P, T]]: ...
 @suggests_names
 def tool(
@@ -201,6 +213,7 @@ def tool(
     description: str | None = None,
     parameters: Mapping[str, Any] | None = None,
     timeout_s: float | None = None,
+    confirm: Confirm | None = None,
 ) -> Any:
     """Makes a function, sync or async, a Tool: ``@tool`` or ``@tool(timeout_s=5)``.
 
@@ -219,9 +232,20 @@ def tool(
             description=description,
             parameters=parameters,
             timeout_s=timeout_s,
+            confirm=confirm,
         )
 
     return wrap if function is None else wrap(function)
+
+
+async def _run(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Runs a function: on the loop if it is async, else in a worker thread."""
+    if inspect.iscoroutinefunction(function):
+        return await function(*args, **kwargs)
+    context = copy_context()
+    call = functools.partial(function, *args, **kwargs)
+    result = await asyncio.to_thread(context.run, call)
+    return await result if isinstance(result, Awaitable) else result
 
 
 def as_tool(function: Tool[..., T] | Callable[..., T]) -> Tool[..., T]:

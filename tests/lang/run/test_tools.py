@@ -443,3 +443,47 @@ def test_the_complete_calls_of_a_cut_turn_run_and_the_rest_is_asked_for(
     assert cut in run.text()
     with pytest.raises(NodeFailedError, match="cut off the answer"):
         adds.run(1, backend=CutBackend({"answer.turn1"}, **script))
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_call_runs_only_if_it_is_confirmed(scripted, is_async: bool) -> None:
+    asked: list[tuple[str, dict[str, Any]]] = []
+    ran: list[int] = []
+
+    def decide(name: str, arguments: dict[str, Any]) -> Any:
+        asked.append((name, arguments))
+        if arguments["n"] == 3:
+            raise OSError("nobody is there")
+        return {1: True, 2: False, 4: "yes"}[arguments["n"]]
+
+    async def decide_later(name: str, arguments: dict[str, Any]) -> Any:
+        await asyncio.sleep(0)
+        return decide(name, arguments)
+
+    @tool(confirm=decide_later if is_async else decide)
+    def erase(n: int) -> str:
+        """Erases."""
+        ran.append(n)
+        return "done"
+
+    backend = scripted(
+        {
+            "answer.turn1": {"tool_calls": [call_of("erase", n=n) for n in (1, 2, 3, 4)]},
+            "answer.turn2": {"answer": "ok"},
+        }
+    )
+
+    @program
+    def agent(s: State) -> Any:
+        s.user("?")
+        return s.tools([erase])
+
+    run = agent.run(backend=backend)
+    assert ran == [1]
+    assert sorted(arguments["n"] for _, arguments in asked) == [1, 2, 3, 4]
+    assert run.messages()[2]["content"].splitlines()[1:] == [
+        "erase: done",
+        "erase: error: the call was not confirmed",
+        "erase: error: not confirmed: OSError: nobody is there",
+        "erase: error: the call was not confirmed",
+    ]
