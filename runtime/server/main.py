@@ -20,6 +20,7 @@ from ramet.runtime.api.log import TextFormatter
 from ramet.runtime.engine.api import EngineApi
 from ramet.runtime.engine.monitoring.idle_collector import IdleCollector
 from ramet.runtime.server.access import Access
+from ramet.runtime.server.allocator import return_large_blocks
 from ramet.runtime.server.app import create_app
 from ramet.runtime.server.calls.lifecycle import Lifecycle
 from ramet.runtime.server.config import ServerConfig
@@ -181,6 +182,7 @@ def serve(
     if config.access_log:
         _log_requests()
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    return_large_blocks()
     server = HttpServer(
         engine,
         config,
