@@ -47,7 +47,7 @@ async def attack(options: argparse.Namespace, victim: Victim) -> Tally:
     try:
         await _run_for(2 / 3 * seconds, tasks)
         faults.with_kills = False
-        await asyncio.wait_for(victim.ready.wait(), 120)
+        await asyncio.wait_for(victim.ready.wait(), 300)
         samples = await _run_for(1 / 3 * seconds, tasks, victim)
     finally:
         clients.has_ended = True
