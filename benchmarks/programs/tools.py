@@ -58,8 +58,8 @@ def make_tools(num_tools: int) -> list[Tool[..., Any]]:
     schema = {
         "type": "object",
         "properties": {
-            "city": {"type": "string", "maxLength": 12, "description": "The name of a city."},
-            "day": {"enum": ["today", "tomorrow"], "description": "The day that is asked for."},
+            "city": {"type": "string", "maxLength": 12},
+            "day": {"enum": ["today", "tomorrow"]},
         },
         "required": ["city", "day"],
     }
@@ -129,7 +129,7 @@ def main() -> None:
             f"{(new + written) / options.questions:.0f}",
             f"{new / options.questions:.0f}",
         )
-    Console().print(table)
+        Console().print(table)
 
 
 if __name__ == "__main__":
