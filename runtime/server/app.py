@@ -28,6 +28,7 @@ from ramet.runtime.server.http.head_check import HeadCheck
 from ramet.runtime.server.http.middleware import RequestLog
 from ramet.runtime.server.http.openapi import install_openapi
 from ramet.runtime.server.observability.history import EngineHistory
+from ramet.runtime.server.observability.metering import MeteringLog
 from ramet.runtime.server.observability.metrics import ServerMetrics
 from ramet.runtime.server.observability.stats_log import StatsLog
 from ramet.runtime.server.observability.trace import NO_TRACING, Tracing
@@ -88,12 +89,16 @@ def create_app(
     model_names = config.served_model_names or (engine.model_name,)
     metrics = ServerMetrics(model_names[0])
     memory = ServerMemory(engine.memory_plan)
+    metering = None
+    if config.metering_log is not None:
+        metering = MeteringLog(config.metering_log, model_names[0])
     context = ServerContext(
         engine=engine,
         config=config,
         prompts=PromptEncoder(engine.tokenizer, engine.max_context_len),
         planner=ChatPlanner(engine.tokenizer, engine.chat_template, config, engine.max_context_len),
         metrics=metrics,
+        metering=metering,
         memory=memory,
         lifecycle=lifecycle or Lifecycle(),
         tenants=tenants or Tenants(read_tenants(config)),
@@ -109,6 +114,8 @@ def create_app(
         yield
         for task in tasks:
             task.cancel()
+        if metering is not None:
+            metering.close()
 
     app = FastAPI(
         title="Ramet", version="1", redirect_slashes=False, openapi_url=None, lifespan=sampling

@@ -163,6 +163,12 @@ class ServerConfig:
         metavar="SECONDS",
         least=0,
     )
+    metering_log: Path | None = setting(
+        None,
+        Group.ACCESS,
+        "File to append each request's token counts to, as JSON lines.",
+        metavar="FILE",
+    )
     access_log: bool = setting(
         False, Group.OPERATION, "Log requests as JSON, without prompts.", metavar=""
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -11,9 +12,12 @@ from fastapi import Request as HttpRequest
 from ramet.runtime.api.errors import DeadlineExceededError, RametError, RequestAbortedError
 from ramet.runtime.api.events import Failed, Finished
 from ramet.runtime.api.request import Request
+from ramet.runtime.engine.api import EventSource
 from ramet.runtime.server.calls.context import ServerContext, tenant_of, trace_of
 
 _ABORTED = "the request was aborted"
+_ABANDONED_TIMEOUT_S = 60.0
+"""Most time for an aborted request to end, so that it can be counted."""
 
 T = TypeVar("T")
 
@@ -50,6 +54,7 @@ class Call:
         self._context = context
         self._stops: list[Callable[[], object]] = []
         self._is_closed = False
+        self._abandoned: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         context.lifecycle.add_call(self.name, self.abort)
         try:
@@ -90,6 +95,21 @@ class Call:
         self.trace.record_end(event)
         self._count(event)
 
+    def record_abandoned(self, source: EventSource) -> None:
+        """Aborts a request that is read no further, and counts what it has used when it ends."""
+        source.abort()
+        reading = asyncio.ensure_future(self._read_abandoned(source))
+        self._abandoned.add(reading)
+        reading.add_done_callback(self._abandoned.discard)
+
+    async def _read_abandoned(self, source: EventSource) -> None:
+        with contextlib.suppress(TimeoutError, StopAsyncIteration, RametError):
+            async with asyncio.timeout(_ABANDONED_TIMEOUT_S):
+                async for event in source:
+                    if isinstance(event, Finished | Failed):
+                        self._count(event)
+                        return
+
     def record_node_end(self, request: Request, event: Finished | Failed) -> None:
         """Counts one of a program's requests, which has ended."""
         self.trace.record_node_end(request, event)
@@ -110,4 +130,6 @@ class Call:
 
     def _count(self, event: Finished | Failed) -> None:
         self._context.metrics.record_end(event)
+        if self._context.metering is not None:
+            self._context.metering.record_end(self.tenant.name, self.id, event)
         self.tenant.charge_tokens(event.usage.prompt_tokens + event.usage.completion_tokens)

@@ -21,6 +21,7 @@ from ramet.runtime.server.calls.prompts import PromptEncoder
 from ramet.runtime.server.calls.tenants import Tenant, Tenants
 from ramet.runtime.server.config import ServerConfig
 from ramet.runtime.server.http.body import read_body
+from ramet.runtime.server.observability.metering import MeteringLog
 from ramet.runtime.server.observability.metrics import ServerMetrics
 from ramet.runtime.server.observability.trace import Trace
 
@@ -36,6 +37,7 @@ class ServerContext:
     prompts: PromptEncoder
     planner: ChatPlanner
     metrics: ServerMetrics
+    metering: MeteringLog | None
     memory: ServerMemory
     lifecycle: Lifecycle
     tenants: Tenants

@@ -13,6 +13,7 @@ from ramet.runtime.api.errors import (
     DeadlineExceededError,
     InvalidConstraintError,
     InvalidRequestError,
+    RametError,
     RequestAbortedError,
 )
 from ramet.runtime.api.events import Event, Failed, Finished
@@ -183,7 +184,23 @@ class Generation:
             await queue.put((index, error))
 
     async def _read(self, source: EventSource) -> AsyncIterator[list[Event]]:
-        """Yields all events that are ready, at least one; raises a failure."""
+        """Yields all events that are ready, at least one; raises a failure.
+
+        If it is left before the request's last event, that one is still counted when it comes.
+        """
+        has_ended = False
+        try:
+            async for events in self._read_to_end(source):
+                has_ended = isinstance(events[-1], Finished)
+                yield events
+        except RametError:
+            has_ended = True
+            raise
+        finally:
+            if not has_ended:
+                self.call.record_abandoned(source)
+
+    async def _read_to_end(self, source: EventSource) -> AsyncIterator[list[Event]]:
         while True:
             events = [await anext(source)]
             events += source.take()

@@ -17,7 +17,7 @@ from ramet.runtime.api.errors import (
 from ramet.runtime.engine.monitoring.stats import EngineStats
 from ramet.runtime.server.calls.context import ServerContext
 from ramet.runtime.server.http.json_response import JsonResponse
-from ramet.runtime.server.observability.exposition import CONTENT_TYPE
+from ramet.runtime.server.observability.exposition import CONTENT_TYPE, reading
 from ramet.runtime.server.observability.memory_metrics import memory_metrics
 
 
@@ -50,8 +50,11 @@ def operations_router(context: ServerContext) -> APIRouter:
         stats: EngineStats | None = None
         with contextlib.suppress(EngineDeadError):
             stats = await asyncio.to_thread(context.engine.stats)
-        memory = memory_metrics(context.memory.plan, context.memory.usage(), stats)
-        text = await asyncio.to_thread(context.metrics.render, stats, memory)
+        others = memory_metrics(context.memory.plan, context.memory.usage(), stats)
+        if context.metering is not None:
+            name, help_text = "ramet:metering_lost_lines_total", "Lost lines of the metering log."
+            others.append(reading(name, "counter", help_text, context.metering.num_lost))
+        text = await asyncio.to_thread(context.metrics.render, stats, others)
         return Response(text, media_type=CONTENT_TYPE)
 
     return router
