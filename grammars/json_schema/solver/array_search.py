@@ -1,7 +1,8 @@
-"""Searches, item by item and breadth first, for an array that meets a case of a formula."""
+"""Searches, item by item, for an array that meets a case of a formula."""
 
 from __future__ import annotations
 
+import heapq
 import itertools
 from collections import deque
 from collections.abc import Hashable, Iterator, Sequence
@@ -9,7 +10,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from ramet.grammars.json_schema.schema.atoms import Const, Contains, Items
 from ramet.grammars.json_schema.schema.formula import Formula, all_of, any_of, atom, negate
 
-from .solver import Solver, signed
+from .solver import Solver
 from .values_of import values_of
 
 SearchState = tuple[int, tuple[int, ...], frozenset[int], bool]
@@ -18,7 +19,7 @@ two items have yet to be equal."""
 
 
 class Search:
-    """Decides whether an array can be completed so that a case is met: breadth first, by items."""
+    """Decides whether an array can be completed so that a case is met, item by item."""
 
     def __init__(
         self,
@@ -79,19 +80,27 @@ class Search:
 
     def _run(self, start: SearchState) -> bool:
         came: dict[SearchState, tuple[SearchState, Formula] | None] = {start: None}
-        queue = deque([start])
+        if self._is_end(start, came):
+            return True
+        order = itertools.count()
+        queue = [(self._num_missing(start), next(order), start)]
         while queue:
-            state = queue.popleft()
-            index, counts, left, want_equal = state
-            if self._may_end(index, counts, left, want_equal) and self._distinct(state, came):
-                return True
-            if self.high is not None and index >= self.high:
+            _, _, state = heapq.heappop(queue)
+            if self.high is not None and state[0] >= self.high:
                 continue
-            for following, node in self._steps(index, counts, left, want_equal):
+            for following, node in self._steps(*state):
                 if following not in came:
                     came[following] = (state, node)
-                    queue.append(following)
+                    if self._is_end(following, came):
+                        return True
+                    heapq.heappush(queue, (self._num_missing(following), next(order), following))
         return False
+
+    def _num_missing(self, state: SearchState) -> int:
+        """How much has yet to come; what has least is looked at first."""
+        _, counts, left, want_equal = state
+        lacking = (low - n for n, (low, _) in zip(counts, self.bounds, strict=True) if n < low)
+        return sum(lacking) + len(left) + want_equal
 
     def _clamp(self, counts: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(
@@ -99,9 +108,11 @@ class Search:
             for n, (low, high) in zip(counts, self.bounds, strict=True)
         )
 
-    def _may_end(
-        self, index: int, counts: tuple[int, ...], left: frozenset[int], want_equal: bool
+    def _is_end(
+        self, state: SearchState, came: dict[SearchState, tuple[SearchState, Formula] | None]
     ) -> bool:
+        """Whether the array may end in a state."""
+        index, counts, left, want_equal = state
         return (
             index >= self.low
             and (self.high is None or index <= self.high)
@@ -111,6 +122,7 @@ class Search:
                 low <= n and (high is None or n <= high)
                 for n, (low, high) in zip(counts, self.bounds, strict=True)
             )
+            and self._distinct(state, came)
         )
 
     def _steps(
@@ -126,7 +138,10 @@ class Search:
             must.append(self._new)
         for failing in _subsets(sorted(left)):
             violated = [negate(item_node(self.fails[i], index)) for i in failing]
-            for found in itertools.product((True, False), repeat=len(self.followed)):
+            item = (all_of([*must, *violated]), *(c.node for c in self.followed))
+            if not self.solver.satisfiable(item[0]):
+                continue
+            for found in self.solver.verdicts(item, self.solver.limits.max_branches):
                 self.solver.count_branch()
                 after = self._clamp(tuple(n + f for n, f in zip(counts, found, strict=True)))
                 if any(
@@ -134,15 +149,8 @@ class Search:
                     for n, (_, high) in zip(after, self.bounds, strict=True)
                 ):
                     continue
-                node = all_of(
-                    [
-                        *must,
-                        *violated,
-                        *(signed(c.node, f) for c, f in zip(self.followed, found, strict=True)),
-                    ]
-                )
-                if self.solver.satisfiable(node):
-                    yield (following_index, after, left - set(failing), want_equal), node
+                node = self.solver.joined(item, found)
+                yield (following_index, after, left - set(failing), want_equal), node
                 if want_equal:
                     equal = all_of([node, any_of(map(equal_to, self.values))])
                     if self.solver.satisfiable(equal):

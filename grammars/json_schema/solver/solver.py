@@ -149,8 +149,11 @@ class Solver(ABC):
             self._known[key] = found
         return found
 
-    def verdicts(self, nodes: tuple[Formula, ...]) -> Iterator[tuple[bool, ...]]:
-        """The verdicts that a value can have on all nodes but the first, which must hold.
+    def verdicts(
+        self, nodes: tuple[Formula, ...], limit: int = _MAX_VERDICTS
+    ) -> Iterator[tuple[bool, ...]]:
+        """The verdicts that a value can have on all nodes but the first, which must hold; more than
+        ``limit`` are refused.
 
         Those with more true verdicts come first; computed lazily.
         """
@@ -167,9 +170,9 @@ class Solver(ABC):
                 at += 1
             if search.has_ended:
                 return
-            if at > _MAX_VERDICTS:
+            if at > limit:
                 raise GrammarTooComplexError(
-                    "", "anyOf", f"one value can meet over {_MAX_VERDICTS} mixes of alternatives"
+                    "", "anyOf", f"one value can meet over {limit} mixes of alternatives"
                 )
             try:
                 verdict = next(search.more, None)

@@ -7,7 +7,7 @@ import itertools
 from typing import Any, Protocol
 
 from ramet.grammars.errors import GrammarTooComplexError
-from ramet.grammars.json_schema.schema.atoms import Has, Items, Pattern, Properties, TextIs
+from ramet.grammars.json_schema.schema.atoms import Contains, Has, Items, Pattern, Properties, TextIs
 from ramet.grammars.json_schema.schema.documents import Documents, Leaf
 from ramet.grammars.json_schema.schema.formula import (
     FALSE,
@@ -165,6 +165,13 @@ def unevaluated_items(leaf: Leaf, found: list[Seen], node: Formula) -> Formula:
     first = max((s.num_items for s in always), default=0)
     node = any_of([node, *(s.contains for s in always)])
     choosing = [g for g, seen in sometimes.items() if any(s.contains.op != "false" for s in seen)]
+    # An item that makes its own condition true is evaluated on no other.
+    sure = [
+        g for g in choosing
+        if all(s.contains.op == "false" or _holds_by(g, s.contains) for s in sometimes[g])
+    ]
+    node = any_of([node, *(s.contains for g in sure for s in sometimes[g])])
+    choosing = [g for g in choosing if g not in sure]
     if len(choosing) > _MAX_CONTAINS:
         raise GrammarTooComplexError(
             f"{leaf.path}/unevaluatedItems",
@@ -180,6 +187,14 @@ def unevaluated_items(leaf: Leaf, found: list[Seen], node: Formula) -> Formula:
         rest = any_of([node, *contained])
         cases.append(all_of([*guards, _items_by_index(sometimes, first, rest)]))
     return any_of(cases)
+
+
+def _holds_by(condition: Formula, node: Formula) -> bool:
+    """Whether one item that satisfies a node is all that a condition on an array requires."""
+    found = condition.parts[0] if condition.op == "atom" else None
+    return (
+        isinstance(found, Contains) and found.node == node and found.low <= 1 and found.high is None
+    )
 
 
 def _items_by_index(sometimes: dict[Formula, list[Seen]], first: int, node: Formula) -> Formula:

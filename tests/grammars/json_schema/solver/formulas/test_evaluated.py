@@ -126,7 +126,7 @@ def test_twenty_lengths() -> None:
 
 def test_many_contains_are_refused_by_name() -> None:
     schema = {
-        "anyOf": [{"contains": {"const": i}} for i in range(9)],
+        "anyOf": [{"contains": {"const": i}, "minContains": 2} for i in range(9)],
         "unevaluatedItems": False,
     }
     with pytest.raises(ConstraintError, match="contains") as caught:
