@@ -7,7 +7,14 @@ import itertools
 from typing import Any, Protocol
 
 from ramet.grammars.errors import GrammarTooComplexError
-from ramet.grammars.json_schema.schema.atoms import Contains, Has, Items, Pattern, Properties, TextIs
+from ramet.grammars.json_schema.schema.atoms import (
+    Contains,
+    Has,
+    Items,
+    Pattern,
+    Properties,
+    TextIs,
+)
 from ramet.grammars.json_schema.schema.documents import Documents, Leaf
 from ramet.grammars.json_schema.schema.formula import (
     FALSE,
@@ -167,7 +174,8 @@ def unevaluated_items(leaf: Leaf, found: list[Seen], node: Formula) -> Formula:
     choosing = [g for g, seen in sometimes.items() if any(s.contains.op != "false" for s in seen)]
     # An item that makes its own condition true is evaluated on no other.
     sure = [
-        g for g in choosing
+        g
+        for g in choosing
         if all(s.contains.op == "false" or _holds_by(g, s.contains) for s in sometimes[g])
     ]
     node = any_of([node, *(s.contains for g in sure for s in sometimes[g])])
