@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from sentencepiece import SentencePieceProcessor
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
@@ -353,6 +353,8 @@ def test_settled_tokens_stand_under_any_continuation(
 ) -> None:
     if kind in ("unigram", "unigram-nfkc"):
         return
+    # This vocabulary puts a space behind an added token, so that such a text is spelled otherwise.
+    assume(kind != "llama2" or "<think>" not in text + following)
     settled = tokenizer.settled_len(text.encode())
     kept, length = [], 0
     for token_id in tokenizer.encode_bytes(text.encode()):
