@@ -103,6 +103,7 @@ class Committer:
         return ended
 
     def _note_tokens(self, sequence: Sequence) -> None:
+        self._stats.count_output(sequence)
         self._output.update_landing(sequence)
         self._slots.note_tokens(sequence)
 

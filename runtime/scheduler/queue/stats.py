@@ -45,10 +45,15 @@ class SchedulerStats:
         """Restarts the rate window after an idle period."""
         self._last_time = now
 
+    def count_output(self, sequence: Sequence) -> None:
+        """Counts a sequence's tokens that aren't counted yet: rates don't wait for its end."""
+        self.num_output_tokens += sequence.num_output - sequence.num_counted
+        sequence.num_counted = sequence.num_output
+
     def note_work_done(self, sequence: Sequence, now: float, *, is_success: bool) -> None:
         """Counts the tokens of a sequence that leaves the queue or the batch for good."""
         self.num_prompt_tokens += sequence.num_prompt
-        self.num_output_tokens += sequence.num_output
+        self.count_output(sequence)
         self.num_forced_tokens += sequence.num_forced
         self._intervals.append(now - self._last_time)
         self._last_time = now

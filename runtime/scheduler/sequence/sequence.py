@@ -97,6 +97,7 @@ class Sequence:
         "ngram_index",
         "num_completed",
         "num_computed",
+        "num_counted",
         "num_forced",
         "num_late_masks",
         "num_pages",
@@ -157,6 +158,7 @@ class Sequence:
         self.num_computed = 0
         self.num_forced = 0
         self.num_completed = 0
+        self.num_counted = 0
         self.completion: tuple[bytes | int, ...] | None = None
         self.completion_is_current = True
         self.landing_biases: dict[int, float] = {}

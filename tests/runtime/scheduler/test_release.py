@@ -105,3 +105,14 @@ def test_an_id_is_free_again_once_its_request_has_ended(sim):
     sim.scheduler.release(first, ABORTED)
     sim.add(request(request_id="a"))
     sim.drain()
+
+
+def test_output_is_counted_as_it_comes(sim):
+    sequence = sim.add(request())
+    counted = []
+    while not isinstance((sim.events[sequence] or [None])[-1], Finished):
+        sim.step()
+        counted.append(sim.scheduler.stats.num_output_tokens)
+    assert counted == sorted(counted)
+    assert set(range(1, 7)) <= set(counted)
+    assert counted[-1] == 6
