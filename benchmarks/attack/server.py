@@ -87,6 +87,16 @@ class Victim:
         if not self._ending and self.process.returncode != -signal.SIGKILL:
             raise AssertionError(f"the server doesn't start: {list(self.complaints)}")
 
+    async def serves(self) -> None:
+        """Waits until the server and its engine have finished their starts."""
+        async with httpx.AsyncClient(base_url=self.url, verify=False) as client:
+            while True:
+                await self.ready.wait()
+                with contextlib.suppress(httpx.HTTPError):
+                    if (await client.get("/ready")).status_code == 200:
+                        return
+                await asyncio.sleep(0.1)
+
     async def keep_running(self) -> None:
         """Starts it again whenever it has been killed."""
         while not self._ending:
