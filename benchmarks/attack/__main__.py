@@ -9,8 +9,7 @@ It fails unless every answer to an honest call is the one of before the attack, 
 no hostile body is answered with a 500; no tenant can end another's call; the log has no unexpected
 error; memory in the last ninth is at most ``--max-growth`` above that of the ninth before the
 middle of the last third, if that lasts at least 30 seconds; and afterwards ``check()`` holds, every
-request has ended once, nothing runs, all answers are the same, and the server ends with exit code
-0.
+request has ended once, nothing runs, all answers are the same, and the server ends with code 0.
 """
 
 from __future__ import annotations

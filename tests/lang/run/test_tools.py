@@ -453,7 +453,7 @@ def test_a_call_runs_only_if_it_is_confirmed(scripted, is_async: bool) -> None:
     def decide(name: str, arguments: dict[str, Any]) -> Any:
         asked.append((name, arguments))
         if arguments["n"] == 3:
-            raise OSError("nobody is there")
+            raise OSError("the terminal is closed")
         return {1: True, 2: False, 4: "yes"}[arguments["n"]]
 
     async def decide_later(name: str, arguments: dict[str, Any]) -> Any:
@@ -484,6 +484,6 @@ def test_a_call_runs_only_if_it_is_confirmed(scripted, is_async: bool) -> None:
     assert run.messages()[2]["content"].splitlines()[1:] == [
         "erase: done",
         "erase: error: the call was not confirmed",
-        "erase: error: not confirmed: OSError: nobody is there",
+        "erase: error: not confirmed: OSError: the terminal is closed",
         "erase: error: the call was not confirmed",
     ]
