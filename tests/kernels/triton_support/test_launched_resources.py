@@ -37,24 +37,8 @@ MODELS = {
 GROUP_SIZE = linear.GROUP_SIZE
 
 
-class Driver:
-    """As much of a Triton driver as a compilation asks for."""
-
-    def __init__(self, target):
-        self._target = target
-
-    def get_current_target(self):
-        return self._target
-
-    def get_current_device(self):
-        return 0
-
-    def get_current_stream(self, _device):
-        return 0
-
-
 @pytest.fixture(params=SHARED_MEMORY_LIMITS)
-def launched(request, monkeypatch):
+def launched(request, monkeypatch, stand_in_driver):
     """The architecture, and what has been launched on it: names to distinct compiled kernels."""
     from triton.runtime import driver
     from triton.runtime.jit import JITFunction
@@ -77,7 +61,7 @@ def launched(request, monkeypatch):
         monkeypatch.setattr(module, "architecture", lambda _device: arch)
     functions = (attention._attend, attention._merge, linear._linear)
     before = driver._active
-    driver.set_active(Driver(gpu_target(arch)))
+    driver.set_active(stand_in_driver(gpu_target(arch)))
     for function in functions:
         function.device_caches.clear()
     yield arch, kernels

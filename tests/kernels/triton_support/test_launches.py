@@ -36,24 +36,8 @@ MODULES = (activation, linear, norm, paged_attention, rotary, sampling_gpu)
 TARGETS = {"sm_90": GPUTarget("cuda", 90, 32), "gfx942": GPUTarget("hip", "gfx942", 64)}
 
 
-class Driver:
-    """As much of a Triton driver as a compilation asks for."""
-
-    def __init__(self, target):
-        self._target = target
-
-    def get_current_target(self):
-        return self._target
-
-    def get_current_device(self):
-        return 0
-
-    def get_current_stream(self, _device):
-        return 0
-
-
 @pytest.fixture(params=TARGETS)
-def compiled(request, monkeypatch):
+def compiled(request, monkeypatch, stand_in_driver):
     """Names of the kernels that were compiled in place of being launched."""
     from triton.runtime import driver
     from triton.runtime.jit import JITFunction
@@ -76,7 +60,7 @@ def compiled(request, monkeypatch):
         monkeypatch.setattr(module, "architecture", lambda _device: request.param, raising=False)
     kernels = [v for m in MODULES for v in vars(m).values() if isinstance(v, JITFunction)]
     before = driver._active
-    driver.set_active(Driver(TARGETS[request.param]))
+    driver.set_active(stand_in_driver(TARGETS[request.param]))
     for kernel in kernels:
         kernel.device_caches.clear()
     yield names
